@@ -1,0 +1,112 @@
+//! What a sink is to the bridge: one attempt to deliver one batch, and an honest answer.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::event::Batch;
+
+/// Why an attempt is worth another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RetryClass {
+    /// The address does not answer, or answers that it cannot now: connection refused or cut,
+    /// HTTP 5xx, gRPC UNAVAILABLE.
+    Unavailable,
+    /// It asks for less: HTTP 429, gRPC RESOURCE_EXHAUSTED.
+    Throttled,
+    /// No answer in time. Whether the batch arrived is not known.
+    Timeout,
+    /// The answer is about us or the address, not about the payload: HTTP 401, 403, 404, 405, 410
+    /// and 3xx, TLS, gRPC UNAUTHENTICATED, an unknown topic, an ACL. Only a person can mend it, so
+    /// it is retried slowly, for ever and loudly.
+    Misconfigured,
+}
+
+/// Why a payload will never be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusedClass {
+    /// The receiver calls it malformed: HTTP 400, 422, gRPC INVALID_ARGUMENT, Kafka invalid record.
+    Invalid,
+    /// Larger than the receiver takes: HTTP 413, Kafka message too large.
+    TooLarge,
+}
+
+impl RefusedClass {
+    /// The spelling in dead letters and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::TooLarge => "too-large",
+        }
+    }
+}
+
+/// What became of one event of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventFate {
+    /// The receiver has it.
+    Delivered,
+    /// It is to be sent again.
+    Retry,
+    /// It will never be taken.
+    Refused {
+        /// Why.
+        class: RefusedClass,
+        /// The receiver's words.
+        reason: String,
+    },
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver has all of it.
+    Delivered,
+    /// The receiver answered for each event.
+    PerEvent {
+        /// One fate for each record, in the order of the batch.
+        fates: Vec<EventFate>,
+        /// Why those to be retried failed; they are retried under this class.
+        retry: Option<(RetryClass, String)>,
+    },
+    /// The receiver took the batch but for some events that it does not name (OTLP partial
+    /// success). Nothing of it is sent again.
+    Partial {
+        /// How many it rejected.
+        rejected: u64,
+        /// The receiver's words.
+        reason: String,
+    },
+    /// Nothing was taken, as far as is known; to be sent again whole.
+    Retry {
+        /// The wait that the receiver asked for (`Retry-After`, gRPC RetryInfo).
+        after: Option<Duration>,
+        /// Why.
+        class: RetryClass,
+        /// What happened, for the log and the status page.
+        reason: String,
+    },
+    /// The payload was refused, and will be however often it is sent.
+    Refused {
+        /// Why.
+        class: RefusedClass,
+        /// The receiver's words.
+        reason: String,
+    },
+}
+
+/// One attempt at a time. A sink neither sleeps nor retries (librdkafka's own queue excepted);
+/// the bridge owns time, order and acknowledgement.
+///
+/// The future of [`send`](Self::send) may be dropped at any await, when the configured timeout
+/// has passed or the bridge stops. The next call then brings the same batch again or a part of it;
+/// a sink that keeps messages in a queue of its own must recognise them rather than queue twice.
+pub trait Sink: Send + 'static {
+    /// Sends one batch, which is never empty.
+    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
+
+    /// Lets go of connections and queues; called once, after the last batch has been settled.
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,0 +1,18 @@
+//! The core/v1 Event: its lean decoding, its identity, how often it occurred, and the envelope
+//! in which a change of it travels. No I/O.
+//!
+//! An Event is decoded once, at ingest, and only as far as needed: [`Incoming`] borrows from the
+//! bytes that the API server sent. What goes on from there is the [envelope](Envelope): one line
+//! of JSON that is written once, kept in the journal, and handed to every sink byte for byte.
+
+mod envelope;
+mod incoming;
+mod model;
+mod record;
+mod seen;
+
+pub use envelope::{Cluster, Envelope, EnvelopeHead};
+pub use incoming::{DecodeError, Incoming};
+pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
+pub use record::{Batch, Record};
+pub use seen::{Change, Seen, SeenEntry, UidKey};
