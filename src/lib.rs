@@ -10,3 +10,5 @@
 pub mod event;
 
 pub mod bridge;
+
+pub mod sinks;

@@ -138,12 +138,21 @@ mod tests {
     #[test]
     fn managed_fields_are_cut_wherever_they_stand() {
         let cases = [
-            (r#"{"metadata":{"a":1,"managedFields":[{"x":"]"}],"b":2}}"#, r#"{"metadata":{"a":1,"b":2}}"#),
+            (
+                r#"{"metadata":{"a":1,"managedFields":[{"x":"]"}],"b":2}}"#,
+                r#"{"metadata":{"a":1,"b":2}}"#,
+            ),
             (r#"{"metadata":{"managedFields":[],"b":2}}"#, r#"{"metadata":{"b":2}}"#),
             (r#"{"metadata":{"a":1 , "managedFields" : [1] }}"#, r#"{"metadata":{"a":1 }}"#),
             (r#"{"metadata":{"managedFields":null}}"#, r#"{"metadata":{"managedFields":null}}"#),
-            (r#"{"metadata":{},"message":"\"managedFields\":[1]"}"#, r#"{"metadata":{},"message":"\"managedFields\":[1]"}"#),
-            (r#"{"metadata":{},"x":{"managedFields":[1]}}"#, r#"{"metadata":{},"x":{"managedFields":[1]}}"#),
+            (
+                r#"{"metadata":{},"message":"\"managedFields\":[1]"}"#,
+                r#"{"metadata":{},"message":"\"managedFields\":[1]"}"#,
+            ),
+            (
+                r#"{"metadata":{},"x":{"managedFields":[1]}}"#,
+                r#"{"metadata":{},"x":{"managedFields":[1]}}"#,
+            ),
         ];
         for (sent, kept) in cases {
             assert_eq!(joined(sent), kept);
@@ -160,7 +169,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_identified_is_named() {
-        let decode = |json: &str| Incoming::decode(json.as_bytes()).map(|e| e.id()).map_err(|e| e.to_string());
+        let decode = |json: &str| {
+            Incoming::decode(json.as_bytes()).map(|e| e.id()).map_err(|e| e.to_string())
+        };
         assert_eq!(decode(r#"{"metadata":{"uid":"u","resourceVersion":"3"}}"#), Ok("u-3".into()));
         assert_eq!(
             decode(r#"{"metadata":{"namespace":"a","name":"b","resourceVersion":"3"}}"#),
@@ -169,7 +180,9 @@ mod tests {
         assert!(decode(r#"{"metadata":{"uid":"u\"v","resourceVersion":"3"}}"#).is_err());
         assert!(decode(r#"{"metadata":{"uid":"u","resourceVersion":"x"}}"#).is_err());
         assert!(decode("<html>").is_err());
-        assert!(decode(r#"{"metadata":{"uid":"u","resourceVersion":"3"},"count":"many"}"#).is_err());
+        assert!(
+            decode(r#"{"metadata":{"uid":"u","resourceVersion":"3"},"count":"many"}"#).is_err()
+        );
     }
 
     #[test]

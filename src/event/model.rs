@@ -159,7 +159,8 @@ impl EventFields<'_> {
     ///
     /// A count below 1 is a writer's mistake and reads as absent.
     pub fn occurrences(&self) -> u64 {
-        let stated = |count: Option<i64>| count.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
+        let stated =
+            |count: Option<i64>| count.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
         stated(self.series.count).or_else(|| stated(self.count)).unwrap_or(1)
     }
 

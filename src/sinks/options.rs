@@ -1,0 +1,128 @@
+//! What each transport needs to know: secrets resolved, files read, defaults applied.
+
+use std::{fmt, time::Duration};
+
+/// A string that is never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a value.
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// TLS towards a receiver. Without a CA the system's roots count.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// Certificates of the authorities to trust, PEM.
+    pub ca: Option<Vec<u8>>,
+    /// The client's certificate chain, PEM; together with `key`.
+    pub cert: Option<Vec<u8>>,
+    /// The client's private key, PEM.
+    pub key: Option<Secret>,
+    /// The name that the receiver's certificate must carry, when it is not the host's.
+    pub server_name: Option<String>,
+}
+
+/// How request bodies or messages are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Compression {
+    #[default]
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// SASL mechanisms of Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum SaslMechanism {
+    Plain,
+    ScramSha256,
+    ScramSha512,
+}
+
+/// SASL towards Kafka.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct SaslOptions {
+    pub mechanism: SaslMechanism,
+    pub username: Secret,
+    pub password: Secret,
+}
+
+/// A Kafka producer.
+#[derive(Clone, Debug)]
+pub struct KafkaOptions {
+    /// `host:port` of brokers to start from.
+    pub brokers: Vec<String>,
+    /// The topic to produce to.
+    pub topic: String,
+    /// TLS, where the brokers speak it.
+    pub tls: Option<TlsOptions>,
+    /// SASL, where the brokers ask for it.
+    pub sasl: Option<SaslOptions>,
+    /// Of message batches.
+    pub compression: Compression,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
+
+/// Which OTLP transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtlpProtocol {
+    /// OTLP/gRPC.
+    Grpc,
+    /// OTLP/HTTP with protobuf bodies.
+    Http,
+}
+
+/// An OTLP logs exporter.
+#[derive(Clone, Debug)]
+pub struct OtlpOptions {
+    /// `http://` or `https://`, host and port; for HTTP `/v1/logs` is appended unless it is there.
+    pub endpoint: String,
+    /// gRPC or HTTP.
+    pub protocol: OtlpProtocol,
+    /// Sent with each request.
+    pub headers: Vec<(String, Secret)>,
+    /// TLS, for `https`.
+    pub tls: Option<TlsOptions>,
+    /// Of request bodies.
+    pub compression: Compression,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
+
+/// A webhook.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// Where to POST.
+    pub url: Secret,
+    /// Sent with each request.
+    pub headers: Vec<(String, Secret)>,
+    /// TLS, for `https`.
+    pub tls: Option<TlsOptions>,
+    /// Standard Webhooks secret: `whsec_` and base64, or any text taken as it is.
+    pub signing_secret: Option<Secret>,
+    /// Of request bodies.
+    pub compression: Compression,
+    /// One object a request instead of an array; the batches then hold one event each.
+    pub single: bool,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
