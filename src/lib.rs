@@ -9,6 +9,9 @@
 
 pub mod event;
 
+pub mod cache;
+pub mod watch;
+
 pub mod bridge;
 
 pub mod sinks;

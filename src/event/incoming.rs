@@ -12,6 +12,9 @@ pub enum DecodeError {
     /// Not the JSON of an Event.
     #[error("not the JSON of a core/v1 Event: {0}")]
     Json(String),
+    /// An object of another kind in a list or watch of Events.
+    #[error("an object of kind {0:?} among the events")]
+    Kind(String),
     /// Without a uid there is no identity.
     #[error("event {0} has no metadata.uid")]
     NoUid(String),
@@ -60,6 +63,10 @@ impl<'a> Incoming<'a> {
         let text = std::str::from_utf8(json).map_err(|e| DecodeError::Json(e.to_string()))?.trim();
         let fields: EventFields<'a> =
             serde_json::from_str(text).map_err(|e| DecodeError::Json(e.to_string()))?;
+        // Items of a list carry no kind.
+        if !matches!(&*fields.kind, "" | "Event") {
+            return Err(DecodeError::Kind(fields.kind.0.into_owned()));
+        }
         let name = || format!("{}/{}", &*fields.metadata.namespace, &*fields.metadata.name);
         let uid = &*fields.metadata.uid;
         if uid.is_empty() {

@@ -125,6 +125,8 @@ pub struct Series<'a> {
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "the members are those of core/v1 Event")]
 pub struct EventFields<'a> {
+    #[serde(borrow)]
+    pub kind: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     pub metadata: Metadata<'a>,
     #[serde(borrow, deserialize_with = "nullable")]

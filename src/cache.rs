@@ -1,0 +1,16 @@
+//! Keeping up with what the API server holds: list, watch, and what to do when either fails.
+//!
+//! [`Reflector`] is the state machine; it feeds a [`Store`], which takes lists in pages and
+//! changes one stream read at a time. Nothing here keeps an object in memory.
+
+mod api;
+mod backoff;
+mod lines;
+mod list_items;
+mod reflector;
+mod store;
+
+pub use api::{EventsApi, ListWatchError};
+pub use backoff::BackoffManager;
+pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
+pub use store::{ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType};
