@@ -23,7 +23,6 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
@@ -31,6 +30,7 @@ use super::{
     api::{Answer, Page},
     lines::{Line, Lines},
     list_items::{ListItems, ListMeta},
+    store::resource_version_of,
 };
 
 /// Items of a list are asked for in pages of this size.
@@ -86,6 +86,16 @@ pub struct SourceHealth {
     pub lists: u64,
     /// See `lists`.
     pub watches: u64,
+}
+
+impl SourceHealth {
+    /// How long no stream has been open: nothing while one is, `None` before the first.
+    pub fn stream_closed_for(&self) -> Option<Duration> {
+        if self.stream_open {
+            return Some(Duration::ZERO);
+        }
+        self.stream_last_open.map(|last| last.elapsed())
+    }
 }
 
 /// [`SourceHealth`] as the reflector and its readers share it.
@@ -254,7 +264,10 @@ impl<S: Store> Reflector<S> {
         };
         match list {
             Ok(resource_version) => {
-                self.store.end_replace(resource_version).await?;
+                if !self.store.end_replace(resource_version).await? {
+                    sleep(self.backoff.next_wait()).await;
+                    return Ok(State::List(reason));
+                }
                 self.last = resource_version;
                 self.caught_up();
                 Ok(State::Watch)
@@ -460,21 +473,7 @@ enum StreamEnd {
 
 /// The resourceVersion of the last event that has one.
 fn last_resource_version(events: &[WatchEvent]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata<'a> {
-        resource_version: &'a str,
-    }
-    let version = |event: &WatchEvent| -> Option<u64> {
-        let object: Object<'_> = serde_json::from_slice(&event.object).ok()?;
-        object.metadata.resource_version.parse().ok()
-    };
-    events.iter().rev().find_map(version)
+    events.iter().rev().find_map(|event| resource_version_of(&event.object))
 }
 
 fn status_error(status: &[u8]) -> ListWatchError {
