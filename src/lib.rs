@@ -15,3 +15,5 @@ pub mod watch;
 pub mod bridge;
 
 pub mod sinks;
+
+pub mod demo;

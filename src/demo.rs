@@ -1,0 +1,4 @@
+//! What needs no cluster: an in-process Kubernetes API server that tells a cluster's stories and
+//! can be told to misbehave. It serves `tidings demo`, the tests and the bench.
+
+pub mod api_server;

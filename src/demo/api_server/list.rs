@@ -1,0 +1,138 @@
+//! Answers to a list: one page, of one revision.
+
+use std::{fmt::Write as _, io};
+
+use bytes::Bytes;
+
+use super::{
+    Shared,
+    faults::{Fault, StreamFault},
+    http::{Chunk, Connection, Ending, Request},
+    params::{ContinueToken, ListParams, VersionMatch},
+    serve::JSON,
+    state::Page,
+    status::ApiStatus,
+};
+
+/// A list as it goes out: what stands before, between and after its items.
+pub(super) struct List {
+    head: String,
+    items: Vec<Bytes>,
+}
+
+pub(super) fn list(
+    shared: &Shared,
+    namespace: Option<&str>,
+    request: &Request,
+) -> Result<List, ApiStatus> {
+    let params = ListParams::of(request, false)?;
+    let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let mut state = shared.state();
+    let current = state.revision();
+    let (wanted, start) = if let Some(token) = &params.token {
+        (token.revision, token.start.as_str())
+    } else {
+        let exact = match params.version_match {
+            VersionMatch::Exact => true,
+            VersionMatch::NotOlderThan => false,
+            // As it always was: with a limit the version is meant exactly.
+            VersionMatch::Unset => params.limit > 0 && params.version != Some(0),
+        };
+        (params.version.filter(|_| exact), "")
+    };
+    let least = wanted.or(params.version).unwrap_or_default();
+    if least > current {
+        return Err(ApiStatus::too_large(least, current));
+    }
+    let revision = wanted.unwrap_or(current);
+    if revision < state.compacted() {
+        return Err(match &params.token {
+            Some(token) => {
+                let go_on = ContinueToken { revision: None, start: token.start.clone() };
+                ApiStatus::expired_continue(go_on.to_string())
+            }
+            None => ApiStatus::expired_list(),
+        });
+    }
+    let Page { items, last_key, more, remaining } =
+        state.list(&prefix, start, revision, params.limit, |item| params.selector.matches(item));
+    let mut metadata = format!("\"resourceVersion\":\"{revision}\"");
+    if more {
+        // Writing to a string cannot fail.
+        let token = ContinueToken { revision: Some(revision), start: format!("{last_key}\0") };
+        let _ = write!(metadata, ",\"continue\":\"{token}\"");
+        if params.selector.is_empty() {
+            let _ = write!(metadata, ",\"remainingItemCount\":{remaining}");
+        }
+    }
+    let head =
+        format!(r#"{{"kind":"EventList","apiVersion":"v1","metadata":{{{metadata}}},"items":["#);
+    Ok(List { head, items })
+}
+
+pub(super) async fn send(
+    connection: &mut Connection,
+    shared: &Shared,
+    request: &Request,
+    list: List,
+    fault: Option<Fault>,
+) -> io::Result<bool> {
+    let mut chunk = Chunk::default();
+    let out = chunk.start();
+    let head = out.len();
+    out.extend_from_slice(list.head.as_bytes());
+    let mut cut_at = out.len();
+    for (at, item) in list.items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        if let Some(Fault::Stream { after, .. }) = &fault
+            && *after == at
+        {
+            cut_at = out.len() + item.len() / 2;
+        }
+        out.extend_from_slice(item);
+    }
+    out.extend_from_slice(b"]}\n");
+    match fault {
+        Some(Fault::Stream { then: StreamFault::Cut(_, how), .. }) => {
+            connection.begin_chunks(200, JSON).await?;
+            connection.write(chunk.finish_partly(cut_at - head)).await?;
+            return connection.end(if how == Ending::Clean { Ending::Closed } else { how }).await;
+        }
+        Some(Fault::Stream { then: StreamFault::Stall, .. }) => {
+            connection.begin_chunks(200, JSON).await?;
+            connection.write(chunk.finish_partly(cut_at - head)).await?;
+            connection.closed().await;
+            return Ok(false);
+        }
+        _ => {}
+    }
+    let accepts_gzip = request.header("accept-encoding").contains("gzip");
+    if accepts_gzip
+        && chunk.content().len() > shared.options.gzip_above
+        && let Some(packed) = gzip(chunk.content())
+    {
+        let head = format!("{JSON}Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n");
+        connection.answer(200, &head, &packed).await?;
+        return Ok(true);
+    }
+    connection.begin_chunks(200, JSON).await?;
+    connection.write(chunk.finish()).await?;
+    connection.end(Ending::Clean).await
+}
+
+/// At the level that the API server uses.
+#[cfg(feature = "http-client")]
+fn gzip(body: &[u8]) -> Option<Vec<u8>> {
+    use std::io::Write as _;
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(body).ok()?;
+    packer.finish().ok()
+}
+
+/// Nothing to compress with: the body goes out as it is.
+#[cfg(not(feature = "http-client"))]
+fn gzip(_body: &[u8]) -> Option<Vec<u8>> {
+    None
+}
