@@ -12,3 +12,5 @@ pub mod event;
 pub mod bridge;
 
 pub mod sinks;
+
+pub(crate) mod suggest;
