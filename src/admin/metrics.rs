@@ -4,13 +4,16 @@ use std::fmt;
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet},
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{counter::ConstCounter, gauge::ConstGauge, info::Info},
     registry::{Registry, Unit},
 };
 
 use super::status::{SinkStatus, Status, status};
 use crate::bridge::{BridgeView, SinkCondition};
+
+/// The labels of a metric that has one value.
+const NO_LABELS: [(&str, &str); 0] = [];
 
 /// A registry with every metric of a bridge.
 pub fn registry(view: &BridgeView) -> Registry {
@@ -85,7 +88,7 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "source_stream_open", "Whether a watch stream is open", None, values)?;
     let ingest = &now.ingest;
     let mut counter = |name, help, value: u64| {
-        family(encoder, name, help, None, [(NoLabelSet, ConstCounter::new(value))])
+        family(encoder, name, help, None, [(NO_LABELS, ConstCounter::new(value))])
     };
     counter("source_events", "Changes read and journalled", ingest.events)?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
@@ -93,17 +96,17 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("source_gaps", "Gaps that hid something", ingest.gaps)?;
     counter("source_skipped_increments", "Increments seen only as part of a larger one", ingest.skipped_increments)?;
     counter("source_epochs", "Times that the API server was another or a restored one", ingest.epochs)?;
-    let gap = [(NoLabelSet, ConstCounter::new(ingest.gap_seconds))];
+    let gap = [(NO_LABELS, ConstCounter::new(ingest.gap_seconds))];
     family(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), gap)
 }
 
 fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let journal = &now.journal;
-    let size = [(NoLabelSet, ConstGauge::new(journal.bytes))];
+    let size = [(NO_LABELS, ConstGauge::new(journal.bytes))];
     family(encoder, "journal_size", "The journal on disk, all files told", Some(&Unit::Bytes), size)?;
-    let records = [(NoLabelSet, ConstGauge::new(journal.records))];
+    let records = [(NO_LABELS, ConstGauge::new(journal.records))];
     family(encoder, "journal_records", "Events that the journal holds", None, records)?;
-    let writable = [(NoLabelSet, ConstGauge::new(i64::from(journal.error.is_none())))];
+    let writable = [(NO_LABELS, ConstGauge::new(i64::from(journal.error.is_none())))];
     family(encoder, "journal_writable", "Whether the last append succeeded", None, writable)
 }
 

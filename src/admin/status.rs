@@ -1,7 +1,7 @@
 //! The status document: what each part of the bridge does, in one object.
 
 use std::{
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{PoisonError, atomic::Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -35,7 +35,7 @@ pub struct Status {
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {
     /// `*` or the namespace, and `?fieldSelector` where there is one.
-    pub source: Arc<str>,
+    pub source: String,
     /// Whether a watch stream is open.
     pub stream_open: bool,
     /// Seconds since a stream was last open; 0 while one is, absent before the first.
@@ -145,7 +145,7 @@ pub fn status(view: &BridgeView) -> Status {
             .map(|source| {
                 let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 SourceStatus {
-                    source: Arc::clone(&source.key),
+                    source: source.key.to_string(),
                     stream_open: health.stream_open,
                     stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
                     watch_age_seconds: health

@@ -8,9 +8,10 @@ use tokio::{
 };
 
 use super::{
-    EventFate, HighWater, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition,
+    EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition,
     SinkProgress,
     gather::Work,
+    high_water::HighWater,
     progress::Settled,
     shared::now_ms,
 };

@@ -121,7 +121,7 @@ impl SinkProgress {
     pub(super) fn settle(&self, settled: Settled) {
         let mut inner = lock(&self.inner);
         inner.snapshot.position = settled.position;
-        inner.snapshot.totals.add(&settled.totals);
+        inner.snapshot.totals += settled.totals;
         for (source, resume) in settled.resumes {
             // Frames without records are read once from the log and once live.
             let known = inner.positions.get(&*source).copied().unwrap_or_default();
