@@ -10,6 +10,7 @@
 pub mod event;
 
 pub mod cache;
+pub mod journal;
 pub mod watch;
 
 pub mod bridge;
