@@ -11,8 +11,10 @@ mod reflector;
 mod store;
 
 pub use api::{EventsApi, ListWatchError};
+pub use backoff::BackoffManager;
 pub use lines::LineError;
 pub use list_items::ListError;
-pub use backoff::BackoffManager;
 pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
-pub use store::{ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of};
+pub use store::{
+    ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+};

@@ -39,7 +39,7 @@ mod tests;
 pub use directory::{Directory, OpenError};
 pub use frame::{Frame, FrameBuilder, Position, Resume};
 pub use handle::LogHandle;
-pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync};
+pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
 pub use positions::{Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, Staging};

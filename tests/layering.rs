@@ -35,7 +35,9 @@ fn used(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in text.match_indices("crate::") {
         let rest = &text[at + "crate::".len()..];
-        let head = |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
+        let head = |text: &str| {
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned()
+        };
         let Some(group) = rest.strip_prefix('{') else {
             found.insert(head(rest));
             continue;
@@ -70,7 +72,8 @@ fn modules_use_only_lower_layers() {
         if ["lib", "main", TOP].contains(&module) {
             continue;
         }
-        let own = layer(module).unwrap_or_else(|| panic!("{module} has no layer: give it one here"));
+        let own =
+            layer(module).unwrap_or_else(|| panic!("{module} has no layer: give it one here"));
         for other in used(&fs::read_to_string(&file).unwrap()) {
             if other != module && layer(&other).is_some_and(|l| l >= own) || other == TOP {
                 wrong.push(format!("{} uses {other}", relative.display()));

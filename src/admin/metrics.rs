@@ -52,21 +52,33 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
             ("dead-lettered", sink.dead_lettered),
             ("lost", sink.lost),
         ];
-        fates.map(|(fate, count)| ([("sink", &*sink.name), ("fate", fate)], ConstCounter::new(count)))
+        fates.map(|(fate, count)| {
+            ([("sink", &*sink.name), ("fate", fate)], ConstCounter::new(count))
+        })
     });
     family(encoder, "sink_events", "Events by what became of them, over all runs", None, fates)?;
     let mut counter = |name, help, value: fn(&SinkStatus) -> u64| {
         let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstCounter::new(value(s))));
         family(encoder, name, help, None, values)
     };
-    counter("sink_redelivered", "Events delivered again after a crash, over all runs", |s| s.redelivered)?;
+    counter("sink_redelivered", "Events delivered again after a crash, over all runs", |s| {
+        s.redelivered
+    })?;
     counter("sink_attempts", "Attempts to deliver", |s| s.attempts)?;
     counter("sink_failed_attempts", "Attempts to deliver that failed", |s| s.failed_attempts)?;
-    counter("sink_match_errors", "Events let through because match could not be evaluated", |s| s.match_errors)?;
+    counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
+        s.match_errors
+    })?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.lag_seconds)));
-    family(encoder, "sink_lag", "Age of the oldest event without a fate", Some(&Unit::Seconds), values)?;
+    family(
+        encoder,
+        "sink_lag",
+        "Age of the oldest event without a fate",
+        Some(&Unit::Seconds),
+        values,
+    )?;
     let values = now.sinks.iter().flat_map(|sink| {
         SinkCondition::ALL.map(|condition| {
             let labels = [("sink", &*sink.name), ("state", condition.as_str())];
@@ -94,8 +106,16 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
     counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
     counter("source_gaps", "Gaps that hid something", ingest.gaps)?;
-    counter("source_skipped_increments", "Increments seen only as part of a larger one", ingest.skipped_increments)?;
-    counter("source_epochs", "Times that the API server was another or a restored one", ingest.epochs)?;
+    counter(
+        "source_skipped_increments",
+        "Increments seen only as part of a larger one",
+        ingest.skipped_increments,
+    )?;
+    counter(
+        "source_epochs",
+        "Times that the API server was another or a restored one",
+        ingest.epochs,
+    )?;
     let gap = [(NO_LABELS, ConstCounter::new(ingest.gap_seconds))];
     family(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), gap)
 }
@@ -103,7 +123,13 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
 fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let journal = &now.journal;
     let size = [(NO_LABELS, ConstGauge::new(journal.bytes))];
-    family(encoder, "journal_size", "The journal on disk, all files told", Some(&Unit::Bytes), size)?;
+    family(
+        encoder,
+        "journal_size",
+        "The journal on disk, all files told",
+        Some(&Unit::Bytes),
+        size,
+    )?;
     let records = [(NO_LABELS, ConstGauge::new(journal.records))];
     family(encoder, "journal_records", "Events that the journal holds", None, records)?;
     let writable = [(NO_LABELS, ConstGauge::new(i64::from(journal.error.is_none())))];

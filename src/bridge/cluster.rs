@@ -44,9 +44,10 @@ pub(super) enum Answer {
 pub(super) async fn ask(client: &Client) -> Answer {
     let namespaces = Api::<Namespace>::all(client.clone());
     match timeout(ANSWER_WITHIN, namespaces.get("kube-system")).await {
-        Ok(Ok(namespace)) => namespace
-            .uid()
-            .map_or_else(|| Answer::Refused("the namespace kube-system has no uid".into()), Answer::Uid),
+        Ok(Ok(namespace)) => namespace.uid().map_or_else(
+            || Answer::Refused("the namespace kube-system has no uid".into()),
+            Answer::Uid,
+        ),
         // What it says to these does not change by asking again; to a 401 it may.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
             Answer::Refused(status.message.clone())
@@ -68,7 +69,12 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn new(client: Client, configured: Cluster, restored: &Restored, journal: &Path) -> Self {
+    pub(super) fn new(
+        client: Client,
+        configured: Cluster,
+        restored: &Restored,
+        journal: &Path,
+    ) -> Self {
         Self {
             client,
             journal: journal.display().to_string(),
@@ -104,7 +110,10 @@ impl Identity {
                 }
                 Answer::None(reason) => {
                     if !std::mem::replace(&mut self.complained, true) {
-                        tracing::warn!(reason, "the API server does not answer: trying until it does");
+                        tracing::warn!(
+                            reason,
+                            "the API server does not answer: trying until it does"
+                        );
                     }
                     return Ok(false);
                 }

@@ -8,12 +8,8 @@ use tokio::{
 };
 
 use super::{
-    EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition,
-    SinkProgress,
-    gather::Work,
-    high_water::HighWater,
-    progress::Settled,
-    shared::now_ms,
+    EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
+    gather::Work, high_water::HighWater, progress::Settled, shared::now_ms,
 };
 use crate::{
     event::{Batch, Record},
@@ -62,11 +58,8 @@ impl Deliver {
     /// Runs until gathering ends, or the program does not wait any longer.
     pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
         while let Some(work) = works.recv().await {
-            let mut settled = Settled {
-                position: work.position,
-                resumes: work.resumes,
-                ..Settled::default()
-            };
+            let mut settled =
+                Settled { position: work.position, resumes: work.resumes, ..Settled::default() };
             settled.totals.filtered = work.filtered;
             settled.totals.lost = work.lost;
             if !work.batch.records.is_empty() {
@@ -146,7 +139,8 @@ impl Deliver {
             class: RetryClass::Timeout,
             reason: format!("no answer within {:.1} s", self.timeout.as_secs_f64()),
         });
-        let failed = matches!(outcome, Outcome::Retry { .. } | Outcome::PerEvent { retry: Some(_), .. });
+        let failed =
+            matches!(outcome, Outcome::Retry { .. } | Outcome::PerEvent { retry: Some(_), .. });
         self.progress.update(|sink| {
             sink.attempts += 1;
             sink.failed_attempts += u64::from(failed);
@@ -199,7 +193,12 @@ impl Deliver {
         self.delivered(&records[usize::try_from(rejected).unwrap_or(0)..], settled);
         if rejected > 0 {
             settled.totals.dead_lettered += rejected;
-            tracing::error!(sink = self.name, rejected, reason, "the receiver rejected events without saying which");
+            tracing::error!(
+                sink = self.name,
+                rejected,
+                reason,
+                "the receiver rejected events without saying which"
+            );
             let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
             letter.unidentified = rejected;
             settled.dead_letters.push(letter);
@@ -216,11 +215,18 @@ impl Deliver {
         settled: &mut Settled,
     ) -> Result<(), String> {
         if self.refusals_in_a_row >= REFUSALS_IN_A_ROW {
-            return Err(format!("refuses everything, {REFUSALS_IN_A_ROW} events in a row: {reason}"));
+            return Err(format!(
+                "refuses everything, {REFUSALS_IN_A_ROW} events in a row: {reason}"
+            ));
         }
         self.refusals_in_a_row += 1;
         let record = &piece.batch.records[0];
-        tracing::warn!(sink = self.name, id = record.id(), reason, "the receiver refuses an event: dead-lettered");
+        tracing::warn!(
+            sink = self.name,
+            id = record.id(),
+            reason,
+            "the receiver refuses an event: dead-lettered"
+        );
         settled.totals.dead_lettered += 1;
         settled.dead_letters.push(self.dead_letter(piece, record, class.as_str(), reason));
         Ok(())
@@ -241,7 +247,13 @@ impl Deliver {
         }
     }
 
-    fn dead_letter(&self, piece: &Piece, record: &Record, class: &str, reason: String) -> DeadLetter {
+    fn dead_letter(
+        &self,
+        piece: &Piece,
+        record: &Record,
+        class: &str,
+        reason: String,
+    ) -> DeadLetter {
         DeadLetter {
             sink: self.name.clone(),
             seq: record.seq,
@@ -281,7 +293,12 @@ impl Deliver {
         if !news {
             tracing::debug!(sink = self.name, reason, retry_in, "still failing");
         } else if condition == SinkCondition::Misconfigured {
-            tracing::error!(sink = self.name, reason, retry_in, "the sink is misconfigured: nothing is lost, but somebody has to mend it");
+            tracing::error!(
+                sink = self.name,
+                reason,
+                retry_in,
+                "the sink is misconfigured: nothing is lost, but somebody has to mend it"
+            );
         } else {
             tracing::warn!(sink = self.name, reason, retry_in, "the sink does not take events");
         }

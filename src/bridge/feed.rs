@@ -49,9 +49,14 @@ type ReadTask = JoinHandle<(Reader, io::Result<Vec<Arc<Frame>>>)>;
 
 enum Mode {
     /// Reading the log; with a watcher, to join it.
-    Reading { task: ReadTask, watcher: Option<Watcher<Arc<Frame>>> },
+    Reading {
+        task: ReadTask,
+        watcher: Option<Watcher<Arc<Frame>>>,
+    },
     /// The log was read to its end without a watcher.
-    Register { reader: Option<Reader> },
+    Register {
+        reader: Option<Reader>,
+    },
     Live(Watcher<Arc<Frame>>),
     /// The broadcaster has stopped and the log was read to its end.
     Ended,
@@ -147,7 +152,8 @@ impl Feed {
     /// Moves past a frame; `None` if it was had before.
     fn take(&mut self, frame: Arc<Frame>) -> Option<Fed> {
         let before = self.position;
-        let had = frame.next() <= before.next && frame.count() > 0 || frame.first < before.next && frame.count() == 0;
+        let had = frame.next() <= before.next && frame.count() > 0
+            || frame.first < before.next && frame.count() == 0;
         if had {
             return None;
         }

@@ -84,7 +84,11 @@ impl Gather {
     async fn take(&mut self, fed: &Fed) -> Result<(), Closed> {
         if fed.lost > 0 {
             let sink = self.progress.snapshot().name;
-            tracing::error!(sink, lost = fed.lost, "records were lost: the journal dropped them before this sink had them");
+            tracing::error!(
+                sink,
+                lost = fed.lost,
+                "records were lost: the journal dropped them before this sink had them"
+            );
         }
         self.work.lost += fed.lost;
         for record in fed.records() {
@@ -105,7 +109,8 @@ impl Gather {
             self.bytes += size;
             self.work.batch.records.push(record);
             self.work.position = position;
-            if self.work.batch.records.len() >= self.options.events || self.bytes >= self.max_bytes()
+            if self.work.batch.records.len() >= self.options.events
+                || self.bytes >= self.max_bytes()
             {
                 self.flush().await?;
             }

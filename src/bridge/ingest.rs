@@ -55,18 +55,40 @@ pub(super) struct IngestSource {
 
 /// What reflectors and the clock send.
 pub(super) enum Message {
-    Apply { source: usize, events: Vec<WatchEvent> },
-    BeginReplace { source: usize, reason: ReplaceReason },
-    Page { source: usize, items: Vec<Bytes> },
-    EndReplace { source: usize, resource_version: u64, kept: oneshot::Sender<bool> },
-    Abort { source: usize },
-    StartAt { source: usize, resource_version: u64 },
+    Apply {
+        source: usize,
+        events: Vec<WatchEvent>,
+    },
+    BeginReplace {
+        source: usize,
+        reason: ReplaceReason,
+    },
+    Page {
+        source: usize,
+        items: Vec<Bytes>,
+    },
+    EndReplace {
+        source: usize,
+        resource_version: u64,
+        kept: oneshot::Sender<bool>,
+    },
+    Abort {
+        source: usize,
+    },
+    StartAt {
+        source: usize,
+        resource_version: u64,
+    },
     /// Once a second: retention.
     Tick,
     /// The keeper wants to sync the log.
-    BeginSync { job: oneshot::Sender<Option<SyncJob>> },
+    BeginSync {
+        job: oneshot::Sender<Option<SyncJob>>,
+    },
     /// And has.
-    EndSync { done: SyncDone },
+    EndSync {
+        done: SyncDone,
+    },
     /// Nothing comes after this.
     Stop,
 }
@@ -217,7 +239,11 @@ impl Ingest {
     fn retain(&mut self) {
         match self.log.retain(now_ms(), None) {
             Ok(retained) if retained.segments > 0 => {
-                tracing::debug!(segments = retained.segments, bytes = retained.bytes, "old segments were dropped");
+                tracing::debug!(
+                    segments = retained.segments,
+                    bytes = retained.bytes,
+                    "old segments were dropped"
+                );
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "old segments of the journal cannot be dropped"),
@@ -423,7 +449,10 @@ impl Ingest {
                 );
             }
             ReplaceReason::Gap { .. } if exported == 0 => {
-                tracing::info!(source = &*spec.key, "the watch could not be resumed, and nothing was missed");
+                tracing::info!(
+                    source = &*spec.key,
+                    "the watch could not be resumed, and nothing was missed"
+                );
             }
             ReplaceReason::Gap { last_sign_of_life_ms } => {
                 let now = now_ms();

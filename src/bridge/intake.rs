@@ -166,9 +166,16 @@ impl Intake {
                     SourceStart::All | SourceStart::Since(_) => StartFrom::List,
                 },
             };
-            tracing::info!(source = &*setup.ingest.key, resume_point = options.resume, "following events");
+            tracing::info!(
+                source = &*setup.ingest.key,
+                resume_point = options.resume,
+                "following events"
+            );
             let reflector = Reflector::new(api, store, options);
-            views.push(SourceView { key: Arc::clone(&setup.ingest.key), health: reflector.health() });
+            views.push(SourceView {
+                key: Arc::clone(&setup.ingest.key),
+                health: reflector.health(),
+            });
             reflectors.spawn(reflector.run());
         }
         *lock(&self.view.sources) = views;

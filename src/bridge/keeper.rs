@@ -119,7 +119,10 @@ impl Keeper {
             commit.applied = applied.unwrap_or(self.applied);
         }
         commit.sources.clone_from(&self.sources);
-        commit.cluster_uid = lock(&self.cluster).uid.clone().filter(|uid| Some(uid) != self.saved_cluster_uid.as_ref());
+        commit.cluster_uid = lock(&self.cluster)
+            .uid
+            .clone()
+            .filter(|uid| Some(uid) != self.saved_cluster_uid.as_ref());
         commit
     }
 
@@ -171,12 +174,16 @@ impl Keeper {
 
     /// The newest epoch's positions. A sink that still is in an older one has none of it yet.
     fn positions(&self) -> Positions {
-        let states: Vec<_> = self.sinks.iter().map(|s| (s.snapshot().name, s.state().positions)).collect();
+        let states: Vec<_> =
+            self.sinks.iter().map(|s| (s.snapshot().name, s.state().positions)).collect();
         let resumes = states.iter().flat_map(|(_, positions)| positions.values());
         let epoch = resumes.map(|resume| resume.epoch).max().unwrap_or(0);
         let sinks = states.into_iter().map(|(name, positions)| {
             let newest = positions.into_iter().filter(|(_, resume)| resume.epoch == epoch);
-            (name, newest.map(|(source, resume)| (source, Version(resume.resource_version))).collect())
+            (
+                name,
+                newest.map(|(source, resume)| (source, Version(resume.resource_version))).collect(),
+            )
         });
         Positions { epoch, sinks: sinks.collect() }
     }

@@ -5,7 +5,10 @@
 //! lost + pending` holds at each moment and across restarts, by construction: the position and the
 //! totals change under one lock and are saved as one value.
 
-use std::{collections::BTreeMap, sync::{Arc, Mutex}};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use serde::Serialize;
 

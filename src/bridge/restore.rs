@@ -59,10 +59,16 @@ impl Restored {
             );
         }
         if opened.cut_bytes > 0 {
-            tracing::info!(bytes = opened.cut_bytes, "the last write was torn by a crash and is cut off: it will be read again");
+            tracing::info!(
+                bytes = opened.cut_bytes,
+                "the last write was torn by a crash and is cut off: it will be read again"
+            );
         }
         if opened.damaged > 0 {
-            tracing::error!(regions = opened.damaged, "the journal is damaged: what is lost is counted as lost");
+            tracing::error!(
+                regions = opened.damaged,
+                "the journal is damaged: what is lost is counted as lost"
+            );
         }
         let positions = Positions::load(&directory).unwrap_or_else(|error| {
             tracing::warn!(%error);

@@ -206,8 +206,17 @@ impl Bridge {
         let give_up = Arc::new(AtomicBool::new(false));
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let (stop_keeper, keeper_stops) = oneshot::channel();
-        let Restored { log, state, directory, seen, mut sources, resume, applied, last_heard_ms, .. } =
-            restored;
+        let Restored {
+            log,
+            state,
+            directory,
+            seen,
+            mut sources,
+            resume,
+            applied,
+            last_heard_ms,
+            ..
+        } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
         let seen_changes = Arc::default();
         let keeper = Keeper {
@@ -246,7 +255,16 @@ impl Bridge {
             broadcaster,
         };
         let intake = tokio::spawn(intake.run(ingest, to_ingest, messages, intake_stops));
-        Ok(Self { view, stop_intake, intake, stop_delivery, watchers, stop_keeper, keeper, give_up })
+        Ok(Self {
+            view,
+            stop_intake,
+            intake,
+            stop_delivery,
+            watchers,
+            stop_keeper,
+            keeper,
+            give_up,
+        })
     }
 
     /// What can be seen of it.

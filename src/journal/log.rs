@@ -121,6 +121,29 @@ struct Active {
     broken: bool,
 }
 
+/// A sync of what was appended so far, to be run on any thread.
+#[derive(Debug)]
+pub struct SyncJob {
+    file: File,
+    path: Arc<PathBuf>,
+    mark: Mark,
+}
+
+/// What came of a [`SyncJob`].
+#[derive(Debug)]
+pub struct SyncDone {
+    path: Arc<PathBuf>,
+    mark: Mark,
+    result: io::Result<()>,
+}
+
+impl SyncJob {
+    /// Waits until everything is on stable storage; [`Log::end_sync`] takes the answer.
+    pub fn run(self) -> SyncDone {
+        SyncDone { result: self.file.sync_data(), path: self.path, mark: self.mark }
+    }
+}
+
 /// The log, to append to. There is one for a [`Directory`]; read through [`Log::handle`].
 pub struct Log {
     directory: Directory,
@@ -283,6 +306,45 @@ impl Log {
         Ok(())
     }
 
+    /// The first half of a sync that another thread does, so that appends go on meanwhile; nothing
+    /// when everything is on stable storage already, or a failed sync is to be mended first by
+    /// [`sync`](Self::sync).
+    pub fn begin_sync(&self) -> Option<SyncJob> {
+        let active = self.active.as_ref().filter(|_| !self.sync_failed)?;
+        if self.options.sync == Sync::Never || active.length == active.synced.length {
+            return None;
+        }
+        let file = active.file.try_clone().ok()?;
+        let mark = self.mark(active.length);
+        Some(SyncJob { file, path: Arc::clone(&active.path), mark })
+    }
+
+    /// The second half.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    pub fn end_sync(&mut self, done: SyncDone, now_ms: u64) -> io::Result<()> {
+        let SyncDone { path, mark, result } = done;
+        // A segment that was sealed meanwhile was synced for it.
+        let Some(active) = self.active.as_mut().filter(|active| active.path == path) else {
+            return Ok(());
+        };
+        match result {
+            Ok(()) => {
+                if mark.length > active.synced.length {
+                    active.synced = mark;
+                }
+                self.last_sync_ms = now_ms;
+                Ok(())
+            }
+            Err(_) => {
+                self.sync_failed = true;
+                self.sync(now_ms)
+            }
+        }
+    }
+
     /// Whether the interval of [`Sync::Interval`] has passed since the last sync.
     pub fn sync_due(&self, now_ms: u64) -> bool {
         match self.options.sync {
@@ -343,6 +405,11 @@ impl Log {
             self.disk.sync_directory(self.directory.path())?;
         }
         Ok(retained)
+    }
+
+    /// The directory that it is in.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// The log for reading.

@@ -53,6 +53,17 @@ pub struct Totals {
     pub redelivered: u64,
 }
 
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.filtered += more.filtered;
+        self.correlated_away += more.correlated_away;
+        self.dead_lettered += more.dead_lettered;
+        self.lost += more.lost;
+        self.redelivered += more.redelivered;
+    }
+}
+
 /// What is stored of a sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkState {

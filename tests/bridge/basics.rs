@@ -53,9 +53,10 @@ async fn a_restart_goes_on_where_it_was_without_a_list() {
     stop(bridge).await;
     assert_eq!(sink.ids(), [first.id(), second.id(), patched.id()]);
     assert_eq!(sink.received()[2].delta, 4);
-    let lists = server.requests().into_iter().filter(|r| {
-        r.request.path.ends_with("/events") && !r.request.flag("watch")
-    });
+    let lists = server
+        .requests()
+        .into_iter()
+        .filter(|r| r.request.path.ends_with("/events") && !r.request.flag("watch"));
     for list in lists {
         assert_eq!(list.request.param("limit"), "1", "only the probe lists");
     }

@@ -107,9 +107,10 @@ impl Sink for MemorySink {
         Box::pin(async move {
             let events = read(batch);
             let mut memory = self.0.lock().unwrap();
-            let answer = memory.answers.pop_front().or_else(|| {
-                memory.refuse.as_ref().and_then(|rule| events.iter().find_map(rule))
-            });
+            let answer = memory
+                .answers
+                .pop_front()
+                .or_else(|| memory.refuse.as_ref().and_then(|rule| events.iter().find_map(rule)));
             let answer = answer.unwrap_or(Outcome::Delivered);
             if answer == Outcome::Delivered {
                 memory.batches.push(events.len());
