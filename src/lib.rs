@@ -27,6 +27,7 @@ pub mod sinks;
 // The file that says what to run.
 pub(crate) mod suggest;
 
-// What one sees of it while it runs, and without a cluster.
+// What one sees of it while it runs, and without a cluster; the program.
 pub mod admin;
 pub mod demo;
+pub mod cli;
