@@ -11,4 +11,6 @@ pub mod event;
 
 pub mod bridge;
 
+pub mod encode;
+
 pub mod sinks;
