@@ -22,6 +22,7 @@ pub mod watch;
 pub mod bridge;
 
 // The transports, and the formats that they need.
+pub(crate) mod encode;
 pub mod sinks;
 
 // The file that says what to run.
@@ -30,4 +31,4 @@ pub(crate) mod suggest;
 // What one sees of it while it runs, and without a cluster; the program.
 pub mod admin;
 pub mod demo;
-pub mod cli;
+//pub mod cli;

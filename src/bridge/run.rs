@@ -256,15 +256,15 @@ impl Bridge {
             view: view.clone(),
             broadcaster,
         };
-        let intake = Some(tokio::spawn(intake.run(ingest, to_ingest, messages, intake_stops));
+        let intake = tokio::spawn(intake.run(ingest, to_ingest, messages, intake_stops));
         Ok(Self {
             view,
             stop_intake,
-            intake,
+            intake: Some(intake),
             stop_delivery,
             watchers,
             stop_keeper,
-            keeper,
+            keeper: Some(keeper),
             give_up,
         })
     }
