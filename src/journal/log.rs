@@ -115,6 +115,8 @@ struct Active {
     path: Arc<PathBuf>,
     length: u64,
     first_frame_ms: Option<u64>,
+    /// What its header says.
+    start: Mark,
     /// Up to here it is on stable storage, as far as is known.
     synced: Mark,
     /// What follows `length` could not be cut off: no frame can go there.
@@ -311,8 +313,7 @@ impl Log {
     ///
     /// What the operating system answers to unlinking or to listing the directory.
     pub fn retain(&mut self, now_ms: u64, hold: Option<u64>) -> io::Result<Retained> {
-        let started = self.active.as_ref().and_then(|active| active.first_frame_ms);
-        if started.is_some_and(|started| now_ms.saturating_sub(started) >= SEAL_AFTER_MS) {
+        if self.active.as_ref().is_some_and(|active| self.is_full(active, 0, now_ms)) {
             // If that fails the next append tries again and says why.
             let _ = self.start_segment(now_ms);
         }
@@ -366,11 +367,18 @@ impl Log {
 
     fn must_start_segment(&self, size: u64, now_ms: u64) -> bool {
         let Some(active) = &self.active else { return true };
-        let limit = (self.options.retention_size / SEGMENTS).max(MIN_SEGMENT);
-        let full = active.first_frame_ms.is_some_and(|first| {
-            active.length + size > limit || now_ms.saturating_sub(first) >= SEAL_AFTER_MS
-        });
+        let full = self.is_full(active, size, now_ms);
         full || active.broken || self.start_due || self.sync_failed
+    }
+
+    /// Whether a segment is to be sealed before another `size` bytes go into it. One without
+    /// records is not, however many frames it has: its successor would have the same name.
+    fn is_full(&self, active: &Active, size: u64, now_ms: u64) -> bool {
+        let limit = (self.options.retention_size / SEGMENTS).max(MIN_SEGMENT);
+        self.tail.next > active.start.position.next
+            && active.first_frame_ms.is_some_and(|first| {
+                active.length + size > limit || now_ms.saturating_sub(first) >= SEAL_AFTER_MS
+            })
     }
 
     fn mark(&self, length: u64) -> Mark {
@@ -407,11 +415,16 @@ impl Log {
             // What the new header speaks of must be there before the header is.
             self.sync(now_ms)?;
         }
-        let carried = self.active.as_ref().filter(|_| self.sync_failed);
-        let base = match carried {
-            Some(active) => active.synced.clone(),
-            None => self.mark(0),
+        // Where the new segment starts: as a rule at the tail, without a copy of anything.
+        let base = match &self.active {
+            Some(active) if self.sync_failed && !active.is_start(active.synced.position) => {
+                active.synced.clone()
+            }
+            // It takes over the name, so it takes over the frames too.
+            Some(active) if self.sync_failed || active.is_start(self.tail) => active.start.clone(),
+            _ => self.mark(0),
         };
+        let carried = self.active.as_ref().filter(|_| base.length > 0);
         let header = SegmentHeader {
             version: format::VERSION,
             first: base.position.next,
@@ -424,14 +437,13 @@ impl Log {
         .encode();
         let path = self.directory.path().join(format::segment_name(base.position.next));
         let temporary = path.with_extension("log.tmp");
-        let written = self.write_segment(&temporary, &path, &header, carried);
+        let written =
+            self.write_segment(&temporary, &path, &header, carried.map(|from| (from, base.length)));
         let (file, length, index) = written.inspect_err(|_| {
             // Removed at the next open, if not now.
             let _ = self.disk.remove(&temporary);
         })?;
-        let first_frame_ms = carried.filter(|active| active.length > base.length);
-        let first_frame_ms = first_frame_ms.map(|_| now_ms);
-        let old = self.active.take();
+        let first_frame_ms = carried.and(Some(now_ms));
         let path = Arc::new(path);
         let segment = Segment {
             generation: 0,
@@ -443,9 +455,13 @@ impl Log {
             newest_ms: self.newest_ms,
             index,
         };
-        self.replace_last(segment, old.as_ref());
+        let old = self.active.take();
+        let kept = |active: &Active| if base.length > 0 { base.length } else { active.length };
+        self.replace_last(segment, old.as_ref().map(|old| (old, kept(old))));
+        let start = Mark { length: header.len() as u64, ..base };
+        let synced = start.clone();
         self.active =
-            Some(Active { file, path, length, first_frame_ms, synced: base, broken: false });
+            Some(Active { file, path, length, first_frame_ms, start, synced, broken: false });
         self.start_due = false;
         self.sync_failed = false;
         self.note_synced(now_ms);
@@ -458,14 +474,14 @@ impl Log {
         temporary: &Path,
         path: &Path,
         header: &[u8],
-        carried: Option<&Active>,
+        carried: Option<(&Active, u64)>,
     ) -> io::Result<(File, u64, Index)> {
         let file = self.disk.create(temporary)?;
         self.disk.write_all_at(&file, header, 0)?;
         let mut length = header.len() as u64;
         let mut index = Index::default();
-        if let Some(active) = carried {
-            length += self.carry_over(active, &file, length, &mut index)?;
+        if let Some((active, from)) = carried {
+            length += self.carry_over(active, from, &file, length, &mut index)?;
         }
         let durable = self.options.sync != Sync::Never;
         if durable {
@@ -478,66 +494,79 @@ impl Log {
         Ok((file, length, index))
     }
 
-    /// Copies what is not known to be on stable storage; answers how much that was.
-    fn carry_over(&self, from: &Active, to: &File, at: u64, index: &mut Index) -> io::Result<u64> {
+    /// Copies the frames from an offset on; answers how many bytes that was.
+    fn carry_over(
+        &self,
+        active: &Active,
+        from: u64,
+        to: &File,
+        at: u64,
+        index: &mut Index,
+    ) -> io::Result<u64> {
         let mut scanner = Scanner::default();
-        scanner.restart(from.synced.length);
-        let mut expected = from.synced.length;
-        while let Some((offset, frame)) = scanner.next(&*self.disk, &from.file, from.length)? {
+        scanner.restart(from);
+        let mut expected = from;
+        while let Some((offset, frame)) = scanner.next(&*self.disk, &active.file, active.length)? {
             if offset != expected {
                 break;
             }
             expected += frame.bytes() as u64;
-            index.note(frame.first, offset - from.synced.length + at);
+            index.note(frame.first, offset - from + at);
         }
-        if expected != from.length {
+        if self.sync_failed && expected != active.length {
             // The page cache no longer has it. Opening the log again cuts it off and rolls the
             // resume points back with it.
             return Err(io::Error::other("what a failed sync should have written cannot be read"));
         }
         let mut buffer = vec![0; CHUNK];
-        let mut done = from.synced.length;
-        while done < from.length {
-            let length = usize::try_from(from.length - done).map_or(CHUNK, |n| n.min(CHUNK));
-            let length = self.disk.read_at(&from.file, &mut buffer[..length], done)?;
+        let mut done = from;
+        while done < active.length {
+            let length = usize::try_from(active.length - done).map_or(CHUNK, |n| n.min(CHUNK));
+            let length = self.disk.read_at(&active.file, &mut buffer[..length], done)?;
             if length == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.disk.write_all_at(to, &buffer[..length], at + done - from.synced.length)?;
+            self.disk.write_all_at(to, &buffer[..length], at + done - from)?;
             done += length as u64;
         }
-        Ok(from.length - from.synced.length)
+        Ok(active.length - from)
     }
 
-    /// Puts a new segment at the end of the row, and takes from the one before it what the new one
-    /// has too.
-    fn replace_last(&self, segment: Segment, old: Option<&Active>) {
+    /// Puts a new segment at the end of the row. The one before it loses what the new one has too:
+    /// everything from `kept` on.
+    fn replace_last(&self, segment: Segment, old: Option<(&Active, u64)>) {
         let mut row = self.shared.lock();
-        if let Some(old) = old {
-            if old.path == segment.path {
-                // It had no frame of its own, and its name has been taken over.
-                row.pop_last();
-            } else if self.sync_failed
-                && let Some(last) = row.last_mut()
-            {
-                last.length = old.synced.length;
+        match old {
+            // The file went with its name.
+            Some((old, _)) if old.path == segment.path => _ = row.pop_last(),
+            Some((_, kept)) => {
+                if let Some(last) = row.last_mut() {
+                    last.length = kept;
+                }
             }
+            None => {}
         }
         row.push(segment);
         drop(row);
-        if let Some(old) = old.filter(|_| self.sync_failed) {
-            // Readers go by the row, and a recovery by the new segment's name.
-            let _ = self.disk.set_len(&old.file, old.synced.length);
+        if let Some((old, kept)) = old {
+            // If this fails, readers go by the row and a recovery by the new segment's name.
+            let _ = self.disk.set_len(&old.file, kept);
         }
     }
 }
 
 impl Active {
+    /// Whether a segment that starts at `position` would have this one's name, and this one has
+    /// frames.
+    fn is_start(&self, position: Position) -> bool {
+        self.first_frame_ms.is_some() && position.next == self.start.position.next
+    }
+
     fn reopen(reopened: Reopened, shared: &Shared) -> Self {
         let path = shared.lock().last_mut().map(|segment| Arc::clone(&segment.path));
         let header = reopened.header;
         // What the process before us appended may not have been synced.
-        let synced = Mark {
+        let start = Mark {
             position: Position { next: header.first, skipped: header.skipped },
             newest_ms: header.newest_ms,
             resume: header.resume.iter().map(|(k, v)| (k.as_str().into(), *v)).collect(),
@@ -548,7 +577,8 @@ impl Active {
             path: path.unwrap_or_default(),
             length: reopened.length,
             first_frame_ms: reopened.first_frame_ms,
-            synced,
+            synced: start.clone(),
+            start,
             broken: false,
         }
     }
