@@ -2,3 +2,4 @@
 //! can be told to misbehave. It serves `tidings demo`, the tests and the bench.
 
 pub mod api_server;
+pub mod story;
