@@ -2,4 +2,6 @@
 //! can be told to misbehave. It serves `tidings demo`, the tests and the bench.
 
 pub mod api_server;
+#[cfg(feature = "demo")]
+pub mod receivers;
 pub mod story;
