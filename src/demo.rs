@@ -3,5 +3,7 @@
 
 pub mod api_server;
 #[cfg(feature = "demo")]
+pub mod picture;
+#[cfg(feature = "demo")]
 pub mod receivers;
 pub mod story;
