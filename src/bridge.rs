@@ -1,6 +1,42 @@
-//! From journal to sinks: ingest, a watcher for each sink, delivery with retry, and the fate of
-//! every record.
+//! From the API server to the sinks: ingest into the journal, a watcher for each sink, delivery
+//! with retry, and the fate of every record.
+//!
+//! [`Bridge::start`] puts it together; [`Sink`] is what a transport has to be. The parts, in the
+//! order in which an event meets them:
+//!
+//! ```text
+//! intake    identifies the cluster and runs a reflector for each source
+//! ingest    the one thread that writes: identity, delta, envelope, journal, publish
+//! feed      the journal's frames in order for one sink: live, or from the log
+//! gather    match, and batches by count, bytes and linger
+//! deliver   attempts until each event has a fate; backoff, halving, dead letters
+//! progress  the position of a sink and its totals, always together
+//! keeper    saves them once a second
+//! ```
 
+mod cluster;
+mod deliver;
+mod feed;
+mod filter;
+mod gather;
+mod high_water;
+mod ingest;
+mod intake;
+mod keeper;
+mod options;
+mod progress;
+mod restore;
+mod run;
+mod shared;
 mod sink;
 
+pub use cluster::ClusterError;
+pub use filter::{EvalError, Filter, FilterError};
+pub use options::{BatchOptions, RetryOptions, SinkStart};
+pub use progress::{SinkCondition, SinkProgress, SinkSnapshot};
+pub use run::{
+    Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
+    SourceStart, SourceView,
+};
+pub use shared::IngestCounters;
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

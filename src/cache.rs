@@ -12,5 +12,9 @@ mod store;
 
 pub use api::{EventsApi, ListWatchError};
 pub use backoff::BackoffManager;
+pub use lines::LineError;
+pub use list_items::ListError;
 pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
-pub use store::{ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType};
+pub use store::{
+    ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+};

@@ -1,19 +1,34 @@
 //! Tidings: a Kubernetes event bridge that loses nothing, and the library under it.
 //!
-//! The module map is the architecture; data flows from top to bottom, and a module uses only
-//! modules above it (`tests/layering.rs` holds that).
+//! The module map is the architecture. Events flow from the API server to the sinks:
 //!
 //! ```text
-//! API server ──list/watch──▶ cache::Reflector ─▶ bridge::ingest ─▶ journal ─▶ watch::Broadcaster ─▶ bridge::watcher ─▶ sinks
+//! API server ──list/watch──▶ cache ─▶ bridge::ingest ─▶ journal ─▶ watch ─┬▶ a bridge watcher ─▶ Kafka
+//!                                                     (durable,  (live    ├▶ a bridge watcher ─▶ OTLP logs
+//!                                                      ordered)  fan-out) └▶ a bridge watcher ─▶ webhook
 //! ```
+//!
+//! A module uses only modules above it (`tests/layering.rs` holds that).
 
+// What an event is; no I/O.
 pub mod event;
 
+// What keeps events: the broadcaster's live channels, the reflector, the durable log.
 pub mod cache;
+pub mod journal;
 pub mod watch;
 
+// From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
 
+// The transports, and the formats that they need.
+pub(crate) mod encode;
 pub mod sinks;
 
+// The file that says what to run.
+pub(crate) mod suggest;
+
+// What one sees of it while it runs, and without a cluster; the program.
+pub mod admin;
 pub mod demo;
+//pub mod cli;

@@ -28,14 +28,14 @@ pub enum LineError {
 
 /// Cuts chunks of a body into lines. A line within one chunk is a slice of it, not a copy.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub(super) struct Lines {
     partial: BytesMut,
 }
 
 impl Lines {
     /// Takes a chunk and hands each line that it completes to `take`. What follows the last line
     /// feed stays until more comes; a stream that ends there was cut, and the piece is no line.
-    pub fn push(
+    pub(super) fn push(
         &mut self,
         mut chunk: Bytes,
         mut take: impl FnMut(Bytes) -> Result<(), LineError>,
@@ -63,7 +63,7 @@ impl Lines {
 
 /// One line of a watch.
 #[derive(Debug)]
-pub enum Line {
+pub(super) enum Line {
     /// A change or a bookmark.
     Event(WatchEvent),
     /// The server ends the watch; the object is a `Status`.
@@ -72,7 +72,7 @@ pub enum Line {
 
 impl Line {
     /// Reads a line, as far as the type and where the object lies.
-    pub fn parse(line: &Bytes) -> Result<Self, LineError> {
+    pub(super) fn parse(line: &Bytes) -> Result<Self, LineError> {
         if let Some(event) = Self::as_written_by_the_api_server(line) {
             return Ok(Self::Event(event));
         }

@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 /// What a list says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListMeta {
+pub(super) struct ListMeta {
     /// The resourceVersion at which it was taken.
-    pub resource_version: u64,
+    pub(super) resource_version: u64,
     /// The token for the next page; empty on the last.
-    pub continue_token: String,
+    pub(super) continue_token: String,
 }
 
 /// Why a body is not a list.
@@ -44,7 +44,7 @@ enum Zone {
 
 /// Splits the body of one page.
 #[derive(Debug)]
-pub struct ListItems {
+pub(super) struct ListItems {
     zone: Zone,
     depth: u32,
     in_string: bool,
@@ -58,7 +58,7 @@ const ITEMS_DEPTH: u32 = 2;
 
 impl ListItems {
     /// A splitter at the start of a body.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             zone: Zone::Head,
             depth: 0,
@@ -70,7 +70,7 @@ impl ListItems {
     }
 
     /// Takes a chunk of the body and appends the items that it completes to `items`.
-    pub fn push(&mut self, chunk: &[u8], items: &mut Vec<Bytes>) -> Result<(), ListError> {
+    pub(super) fn push(&mut self, chunk: &[u8], items: &mut Vec<Bytes>) -> Result<(), ListError> {
         let mut rest = chunk;
         while let Some(&byte) = rest.first() {
             if self.in_string {
@@ -90,7 +90,7 @@ impl ListItems {
     }
 
     /// The body has ended: what the list says of itself.
-    pub fn finish(self) -> Result<ListMeta, ListError> {
+    pub(super) fn finish(self) -> Result<ListMeta, ListError> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Meta {

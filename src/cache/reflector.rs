@@ -17,13 +17,13 @@
 //! the one that the failure asks for.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
@@ -31,6 +31,7 @@ use super::{
     api::{Answer, Page},
     lines::{Line, Lines},
     list_items::{ListItems, ListMeta},
+    store::resource_version_of,
 };
 
 /// Items of a list are asked for in pages of this size.
@@ -46,6 +47,10 @@ const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
 const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
 /// The wait between two probes meanwhile.
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
+/// While a watch is open the API server is probed so often: of an etcd that is restored under a
+/// running API server an open watch shows nothing, neither an end nor what is written from then on
+/// (seen on 1.34).
+const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 /// Items of a list go to the store in groups of this size.
@@ -86,6 +91,16 @@ pub struct SourceHealth {
     pub lists: u64,
     /// See `lists`.
     pub watches: u64,
+}
+
+impl SourceHealth {
+    /// How long no stream has been open: nothing while one is, `None` before the first.
+    pub fn stream_closed_for(&self) -> Option<Duration> {
+        if self.stream_open {
+            return Some(Duration::ZERO);
+        }
+        self.stream_last_open.map(|last| last.elapsed())
+    }
 }
 
 /// [`SourceHealth`] as the reflector and its readers share it.
@@ -225,14 +240,7 @@ impl<S: Store> Reflector<S> {
 
     async fn list_one(&mut self, not_older_than: Option<u64>) -> Result<ListMeta, ListWatchError> {
         self.locked(|health| health.lists += 1);
-        let page = Page { limit: Some(1), continue_token: None, not_older_than };
-        let mut answer = self.api.list(&page).await?;
-        let (mut items, mut ignored) = (ListItems::new(), Vec::new());
-        while let Some(chunk) = answer.list_chunk().await? {
-            items.push(&chunk, &mut ignored)?;
-            ignored.clear();
-        }
-        let meta = items.finish()?;
+        let meta = list_one(&self.api, not_older_than).await?;
         self.alive();
         Ok(meta)
     }
@@ -254,7 +262,10 @@ impl<S: Store> Reflector<S> {
         };
         match list {
             Ok(resource_version) => {
-                self.store.end_replace(resource_version).await?;
+                if !self.store.end_replace(resource_version).await? {
+                    sleep(self.backoff.next_wait()).await;
+                    return Ok(State::List(reason));
+                }
                 self.last = resource_version;
                 self.caught_up();
                 Ok(State::Watch)
@@ -330,6 +341,7 @@ impl<S: Store> Reflector<S> {
                 }
                 Ok(self.gap())
             }
+            StreamEnd::Behind => Ok(State::Probe { too_large_since: None }),
             StreamEnd::Silent => {
                 tracing::warn!(
                     source = self.options.name,
@@ -348,10 +360,16 @@ impl<S: Store> Reflector<S> {
     ) -> Result<StreamEnd, StepError> {
         let mut lines = Lines::default();
         let mut empty = true;
+        // What is behind the resume point of now is behind every later one.
+        let mut behind = pin!(turns_out_behind(self.api.clone(), self.last));
         loop {
-            let Ok(first) = timeout_at(deadline, answer.chunk()).await else {
-                return Ok(StreamEnd::Silent);
+            let first = tokio::select! {
+                // A stream that is never silent needs no probe.
+                biased;
+                first = timeout_at(deadline, answer.chunk()) => first,
+                () = &mut behind => return Ok(StreamEnd::Behind),
             };
+            let Ok(first) = first else { return Ok(StreamEnd::Silent) };
             let mut read = first;
             let (mut events, mut bytes, mut error) = (Vec::new(), 0, None);
             // What has arrived already is taken along: a frame of the journal costs about the same
@@ -445,6 +463,31 @@ impl<S: Store> Reflector<S> {
     }
 }
 
+/// Asks for one Event, for the sake of what the list says of itself.
+async fn list_one(api: &EventsApi, not_older_than: Option<u64>) -> Result<ListMeta, ListWatchError> {
+    let page = Page { limit: Some(1), continue_token: None, not_older_than };
+    let mut answer = api.list(&page).await?;
+    let (mut items, mut ignored) = (ListItems::new(), Vec::new());
+    while let Some(chunk) = answer.list_chunk().await? {
+        items.push(&chunk, &mut ignored)?;
+        ignored.clear();
+    }
+    Ok(items.finish()?)
+}
+
+/// Probes a server that a watch is open to; completes when it turns out to be behind `last`.
+/// Other failures are the watch's own to notice.
+async fn turns_out_behind(api: EventsApi, last: u64) {
+    loop {
+        sleep(PROBE_EVERY).await;
+        match list_one(&api, Some(last)).await {
+            Ok(list) if list.resource_version < last => return,
+            Err(error) if error.is_too_large_resource_version() => return,
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
 /// How a watch stream ended without failing.
 enum StreamEnd {
     /// By the server.
@@ -456,25 +499,13 @@ enum StreamEnd {
     Error(Bytes),
     /// Not at all, past its time.
     Silent,
+    /// The server seems to be behind the resume point.
+    Behind,
 }
 
 /// The resourceVersion of the last event that has one.
 fn last_resource_version(events: &[WatchEvent]) -> Option<u64> {
-    #[derive(Deserialize)]
-    struct Object<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata<'a> {
-        resource_version: &'a str,
-    }
-    let version = |event: &WatchEvent| -> Option<u64> {
-        let object: Object<'_> = serde_json::from_slice(&event.object).ok()?;
-        object.metadata.resource_version.parse().ok()
-    };
-    events.iter().rev().find_map(version)
+    events.iter().rev().find_map(|event| resource_version_of(&event.object))
 }
 
 fn status_error(status: &[u8]) -> ListWatchError {

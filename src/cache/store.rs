@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use bytes::Bytes;
+use serde::Deserialize;
 
 /// Why a list replaces what was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +62,12 @@ pub trait Store: Send {
         items: Vec<Bytes>,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
 
-    /// The list is whole; it was taken at this resourceVersion.
+    /// The list is whole; it was taken at this resourceVersion. Answers whether the store could
+    /// keep it; if not, the list has to be fetched again.
     fn end_replace(
         &mut self,
         resource_version: u64,
-    ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
+    ) -> impl Future<Output = Result<bool, StoreClosed>> + Send;
 
     /// The list broke off; what came of it is to be forgotten.
     fn abort(&mut self) -> impl Future<Output = Result<(), StoreClosed>> + Send;
@@ -81,4 +83,19 @@ pub trait Store: Send {
         &mut self,
         resource_version: u64,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
+}
+
+/// The resourceVersion of an object, as a number, without decoding the rest of it.
+pub fn resource_version_of(object: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        resource_version: &'a str,
+    }
+    serde_json::from_slice::<Object<'_>>(object).ok()?.metadata.resource_version.parse().ok()
 }

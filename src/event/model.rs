@@ -43,7 +43,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
                 Ok(Text::default())
             }
             fn visit_some<D: Deserializer<'de>>(self, d: D) -> Result<Text<'de>, D::Error> {
-                Text::deserialize(d)
+                d.deserialize_str(TextVisitor)
             }
         }
         deserializer.deserialize_option(TextVisitor)

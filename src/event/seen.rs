@@ -116,10 +116,14 @@ impl Seen {
     /// Without a predecessor: all of its occurrences when the Event was created after the source's
     /// first start, else 1, because what came before that start is not ours to announce. Fewer
     /// occurrences than before (a recorder that started over): 0.
-    pub fn delta(before: Option<SeenEntry>, occurrences: u64, created_after_start: bool) -> u64 {
+    pub fn delta(
+        before: Option<SeenEntry>,
+        occurrences: u64,
+        created_after_start: impl FnOnce() -> bool,
+    ) -> u64 {
         match before {
             Some(entry) => occurrences.saturating_sub(u64::from(entry.occurrences)),
-            None if created_after_start => occurrences,
+            None if created_after_start() => occurrences,
             None => 1,
         }
     }

@@ -1,0 +1,9 @@
+//! The admin server: liveness, readiness, metrics and status over plain HTTP. Read-only.
+
+mod metrics;
+mod server;
+mod status;
+
+pub use metrics::registry;
+pub use server::{AdminServer, ServeError};
+pub use status::{Status, status};

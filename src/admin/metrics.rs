@@ -1,0 +1,154 @@
+//! The metrics, read at each scrape from the one place that counts.
+
+use std::fmt;
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{counter::ConstCounter, gauge::ConstGauge, info::Info},
+    registry::{Registry, Unit},
+};
+
+use super::status::{SinkStatus, Status, status};
+use crate::bridge::{BridgeView, SinkCondition};
+
+/// The labels of a metric that has one value.
+const NO_LABELS: [(&str, &str); 0] = [];
+
+/// A registry with every metric of a bridge.
+pub fn registry(view: &BridgeView) -> Registry {
+    let mut registry = Registry::with_prefix("tidings");
+    let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register("build", "The version that runs", build);
+    registry.register_collector(Box::new(BridgeCollector { view: view.clone() }));
+    registry
+}
+
+struct BridgeCollector {
+    view: BridgeView,
+}
+
+impl fmt::Debug for BridgeCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BridgeCollector")
+    }
+}
+
+impl Collector for BridgeCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let now = status(&self.view);
+        sinks(&mut encoder, &now)?;
+        sources(&mut encoder, &now)?;
+        journal(&mut encoder, &now)
+    }
+}
+
+fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let fates = now.sinks.iter().flat_map(|sink| {
+        let fates = [
+            ("delivered", sink.delivered),
+            ("filtered", sink.filtered),
+            ("correlated-away", sink.correlated_away),
+            ("dead-lettered", sink.dead_lettered),
+            ("lost", sink.lost),
+        ];
+        fates.map(|(fate, count)| {
+            ([("sink", &*sink.name), ("fate", fate)], ConstCounter::new(count))
+        })
+    });
+    family(encoder, "sink_events", "Events by what became of them, over all runs", None, fates)?;
+    let mut counter = |name, help, value: fn(&SinkStatus) -> u64| {
+        let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstCounter::new(value(s))));
+        family(encoder, name, help, None, values)
+    };
+    counter("sink_redelivered", "Events delivered again after a crash, over all runs", |s| {
+        s.redelivered
+    })?;
+    counter("sink_attempts", "Attempts to deliver", |s| s.attempts)?;
+    counter("sink_failed_attempts", "Attempts to deliver that failed", |s| s.failed_attempts)?;
+    counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
+        s.match_errors
+    })?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
+    family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.lag_seconds)));
+    family(
+        encoder,
+        "sink_lag",
+        "Age of the oldest event without a fate",
+        Some(&Unit::Seconds),
+        values,
+    )?;
+    let values = now.sinks.iter().flat_map(|sink| {
+        SinkCondition::ALL.map(|condition| {
+            let labels = [("sink", &*sink.name), ("state", condition.as_str())];
+            (labels, ConstGauge::new(i64::from(sink.state == condition)))
+        })
+    });
+    family(encoder, "sink_state", "1 for the state that the sink is in", None, values)
+}
+
+fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let values = now.sources.iter().filter_map(|source| {
+        Some(([("source", &*source.source)], ConstGauge::new(source.watch_age_seconds?)))
+    });
+    let help = "Time since the source was last known to miss nothing";
+    family(encoder, "source_watch_age", help, Some(&Unit::Seconds), values)?;
+    let values = now.sources.iter().map(|source| {
+        ([("source", &*source.source)], ConstGauge::new(i64::from(source.stream_open)))
+    });
+    family(encoder, "source_stream_open", "Whether a watch stream is open", None, values)?;
+    let ingest = &now.ingest;
+    let mut counter = |name, help, value: u64| {
+        family(encoder, name, help, None, [(NO_LABELS, ConstCounter::new(value))])
+    };
+    counter("source_events", "Changes read and journalled", ingest.events)?;
+    counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
+    counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
+    counter("source_gaps", "Gaps that hid something", ingest.gaps)?;
+    counter(
+        "source_skipped_increments",
+        "Increments seen only as part of a larger one",
+        ingest.skipped_increments,
+    )?;
+    counter(
+        "source_epochs",
+        "Times that the API server was another or a restored one",
+        ingest.epochs,
+    )?;
+    let gap = [(NO_LABELS, ConstCounter::new(ingest.gap_seconds))];
+    family(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), gap)
+}
+
+fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let journal = &now.journal;
+    let size = [(NO_LABELS, ConstGauge::new(journal.bytes))];
+    family(
+        encoder,
+        "journal_size",
+        "The journal on disk, all files told",
+        Some(&Unit::Bytes),
+        size,
+    )?;
+    let records = [(NO_LABELS, ConstGauge::new(journal.records))];
+    family(encoder, "journal_records", "Events that the journal holds", None, records)?;
+    let writable = [(NO_LABELS, ConstGauge::new(i64::from(journal.error.is_none())))];
+    family(encoder, "journal_writable", "Whether the last append succeeded", None, writable)
+}
+
+/// One metric: its name and help, and a value for each label set.
+fn family<L: EncodeLabelSet, M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    values: impl IntoIterator<Item = (L, M)>,
+) -> fmt::Result {
+    let mut values = values.into_iter().peekable();
+    let Some((_, first)) = values.peek() else { return Ok(()) };
+    let mut family = encoder.encode_descriptor(name, help, unit, first.metric_type())?;
+    for (labels, metric) in values {
+        metric.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! The HTTP side of it.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::net::TcpListener;
+
+use super::{registry, status};
+use crate::bridge::BridgeView;
+
+/// A watch that has been closed for so long is not one that is just being renewed.
+const STREAM_MAY_BE_CLOSED: Duration = Duration::from_secs(60);
+
+/// Why the admin server does not start.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot listen on {address}: {error}\nhint: choose another address with server.listen; port 0 takes any free one"
+)]
+pub struct ServeError {
+    address: SocketAddr,
+    error: std::io::Error,
+}
+
+/// A listening admin server; it ends when it is dropped.
+#[derive(Debug)]
+pub struct AdminServer {
+    address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    view: BridgeView,
+    registry: Arc<Registry>,
+}
+
+impl AdminServer {
+    /// Binds the address and serves.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound.
+    pub async fn start(address: SocketAddr, view: BridgeView) -> Result<Self, ServeError> {
+        let failed = |error| ServeError { address, error };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let registry = Arc::new(registry(&view));
+        let routes = Router::new()
+            .route("/livez", get(|| async { "ok\n" }))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/api/v1/status", get(serve_status))
+            .with_state(Shared { view, registry });
+        let task = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, routes).await {
+                tracing::error!(%error, "the admin server has ended");
+            }
+        });
+        Ok(Self { address, task })
+    }
+
+    /// The address bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Ready: the journal takes events, and each source has a stream open or had one a minute ago.
+/// A sink that is down does not count: the journal keeps what it has not had.
+async fn readyz(State(shared): State<Shared>) -> Response {
+    let mut reasons = Vec::new();
+    if let Some(error) = shared.view.ingest.journal_error() {
+        reasons.push(format!("the journal cannot be written: {error}"));
+    }
+    let sources = shared.view.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if sources.is_empty() {
+        reasons.push("the cluster has not been reached yet".to_owned());
+    }
+    for source in sources {
+        let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if health.stream_closed_for().is_none_or(|closed| closed > STREAM_MAY_BE_CLOSED) {
+            let why = health.last_error.unwrap_or_else(|| "not connected yet".to_owned());
+            reasons.push(format!("no watch stream for {}: {why}", source.key));
+        }
+    }
+    if reasons.is_empty() {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n").into_response()
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let mut text = String::new();
+    if encode(&mut text, &shared.registry).is_err() {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn serve_status(State(shared): State<Shared>) -> Response {
+    Json(status(&shared.view)).into_response()
+}

@@ -1,0 +1,210 @@
+//! The status document: what each part of the bridge does, in one object.
+
+use std::{
+    sync::{PoisonError, atomic::Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::Serialize;
+
+use crate::{
+    bridge::{BridgeView, SinkCondition},
+    event::Cluster,
+};
+
+/// `/api/v1/status`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The version that runs.
+    pub version: &'static str,
+    /// The cluster as far as it is known.
+    pub cluster: Cluster,
+    /// Each list and watch.
+    pub sources: Vec<SourceStatus>,
+    /// What has been read since the start of the process.
+    pub ingest: IngestStatus,
+    /// The log.
+    pub journal: JournalStatus,
+    /// Each sink.
+    pub sinks: Vec<SinkStatus>,
+}
+
+/// One list and watch.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceStatus {
+    /// `*` or the namespace, and `?fieldSelector` where there is one.
+    pub source: String,
+    /// Whether a watch stream is open.
+    pub stream_open: bool,
+    /// Seconds since a stream was last open; 0 while one is, absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_closed_seconds: Option<f64>,
+    /// Seconds since it was last known that nothing was missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch_age_seconds: Option<f64>,
+    /// List requests since the start of the process.
+    pub lists: u64,
+    /// Watch requests since the start of the process.
+    pub watches: u64,
+    /// The last failure, until the next success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// What has been read since the start of the process.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IngestStatus {
+    /// Changes journalled.
+    pub events: u64,
+    /// Versions that were journalled already.
+    pub repeats: u64,
+    /// Objects that are no Events.
+    pub undecodable: u64,
+    /// Gaps that hid something.
+    pub gaps: u64,
+    /// Their length together.
+    pub gap_seconds: f64,
+    /// Increments seen only as part of a larger one.
+    pub skipped_increments: u64,
+    /// How often the API server turned out to be another one, or a restored one.
+    pub epochs: u64,
+}
+
+/// The log.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalStatus {
+    /// Its size, all files told.
+    pub bytes: u64,
+    /// Records that it holds.
+    pub records: u64,
+    /// The sequence that the next record gets.
+    pub next_sequence: u64,
+    /// Why it cannot be written, while it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One sink. `seen = delivered + filtered + correlatedAway + deadLettered + lost + pending`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the fates are those of the accounting identity")]
+pub struct SinkStatus {
+    pub name: String,
+    pub kind: &'static str,
+    /// How it does.
+    pub state: SinkCondition,
+    pub seen: u64,
+    pub delivered: u64,
+    pub filtered: u64,
+    pub correlated_away: u64,
+    pub dead_lettered: u64,
+    pub lost: u64,
+    /// Without a fate yet.
+    pub pending: u64,
+    /// Delivered again after a crash, outside the identity.
+    pub redelivered: u64,
+    /// How old the oldest record without a fate is.
+    pub lag_seconds: f64,
+    /// The sequence after the last record with a fate.
+    pub next_sequence: u64,
+    /// Attempts since the start of the process.
+    pub attempts: u64,
+    /// How many of them failed.
+    pub failed_attempts: u64,
+    /// Events let through because `match` could not be evaluated for them.
+    pub match_errors: u64,
+    /// The last failure, until the next success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// What the bridge does now.
+pub fn status(view: &BridgeView) -> Status {
+    let now = now_ms();
+    let (oldest, tail) = (view.log.oldest(), view.log.tail());
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let sources = view.sources.lock().unwrap_or_else(PoisonError::into_inner);
+    Status {
+        version: env!("CARGO_PKG_VERSION"),
+        cluster: view.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        sources: sources
+            .iter()
+            .map(|source| {
+                let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                SourceStatus {
+                    source: source.key.to_string(),
+                    stream_open: health.stream_open,
+                    stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
+                    watch_age_seconds: health
+                        .caught_up_ms
+                        .map(|at| seconds(now.saturating_sub(at))),
+                    lists: health.lists,
+                    watches: health.watches,
+                    last_error: health.last_error,
+                }
+            })
+            .collect(),
+        ingest: IngestStatus {
+            events: load(&view.ingest.records),
+            repeats: load(&view.ingest.repeats),
+            undecodable: load(&view.ingest.undecodable),
+            gaps: load(&view.ingest.gaps),
+            gap_seconds: seconds(load(&view.ingest.gap_ms)),
+            skipped_increments: load(&view.ingest.skipped_increments),
+            epochs: load(&view.ingest.epochs),
+        },
+        journal: JournalStatus {
+            bytes: view.log.disk_bytes(),
+            records: tail.ordinal().saturating_sub(oldest.ordinal()),
+            next_sequence: tail.next,
+            error: view.ingest.journal_error(),
+        },
+        sinks: view
+            .sinks
+            .iter()
+            .map(|sink| {
+                let sink = sink.snapshot();
+                let totals = sink.totals;
+                let pending = tail.ordinal().saturating_sub(sink.position.ordinal());
+                let settled = totals.delivered
+                    + totals.filtered
+                    + totals.correlated_away
+                    + totals.dead_lettered
+                    + totals.lost;
+                let lag = sink.oldest_in_hand_ms.filter(|_| pending > 0);
+                SinkStatus {
+                    name: sink.name,
+                    kind: sink.kind,
+                    state: sink.condition,
+                    seen: settled + pending,
+                    delivered: totals.delivered,
+                    filtered: totals.filtered,
+                    correlated_away: totals.correlated_away,
+                    dead_lettered: totals.dead_lettered,
+                    lost: totals.lost,
+                    pending,
+                    redelivered: totals.redelivered,
+                    lag_seconds: lag.map_or(0.0, |ms| seconds(now.saturating_sub(ms))),
+                    next_sequence: sink.position.next,
+                    attempts: sink.attempts,
+                    failed_attempts: sink.failed_attempts,
+                    match_errors: sink.match_errors,
+                    last_error: sink.last_error,
+                }
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,178 @@
+//! The frames of the journal in order, for one sink: live from the broadcaster while it keeps up,
+//! from the log while it does not, with neither a gap nor a repeat where the two meet.
+//!
+//! Registered first, the log is read until nothing is left; by then it has given everything that
+//! was published before the registration, and the channel holds what came after. What both gave
+//! is dropped by its sequence.
+
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::{
+    event::Record,
+    journal::{Frame, LogHandle, Position, Reader},
+    watch::{Broadcaster, Capacity, Sequenced, Watcher},
+};
+
+/// What a sink's live channel holds before it is spilled.
+const LIVE: Capacity = Capacity { items: 1024, bytes: 4 << 20 };
+/// How much of the log is read at once.
+const READ_BYTES: usize = 1 << 20;
+/// The pause after the log could not be read.
+const READ_RETRY: Duration = Duration::from_secs(1);
+
+impl Sequenced for Frame {
+    fn bytes(&self) -> usize {
+        Self::bytes(self)
+    }
+}
+
+/// A frame as far as the sink has not had it.
+#[derive(Debug)]
+pub(super) struct Fed {
+    pub(super) frame: Arc<Frame>,
+    /// Where the sink stood before.
+    from: u64,
+    /// Records between there and here that exist no longer: retention or damage took them.
+    pub(super) lost: u64,
+}
+
+impl Fed {
+    /// The records that the sink has not had.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.frame.records().filter(|record| record.seq >= self.from)
+    }
+}
+
+type ReadTask = JoinHandle<(Reader, io::Result<Vec<Arc<Frame>>>)>;
+
+enum Mode {
+    /// Reading the log; with a watcher, to join it.
+    Reading {
+        task: ReadTask,
+        watcher: Option<Watcher<Arc<Frame>>>,
+    },
+    /// The log was read to its end without a watcher.
+    Register {
+        reader: Option<Reader>,
+    },
+    Live(Watcher<Arc<Frame>>),
+    /// The broadcaster has stopped and the log was read to its end.
+    Ended,
+}
+
+/// See the [module](self).
+pub(super) struct Feed {
+    log: LogHandle,
+    broadcaster: Broadcaster<Arc<Frame>>,
+    position: Position,
+    mode: Mode,
+    stopped: bool,
+    fetched: VecDeque<Arc<Frame>>,
+}
+
+impl Feed {
+    /// A feed that goes on at `position`.
+    pub(super) fn new(
+        log: LogHandle,
+        broadcaster: Broadcaster<Arc<Frame>>,
+        position: Position,
+    ) -> Self {
+        let task = read(log.reader(position.next));
+        let mode = Mode::Reading { task, watcher: None };
+        Self { log, broadcaster, position, mode, stopped: false, fetched: VecDeque::new() }
+    }
+
+    /// The next frame; `None` when the broadcaster has been shut down and nothing is left.
+    /// Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Option<Fed> {
+        loop {
+            while let Some(frame) = self.fetched.pop_front() {
+                if let Some(fed) = self.take(frame) {
+                    return Some(fed);
+                }
+            }
+            match &mut self.mode {
+                Mode::Live(watcher) => match watcher.next().await {
+                    Some(frame) => self.fetched.push_back(frame),
+                    None => {
+                        self.stopped = !watcher.spilled();
+                        self.read_on(None);
+                    }
+                },
+                Mode::Reading { task, .. } => {
+                    // A panic in the reader is a bug there; starting over from the position is safe.
+                    let read = task.await.ok();
+                    self.after_read(read).await;
+                }
+                Mode::Register { reader } => {
+                    let watcher = self.broadcaster.watch(LIVE).await.ok();
+                    self.stopped |= watcher.is_none();
+                    match reader.take() {
+                        Some(reader) => self.mode = Mode::Reading { task: read(reader), watcher },
+                        None => self.read_on(watcher),
+                    }
+                }
+                Mode::Ended => return None,
+            }
+        }
+    }
+
+    fn read_on(&mut self, watcher: Option<Watcher<Arc<Frame>>>) {
+        let task = read(self.log.reader(self.position.next));
+        self.mode = Mode::Reading { task, watcher };
+    }
+
+    async fn after_read(&mut self, read_result: Option<(Reader, io::Result<Vec<Arc<Frame>>>)>) {
+        let mode = std::mem::replace(&mut self.mode, Mode::Register { reader: None });
+        let Mode::Reading { watcher, .. } = mode else { return };
+        match read_result {
+            Some((reader, Ok(frames))) if frames.is_empty() => {
+                self.mode = match watcher {
+                    Some(watcher) => Mode::Live(watcher),
+                    None if self.stopped => Mode::Ended,
+                    None => Mode::Register { reader: Some(reader) },
+                };
+            }
+            Some((reader, Ok(frames))) => {
+                self.fetched.extend(frames);
+                self.mode = Mode::Reading { task: read(reader), watcher };
+            }
+            Some((_, Err(error))) => {
+                tracing::error!(%error, "the journal cannot be read: trying again");
+                // In the mode of registering, a drop of this future costs the wait and no more.
+                tokio::time::sleep(READ_RETRY).await;
+                self.read_on(None);
+            }
+            None => self.read_on(None),
+        }
+    }
+
+    /// Moves past a frame; `None` if it was had before.
+    fn take(&mut self, frame: Arc<Frame>) -> Option<Fed> {
+        let before = self.position;
+        let had = frame.next() <= before.next && frame.count() > 0
+            || frame.first < before.next && frame.count() == 0;
+        if had {
+            return None;
+        }
+        let start = Position { next: frame.first, skipped: frame.skipped };
+        let lost = start.ordinal().saturating_sub(before.ordinal());
+        if lost > 0 && matches!(self.mode, Mode::Live(_)) {
+            // Only the log can tell whether they are gone.
+            self.fetched.clear();
+            self.read_on(None);
+            return None;
+        }
+        self.position = Position { next: frame.next(), skipped: frame.skipped };
+        Some(Fed { frame, from: before.next, lost })
+    }
+}
+
+fn read(mut reader: Reader) -> ReadTask {
+    spawn_blocking(move || {
+        let frames = reader.read(READ_BYTES);
+        (reader, frames)
+    })
+}

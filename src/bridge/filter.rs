@@ -1,0 +1,217 @@
+//! `match`: a CEL expression that says which events a sink wants.
+//!
+//! An expression speaks of `event` (the core/v1 Event), `change` (`"created"` or `"updated"`),
+//! `delta` (by how much the occurrences rose) and `cluster` (`name`, `uid`), and of nothing else.
+//! It is parsed, checked and rewritten once; unknown variables, functions and fields, comparisons
+//! that can never hold and results that are no boolean are refused then.
+//!
+//! **Absent fields read as zero values**: "" for texts (timestamps are texts, RFC 3339), 0 for
+//! numbers, empty for lists and maps, and so on inside objects; a label or annotation that is not
+//! there reads as "". A member that is `null` is absent. `has(event.series)` is true if the API
+//! server sent the member and it is not null, whatever its value. An object inside a list
+//! (`ownerReferences`) always has all of its fields.
+//!
+//! **Costs are bounded**: an expression is at most 4 KiB long and 48 deep, loops nest at most
+//! twice, patterns of `matches` are literals and compiled once, to at most 1 MiB. Of an event only
+//! the members that the expression names are decoded.
+
+mod check;
+mod schema;
+mod slots;
+mod types;
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use cel::{
+    Context, Env, Value,
+    common::ast::{IdedExpr, SourceInfo},
+    parser::Parser,
+};
+use regex::Regex;
+
+use self::{
+    check::{Checker, Slot},
+    slots::{Plan, Slots},
+};
+use crate::event::Record;
+
+/// A longer expression is refused.
+const MAX_LENGTH: usize = 4096;
+/// For parser and check, which recurse more than any worker's stack could bear: a debug build
+/// needs 40 KiB for each pair of parentheses.
+const PARSER_STACK_BYTES: usize = 64 << 20;
+
+/// A compiled expression. Cloning is cheap.
+#[derive(Clone)]
+pub struct Filter(Arc<Compiled>);
+
+struct Compiled {
+    source: String,
+    expression: IdedExpr,
+    slots: Vec<Slot>,
+    plan: Plan,
+    regexes: Vec<Arc<Regex>>,
+}
+
+/// Why an expression is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct FilterError {
+    /// What is wrong with it.
+    pub what: String,
+    /// How to mend it, where that can be guessed.
+    pub hint: Option<String>,
+    /// The byte of the expression at which it is wrong.
+    pub offset: usize,
+}
+
+/// Why an expression could not be evaluated on an event. The event is to be let through.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// The envelope is not JSON, or a member is not of the type that the API gives it.
+    #[error("the event cannot be read: {0}")]
+    Event(String),
+    /// For instance a division by zero or an index past the end of a list.
+    #[error("the expression fails: {0}")]
+    Expression(String),
+}
+
+impl Filter {
+    /// Parses and checks an expression.
+    pub fn compile(source: &str) -> Result<Self, FilterError> {
+        if source.len() > MAX_LENGTH {
+            return Err(FilterError {
+                what: format!("the expression is longer than {MAX_LENGTH} bytes"),
+                hint: None,
+                offset: 0,
+            });
+        }
+        let internal = |what: &str| FilterError { what: what.to_owned(), hint: None, offset: 0 };
+        // The thread gives the parser the stack that it needs, and keeps a panic of it away.
+        std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .name("match".to_owned())
+                .stack_size(PARSER_STACK_BYTES)
+                .spawn_scoped(scope, || compile(source))
+                .map_err(|error| internal(&format!("no thread to parse the expression: {error}")))?
+                .join()
+                .unwrap_or_else(|_| Err(internal("the parser failed on this expression")))
+        })
+        .map(|compiled| Self(Arc::new(compiled)))
+    }
+
+    /// The expression as it was written.
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Whether the sink wants a record.
+    pub fn wants(&self, record: &Record) -> Result<bool, EvalError> {
+        let Compiled { expression, slots, plan, regexes, .. } = &*self.0;
+        let values = Slots::read(plan, slots, &record.envelope)
+            .map_err(|error| EvalError::Event(error.to_string()))?;
+        let mut context = Context::with_env(environment());
+        context.set_variable_resolver(&values);
+        for (index, regex) in regexes.iter().enumerate() {
+            let regex = Arc::clone(regex);
+            context
+                .add_function(&check::regex_name(index), move |text: Arc<String>| {
+                    regex.is_match(&text)
+                })
+                .map_err(|error| EvalError::Expression(error.to_string()))?;
+        }
+        match Value::resolve(expression, &context) {
+            Ok(Value::Bool(wanted)) => Ok(wanted),
+            Ok(other) => Err(EvalError::Expression(format!(
+                "the result is of type {}, not a boolean",
+                other.type_of()
+            ))),
+            Err(error) => Err(EvalError::Expression(shortened(&error.to_string()))),
+        }
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Filter").field(&self.0.source).finish()
+    }
+}
+
+/// CEL's standard functions; shared, for building them is not free.
+fn environment() -> Arc<Env> {
+    static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
+    Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(Env::stdlib())))
+}
+
+/// Errors of CEL quote values, and a message may be long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn compile(source: &str) -> Result<Compiled, FilterError> {
+    let (mut expression, info) =
+        Parser::new().parse_with_source_info(source).map_err(|errors| syntax(source, &errors))?;
+    let mut checker = Checker::default();
+    checker.run(&mut expression).map_err(|fault| {
+        let offset =
+            offset_of(&info, fault.at.0).saturating_add_signed(fault.at.1).min(source.len());
+        FilterError { what: fault.what, hint: fault.hint, offset }
+    })?;
+    let Checker { slots, regexes, .. } = checker;
+    let plan = Plan::new(&slots);
+    let regexes = regexes.into_iter().map(Arc::new).collect();
+    Ok(Compiled { source: source.to_owned(), expression, slots, plan, regexes })
+}
+
+fn offset_of(info: &SourceInfo, id: u64) -> usize {
+    info.offset_for(id).and_then(|(start, _)| usize::try_from(start).ok()).unwrap_or(0)
+}
+
+/// The first syntax error, in plain words.
+fn syntax(source: &str, errors: &cel::ParseErrors) -> FilterError {
+    let Some(first) = errors.errors.first() else {
+        return FilterError { what: "not a CEL expression".into(), hint: None, offset: 0 };
+    };
+    // Lines and columns from 1, columns in characters.
+    let line = usize::try_from(first.pos.0 - 1).unwrap_or(0);
+    let column = usize::try_from(first.pos.1 - 1).unwrap_or(0);
+    let start: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
+    let rest = &source[start..];
+    let offset = start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at);
+    let message = first.msg.trim_start_matches("Syntax error: ");
+    // The list of what could stand there is long and helps nobody.
+    let message = message.split(" expecting {").next().unwrap_or(message);
+    let what = match message {
+        _ if source.trim().is_empty() => "the expression is empty".to_owned(),
+        "mismatched input '<EOF>'" => "the expression ends too early".to_owned(),
+        _ if message.starts_with("token recognition error")
+            || message.starts_with("mismatched input")
+            || message.starts_with("extraneous input") =>
+        {
+            let word: String =
+                source[offset..].split_whitespace().next().unwrap_or("").chars().take(30).collect();
+            format!("not a CEL expression: `{word}` cannot stand here")
+        }
+        _ => format!("not a CEL expression: {message}"),
+    };
+    let at = &source[offset..];
+    let hint = if at.starts_with("and ") || at.starts_with("or ") || at.starts_with("not ") {
+        Some("CEL writes `&&`, `||` and `!`")
+    } else if at.starts_with('=') && !at.starts_with("==") {
+        Some("CEL compares with `==`")
+    } else if (at.starts_with('&') || at.starts_with('|')) && !at[1..].starts_with(&at[..1]) {
+        Some("CEL writes `&&` and `||`")
+    } else {
+        None
+    };
+    FilterError { what, hint: hint.map(str::to_owned), offset }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! What an expression may name: the variables and the fields of a core/v1 Event.
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Shape {
+    /// A string; absent reads as "".
+    Text,
+    /// A whole number; absent reads as 0.
+    Int,
+    /// A boolean; absent reads as false.
+    Bool,
+    /// Texts by any key; absent reads as empty, an absent key as "".
+    Texts,
+    /// A list of texts; absent reads as empty.
+    TextList,
+    /// An object of these fields; absent reads as one with all fields absent.
+    Object(&'static [Field]),
+    /// A list of such objects; absent reads as empty.
+    ObjectList(&'static [Field]),
+}
+
+/// A named member.
+#[derive(Debug, PartialEq)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+}
+
+const fn field(name: &'static str, shape: Shape) -> Field {
+    Field { name, shape }
+}
+
+use Shape::{Bool, Int, Object, ObjectList, Text, TextList, Texts};
+
+/// The variables, which are also the members of the envelope that hold them.
+pub(super) const VARIABLES: &[Field] = &[
+    field("event", Object(EVENT)),
+    field("change", Text),
+    field("delta", Int),
+    field("cluster", Object(&[field("name", Text), field("uid", Text)])),
+];
+
+const EVENT: &[Field] = &[
+    field("apiVersion", Text),
+    field("kind", Text),
+    field("metadata", Object(METADATA)),
+    field("involvedObject", Object(OBJECT_REFERENCE)),
+    field("reason", Text),
+    field("message", Text),
+    field("source", Object(&[field("component", Text), field("host", Text)])),
+    field("firstTimestamp", Text),
+    field("lastTimestamp", Text),
+    field("count", Int),
+    field("type", Text),
+    field("eventTime", Text),
+    field("series", Object(&[field("count", Int), field("lastObservedTime", Text)])),
+    field("action", Text),
+    field("related", Object(OBJECT_REFERENCE)),
+    field("reportingComponent", Text),
+    field("reportingInstance", Text),
+];
+
+const METADATA: &[Field] = &[
+    field("name", Text),
+    field("generateName", Text),
+    field("namespace", Text),
+    field("uid", Text),
+    field("resourceVersion", Text),
+    field("generation", Int),
+    field("creationTimestamp", Text),
+    field("deletionTimestamp", Text),
+    field("deletionGracePeriodSeconds", Int),
+    field("labels", Texts),
+    field("annotations", Texts),
+    field("ownerReferences", ObjectList(OWNER_REFERENCE)),
+    field("finalizers", TextList),
+];
+
+const OWNER_REFERENCE: &[Field] = &[
+    field("apiVersion", Text),
+    field("kind", Text),
+    field("name", Text),
+    field("uid", Text),
+    field("controller", Bool),
+    field("blockOwnerDeletion", Bool),
+];
+
+const OBJECT_REFERENCE: &[Field] = &[
+    field("kind", Text),
+    field("namespace", Text),
+    field("name", Text),
+    field("uid", Text),
+    field("apiVersion", Text),
+    field("resourceVersion", Text),
+    field("fieldPath", Text),
+];

@@ -1,0 +1,190 @@
+//! The keeper: once a second it makes durable what has been reached.
+//!
+//! The order is what keeps it safe: sinks' progress is taken first, then the log is synced, then
+//! the state is committed. So the state never knows of records that a power cut could still take
+//! from the log. With a sync interval longer than a second, or without syncs, it may; then the
+//! next start begins above every sequence that the state knows, and reads the records again.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::spawn_blocking,
+    time::{MissedTickBehavior, timeout},
+};
+
+use super::{
+    SinkProgress,
+    ingest::Message,
+    shared::{PendingChanges, SeenChanges, lock},
+};
+use crate::{
+    event::Cluster,
+    journal::{Directory, Positions, SourceState, State, StateCommit, Sync, Version},
+};
+
+/// Cursors and totals are saved so often.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// `positions.json` is written so often.
+const POSITIONS_EVERY: Duration = Duration::from_secs(5);
+/// The view `seen` is saved so often, or when so many changes wait; it can be brought up from the
+/// log, and an Event that is patched ten times in between costs one write.
+const SEEN_EVERY: Duration = Duration::from_secs(10);
+const SEEN_CHANGES: usize = 100_000;
+
+/// See the [module](self). Its calls block on the disk.
+pub(super) struct Keeper {
+    pub(super) state: State,
+    pub(super) directory: Directory,
+    pub(super) sinks: Vec<Arc<SinkProgress>>,
+    pub(super) seen: Arc<SeenChanges>,
+    pub(super) cluster: Arc<Mutex<Cluster>>,
+    /// Saved with the first commit.
+    pub(super) sources: BTreeMap<String, SourceState>,
+    pub(super) saved_cluster_uid: Option<String>,
+    /// Up to where the view `seen` is saved.
+    pub(super) applied: u64,
+    pub(super) last_positions: Instant,
+    pub(super) last_seen: Instant,
+    pub(super) failing: bool,
+}
+
+/// Saves once a second until it is told to stop, and then once more.
+pub(super) async fn run(
+    mut keeper: Keeper,
+    to_ingest: mpsc::Sender<Message>,
+    sync: Sync,
+    mut stop: oneshot::Receiver<()>,
+) {
+    let mut ticks = tokio::time::interval(SAVE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last_sync = Instant::now();
+    loop {
+        let last = tokio::select! {
+            _ = ticks.tick() => false,
+            _ = &mut stop => true,
+        };
+        let taken = keeper.take(last);
+        if let Sync::Interval(interval) = sync
+            && last_sync.elapsed() >= interval
+        {
+            last_sync = Instant::now();
+            sync_log(&to_ingest).await;
+        }
+        let saved = spawn_blocking(move || {
+            keeper.save(taken, last);
+            keeper
+        });
+        // A panic there ends the keeper, and with it the program.
+        let Ok(back) = saved.await else { return };
+        keeper = back;
+        if last {
+            return;
+        }
+    }
+}
+
+/// Syncs the log beside ingest, not within it: a sync takes as long as the disk likes, and events
+/// go on meanwhile.
+async fn sync_log(to_ingest: &mpsc::Sender<Message>) {
+    let (job, begun) = oneshot::channel();
+    // While ingest waits for the disk itself there is nothing new to sync.
+    if to_ingest.try_send(Message::BeginSync { job }).is_err() {
+        return;
+    }
+    let Ok(Ok(Some(job))) = timeout(SAVE_EVERY, begun).await else { return };
+    if let Ok(done) = spawn_blocking(move || job.run()).await {
+        let _ = to_ingest.send(Message::EndSync { done }).await;
+    }
+}
+
+impl Keeper {
+    /// What has changed since the last call.
+    fn take(&mut self, last: bool) -> StateCommit {
+        let mut commit = StateCommit { applied: self.applied, ..StateCommit::default() };
+        for sink in &self.sinks {
+            if let Some((state, dead_letters)) = sink.take_changes() {
+                commit.sinks.insert(sink.snapshot().name, state);
+                commit.dead_letters.extend(dead_letters);
+            }
+        }
+        if last || self.last_seen.elapsed() >= SEEN_EVERY || self.seen.len() >= SEEN_CHANGES {
+            self.last_seen = Instant::now();
+            let PendingChanges { changes, applied } = self.seen.take();
+            commit.seen = changes;
+            commit.applied = applied.unwrap_or(self.applied);
+        }
+        commit.sources.clone_from(&self.sources);
+        commit.cluster_uid = lock(&self.cluster)
+            .uid
+            .clone()
+            .filter(|uid| Some(uid) != self.saved_cluster_uid.as_ref());
+        commit
+    }
+
+    fn save(&mut self, commit: StateCommit, last: bool) {
+        let nothing = commit.sinks.is_empty()
+            && commit.seen.is_empty()
+            && commit.sources.is_empty()
+            && commit.cluster_uid.is_none();
+        let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
+        match saved {
+            Ok(()) => {
+                self.sources.clear();
+                self.applied = commit.applied;
+                if commit.cluster_uid.is_some() {
+                    self.saved_cluster_uid = commit.cluster_uid;
+                }
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!("the state can be saved again");
+                }
+            }
+            Err(error) => {
+                self.put_back(commit);
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again");
+                }
+            }
+        }
+        if last || self.last_positions.elapsed() >= POSITIONS_EVERY {
+            self.last_positions = Instant::now();
+            if let Err(error) = self.positions().store(&self.directory) {
+                tracing::warn!(%error, "positions.json cannot be written");
+            }
+        }
+    }
+
+    fn put_back(&self, commit: StateCommit) {
+        let mut dead_letters = commit.dead_letters;
+        for sink in &self.sinks {
+            let name = sink.snapshot().name;
+            if commit.sinks.contains_key(&name) {
+                let (own, others) =
+                    dead_letters.into_iter().partition(|letter| letter.sink == name);
+                dead_letters = others;
+                sink.put_back(own);
+            }
+        }
+        self.seen.put_back(PendingChanges { changes: commit.seen, applied: Some(commit.applied) });
+    }
+
+    /// The newest epoch's positions. A sink that still is in an older one has none of it yet.
+    fn positions(&self) -> Positions {
+        let states: Vec<_> =
+            self.sinks.iter().map(|s| (s.snapshot().name, s.state().positions)).collect();
+        let resumes = states.iter().flat_map(|(_, positions)| positions.values());
+        let epoch = resumes.map(|resume| resume.epoch).max().unwrap_or(0);
+        let sinks = states.into_iter().map(|(name, positions)| {
+            let newest = positions.into_iter().filter(|(_, resume)| resume.epoch == epoch);
+            (
+                name,
+                newest.map(|(source, resume)| (source, Version(resume.resource_version))).collect(),
+            )
+        });
+        Positions { epoch, sinks: sinks.collect() }
+    }
+}

@@ -1,0 +1,173 @@
+//! How far a sink is, and what became of every record before that.
+//!
+//! A watcher settles records in journal order; the keeper saves what is settled, in one transaction
+//! with the dead letters of it. So `seen = delivered + filtered + correlated away + dead-lettered +
+//! lost + pending` holds at each moment and across restarts, by construction: the position and the
+//! totals change under one lock and are saved as one value.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use serde::Serialize;
+
+use super::shared::lock;
+use crate::journal::{DeadLetter, Position, Resume, SinkState, Totals};
+
+/// How a sink does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SinkCondition {
+    /// Nothing has been sent yet.
+    #[default]
+    Idle,
+    /// The last attempt was answered for every event.
+    Healthy,
+    /// The last attempt failed; the next one follows by itself.
+    Retrying,
+    /// Only a person can mend what the receiver complains of. It is tried again slowly.
+    Misconfigured,
+}
+
+impl SinkCondition {
+    /// Every condition.
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Healthy, Self::Retrying, Self::Misconfigured];
+
+    /// The spelling in status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Healthy => "healthy",
+            Self::Retrying => "retrying",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+}
+
+/// What one unit of work came to.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    /// Everything before it has a fate now.
+    pub(super) position: Position,
+    /// Added to the totals.
+    pub(super) totals: Totals,
+    /// Resume points of sources that are covered now.
+    pub(super) resumes: Vec<(Arc<str>, Resume)>,
+    pub(super) dead_letters: Vec<DeadLetter>,
+}
+
+/// What is known of a sink, for the status page and the metrics.
+#[derive(Clone, Debug)]
+pub struct SinkSnapshot {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its transport.
+    pub kind: &'static str,
+    /// Everything before it has a fate.
+    pub position: Position,
+    /// The fates.
+    pub totals: Totals,
+    /// How it does.
+    pub condition: SinkCondition,
+    /// The last failure, until the next success.
+    pub last_error: Option<String>,
+    /// Attempts since the start of the process, and how many of them failed.
+    pub attempts: u64,
+    /// See `attempts`.
+    pub failed_attempts: u64,
+    /// Events that `match` could not be evaluated for, and that went through.
+    pub match_errors: u64,
+    /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
+    pub oldest_in_hand_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    snapshot: SinkSnapshot,
+    positions: BTreeMap<String, Resume>,
+    unsaved_dead_letters: Vec<DeadLetter>,
+    changed: bool,
+}
+
+/// One sink's progress, shared by its watcher, the keeper and the admin server.
+#[derive(Debug)]
+pub struct SinkProgress {
+    inner: Mutex<Inner>,
+}
+
+impl SinkProgress {
+    pub(super) fn new(name: &str, kind: &'static str, saved: SinkState) -> Self {
+        let snapshot = SinkSnapshot {
+            name: name.to_owned(),
+            kind,
+            position: saved.position,
+            totals: saved.totals,
+            condition: SinkCondition::default(),
+            last_error: None,
+            attempts: 0,
+            failed_attempts: 0,
+            match_errors: 0,
+            oldest_in_hand_ms: None,
+        };
+        let positions = saved.positions;
+        // A sink that is new has to be saved once, or its start would be chosen again.
+        let inner = Inner { snapshot, positions, unsaved_dead_letters: Vec::new(), changed: true };
+        Self { inner: Mutex::new(inner) }
+    }
+
+    /// What is known now.
+    pub fn snapshot(&self) -> SinkSnapshot {
+        lock(&self.inner).snapshot.clone()
+    }
+
+    pub(super) fn settle(&self, settled: Settled) {
+        let mut inner = lock(&self.inner);
+        inner.snapshot.position = settled.position;
+        inner.snapshot.totals += settled.totals;
+        for (source, resume) in settled.resumes {
+            // Frames without records are read once from the log and once live.
+            let known = inner.positions.get(&*source).copied().unwrap_or_default();
+            if resume > known {
+                inner.positions.insert(source.to_string(), resume);
+            }
+        }
+        inner.unsaved_dead_letters.extend(settled.dead_letters);
+        inner.changed = true;
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut SinkSnapshot)) {
+        change(&mut lock(&self.inner).snapshot);
+    }
+
+    /// What is to be saved, if anything changed since the last call.
+    pub(super) fn take_changes(&self) -> Option<(SinkState, Vec<DeadLetter>)> {
+        let mut inner = lock(&self.inner);
+        if !std::mem::take(&mut inner.changed) {
+            return None;
+        }
+        let dead_letters = std::mem::take(&mut inner.unsaved_dead_letters);
+        Some((state_of(&inner), dead_letters))
+    }
+
+    /// The same without taking it, for `positions.json`.
+    pub(super) fn state(&self) -> SinkState {
+        state_of(&lock(&self.inner))
+    }
+
+    /// Saving failed: the changes are still to be saved.
+    pub(super) fn put_back(&self, mut dead_letters: Vec<DeadLetter>) {
+        let mut inner = lock(&self.inner);
+        dead_letters.append(&mut inner.unsaved_dead_letters);
+        inner.unsaved_dead_letters = dead_letters;
+        inner.changed = true;
+    }
+}
+
+fn state_of(inner: &Inner) -> SinkState {
+    SinkState {
+        position: inner.snapshot.position,
+        totals: inner.snapshot.totals,
+        positions: inner.positions.clone(),
+    }
+}

@@ -1,0 +1,206 @@
+//! What earlier runs left: the log, the state beside it, and every view brought up to the log.
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use serde::Deserialize;
+
+use super::{BridgeError, JournalOptions, SinkStart, shared::now_ms};
+use crate::{
+    event::{Seen, SeenEntry, UidKey},
+    journal::{
+        Directory, Frame, Log, LogHandle, Position, Positions, Resume, SinkState, SourceState,
+        State,
+    },
+};
+
+/// How much of the log is read at once to bring a view up.
+const READ_BYTES: usize = 1 << 20;
+
+/// Dead letters are kept up to so many bytes of envelopes; the oldest go first.
+const DEAD_LETTER_BYTES: u64 = 64 << 20;
+
+/// See the [module](self).
+pub(super) struct Restored {
+    pub(super) directory: Directory,
+    pub(super) log: Log,
+    pub(super) state: State,
+    /// The view `seen`, up to the end of the log.
+    pub(super) seen: Seen,
+    /// Up to where the state store has it.
+    pub(super) applied: u64,
+    pub(super) sources: BTreeMap<String, SourceState>,
+    pub(super) resume: BTreeMap<Arc<str>, Resume>,
+    /// The time of the last frame.
+    pub(super) last_heard_ms: Option<u64>,
+    pub(super) cluster_uid: Option<String>,
+    sinks: BTreeMap<String, SinkState>,
+    /// What to go by when the state was set aside.
+    positions: Option<Positions>,
+    /// The log holds events of an earlier run, or held some.
+    has_past: bool,
+}
+
+impl Restored {
+    /// Opens a journal and recovers what it holds.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used, or another process has it. Damage is no error.
+    pub(super) fn open(options: &JournalOptions) -> Result<Self, BridgeError> {
+        let directory = Directory::open(&options.path)?;
+        let now = now_ms();
+        let (state, loaded) = State::open(&directory, DEAD_LETTER_BYTES, now)?;
+        let (log, opened) = Log::open(&directory, options.log, loaded.highest_sequence(), now)?;
+        if let Some((path, reason)) = &loaded.set_aside {
+            tracing::error!(
+                path = %path.display(),
+                reason,
+                "the state could not be read and was set aside: sinks go on from positions.json, under the same ids"
+            );
+        }
+        if opened.cut_bytes > 0 {
+            tracing::info!(
+                bytes = opened.cut_bytes,
+                "the last write was torn by a crash and is cut off: it will be read again"
+            );
+        }
+        if opened.damaged > 0 {
+            tracing::error!(
+                regions = opened.damaged,
+                "the journal is damaged: what is lost is counted as lost"
+            );
+        }
+        let positions = Positions::load(&directory).unwrap_or_else(|error| {
+            tracing::warn!(%error);
+            None
+        });
+        let has_past = opened.tail != Position::START || loaded.set_aside.is_some();
+        let mut resume = opened.resume;
+        if resume.is_empty()
+            && let Some(positions) = &positions
+        {
+            resume = resume_from(positions);
+        }
+        let mut restored = Self {
+            directory,
+            state,
+            seen: loaded.seen,
+            applied: loaded.applied,
+            sources: loaded.sources,
+            resume,
+            last_heard_ms: None,
+            cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
+            sinks: loaded.sinks,
+            positions: loaded.set_aside.is_some().then_some(positions).flatten(),
+            has_past,
+            log,
+        };
+        if let Err(error) = restored.bring_up_seen() {
+            tracing::error!(%error, "the journal could not be read to its end: some deltas may be too large");
+        }
+        Ok(restored)
+    }
+
+    /// Applies to the view what the log has beyond it.
+    fn bring_up_seen(&mut self) -> io::Result<()> {
+        let mut sources: BTreeMap<Arc<str>, u16> =
+            self.sources.iter().map(|(key, state)| (key.as_str().into(), state.id)).collect();
+        for_each_frame(&self.log.handle(), self.applied, |frame| {
+            self.last_heard_ms = self.last_heard_ms.max(Some(frame.time_ms));
+            let free = sources.values().map(|id| id + 1).max().unwrap_or(0);
+            let source = *sources.entry(Arc::clone(&frame.source)).or_insert(free);
+            for uid in &frame.forgotten {
+                self.seen.remove(*uid);
+            }
+            for record in frame.records().filter(|record| record.seq >= self.applied) {
+                if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
+                    self.seen.insert(uid, entry);
+                }
+            }
+            true
+        })
+    }
+
+    /// Where a sink goes on, and its totals so far.
+    pub(super) fn sink_state(&self, name: &str, start: SinkStart) -> SinkState {
+        if let Some(saved) = self.sinks.get(name) {
+            return saved.clone();
+        }
+        let log = self.log.handle();
+        let position = match self.positions.as_ref().and_then(|all| all.sinks.get(name)) {
+            Some(own) => {
+                let epoch = self.positions.as_ref().map_or(0, |all| all.epoch);
+                let settled = |frame: &Frame| {
+                    let version = own.get(&*frame.source).map_or(0, |version| version.0);
+                    frame.resume <= Resume { epoch, resource_version: version }
+                };
+                first_unsettled(&log, settled).unwrap_or_else(|_| log.oldest())
+            }
+            // Nothing is known of a sink that the state knew: rather again than not at all.
+            None if self.positions.is_some() => log.oldest(),
+            None => match start {
+                SinkStart::Now if self.has_past => log.tail(),
+                SinkStart::Now | SinkStart::Oldest => log.oldest(),
+            },
+        };
+        SinkState { position, ..SinkState::default() }
+    }
+}
+
+/// The lower bound of what all sinks have had: what was journalled after it, and is gone with the
+/// log, is read again.
+fn resume_from(positions: &Positions) -> BTreeMap<Arc<str>, Resume> {
+    let mut resume = BTreeMap::<Arc<str>, Resume>::new();
+    for (source, version) in positions.sinks.values().flatten() {
+        let own = Resume { epoch: positions.epoch, resource_version: version.0 };
+        let lowest = resume.entry(source.as_str().into()).or_insert(own);
+        *lowest = (*lowest).min(own);
+    }
+    // A sink that has had nothing of a source has to get all of it.
+    resume.retain(|source, _| positions.sinks.values().all(|own| own.contains_key(&**source)));
+    resume
+}
+
+/// The position of the first frame with records that a sink has not had.
+fn first_unsettled(log: &LogHandle, settled: impl Fn(&Frame) -> bool) -> io::Result<Position> {
+    let mut found = None;
+    for_each_frame(log, 0, |frame| {
+        if frame.count() > 0 && !settled(frame) {
+            found = Some(Position { next: frame.first, skipped: frame.skipped });
+        }
+        found.is_none()
+    })?;
+    Ok(found.unwrap_or_else(|| log.tail()))
+}
+
+/// Reads the log from a sequence on, until the end or until `take` answers that it has enough.
+fn for_each_frame(
+    log: &LogHandle,
+    from: u64,
+    mut take: impl FnMut(&Frame) -> bool,
+) -> io::Result<()> {
+    let mut reader = log.reader(from);
+    loop {
+        let frames = reader.read(READ_BYTES)?;
+        if frames.is_empty() || !frames.iter().all(|frame| take(frame)) {
+            return Ok(());
+        }
+    }
+}
+
+/// What the view holds after a record.
+fn seen_entry(envelope: &[u8], source: u16) -> Option<(UidKey, SeenEntry)> {
+    #[derive(Deserialize)]
+    struct Known<'a> {
+        id: &'a str,
+        occurrences: u64,
+    }
+    let Known { id, occurrences } = serde_json::from_slice(envelope).ok()?;
+    let (uid, version) = id.rsplit_once('-')?;
+    let entry = SeenEntry {
+        resource_version: version.parse().ok()?,
+        occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
+        source,
+    };
+    Some((UidKey::of(uid), entry))
+}

@@ -1,0 +1,351 @@
+//! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::OptionFuture;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::{JoinError, JoinHandle, JoinSet},
+    time::timeout_at,
+};
+
+use super::{
+    BatchOptions, Filter, IngestCounters, RetryOptions, Sink, SinkProgress, SinkStart,
+    cluster::{ClusterError, Identity},
+    deliver::{Deliver, Stop},
+    feed::Feed,
+    gather::Gather,
+    high_water::HighWater,
+    ingest::{Ingest, IngestShared},
+    intake::{Intake, SourceSetup},
+    keeper::{self, Keeper},
+    restore::Restored,
+};
+use crate::{
+    cache::SharedHealth,
+    event::Cluster,
+    journal::{LogHandle, LogOptions, OpenError},
+    watch::Broadcaster,
+};
+
+/// Messages between reflectors and ingest: each at most a few hundred KiB.
+const INGEST_QUEUE: usize = 16;
+/// Frames between ingest and the broadcaster's loop.
+const BROADCAST_QUEUE: usize = 64;
+/// Batches between gathering and delivery: the next one is ready when one has arrived.
+const BATCHES_AHEAD: usize = 2;
+/// The same where a batch is one event.
+const EVENTS_AHEAD: usize = 16;
+/// A sink may take so long to let go of its connections.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+
+/// Where a source without a resume point starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceStart {
+    /// With every Event that exists.
+    All,
+    /// With what happens from now on.
+    Now,
+    /// With what occurred at most so long ago.
+    Since(Duration),
+}
+
+/// What the bridge reads.
+#[derive(Clone, Debug)]
+pub struct SourceOptions {
+    /// One source each; empty for one source of all namespaces.
+    pub namespaces: Vec<String>,
+    /// As in `kubectl --field-selector`; empty for none.
+    pub field_selector: String,
+    /// Where to start without a resume point.
+    pub start: SourceStart,
+}
+
+/// Where the bridge keeps what it reads.
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    /// The directory.
+    pub path: PathBuf,
+    /// Retention and sync.
+    pub log: LogOptions,
+}
+
+/// One sink and how its watcher treats it.
+pub struct SinkOptions {
+    /// Its name; a plain file name too.
+    pub name: String,
+    /// Its transport, for the status page.
+    pub kind: &'static str,
+    /// The transport itself.
+    pub sink: Box<dyn Sink>,
+    /// What it wants; `None` for everything.
+    pub filter: Option<Filter>,
+    /// When a batch is full.
+    pub batch: BatchOptions,
+    /// The waits between attempts.
+    pub retry: RetryOptions,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// Where it starts in a journal with a past.
+    pub start: SinkStart,
+}
+
+/// Everything that a bridge is made of.
+pub struct BridgeOptions {
+    /// Which cluster; without a uid the API server is asked for it.
+    pub cluster: Cluster,
+    /// What to read.
+    pub source: SourceOptions,
+    /// Where to keep it.
+    pub journal: JournalOptions,
+    /// Where to send it.
+    pub sinks: Vec<SinkOptions>,
+}
+
+/// Why a bridge does not start, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// A file beside the journal cannot be opened.
+    #[error("cannot open {}: {error}\nhint: the journal directory must be writable", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        error: std::io::Error,
+    },
+    /// The journal holds the events of another cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A task of the bridge has ended by itself, which is a bug.
+    #[error("the task {0} has ended unexpectedly; this is a bug")]
+    Task(&'static str),
+}
+
+/// A source as the status page shows it.
+#[derive(Clone)]
+pub struct SourceView {
+    /// `*` or the namespace, and `?fieldSelector` where there is one.
+    pub key: Arc<str>,
+    /// How it does.
+    pub health: SharedHealth,
+}
+
+/// What can be seen of a running bridge; clones are cheap.
+#[derive(Clone)]
+pub struct BridgeView {
+    /// The sinks, by name.
+    pub sinks: Arc<[Arc<SinkProgress>]>,
+    /// The sources; empty until the cluster has been identified.
+    pub sources: Arc<Mutex<Vec<SourceView>>>,
+    /// What ingest counts.
+    pub ingest: Arc<IngestCounters>,
+    /// The log, for its tail and its size on disk.
+    pub log: LogHandle,
+    /// The cluster as far as it is known.
+    pub cluster: Arc<Mutex<Cluster>>,
+}
+
+/// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.
+pub struct Bridge {
+    view: BridgeView,
+    stop_intake: oneshot::Sender<()>,
+    /// `None` once it has ended by itself.
+    intake: Option<JoinHandle<Result<(), BridgeError>>>,
+    stop_delivery: watch::Sender<Stop>,
+    watchers: JoinSet<()>,
+    stop_keeper: oneshot::Sender<()>,
+    keeper: Option<JoinHandle<()>>,
+    give_up: Arc<AtomicBool>,
+}
+
+impl Bridge {
+    /// Opens the journal, starts the sinks on what it holds, and then reads from the API server.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
+    /// not answer is no error: both are tried until they do.
+    pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
+        let BridgeOptions { cluster, source, journal, sinks } = options;
+        let restored = Restored::open(&journal)?;
+        let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
+        // With an answer, sinks start after the journal is known to be of this cluster.
+        identity.ask_once().await?;
+
+        let broadcaster = Broadcaster::new(BROADCAST_QUEUE);
+        let log = restored.log.handle();
+        let (stop_delivery, stop) = watch::channel(Stop::No);
+        let mut watchers = JoinSet::new();
+        let mut progresses = Vec::new();
+        for sink in sinks {
+            let saved = restored.sink_state(&sink.name, sink.start);
+            let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
+            let progress = Arc::new(SinkProgress::new(&sink.name, sink.kind, saved));
+            progresses.push(Arc::clone(&progress));
+            let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
+                BridgeError::File { path: journal.path.join("delivered"), error }
+            })?;
+            spawn_watcher(&mut watchers, sink, feed, progress, high_water, stop.clone());
+        }
+
+        let view = BridgeView {
+            sinks: progresses.clone().into(),
+            sources: Arc::default(),
+            ingest: Arc::default(),
+            log,
+            cluster: Arc::clone(&identity.cluster),
+        };
+        let give_up = Arc::new(AtomicBool::new(false));
+        let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
+        let (stop_keeper, keeper_stops) = oneshot::channel();
+        let Restored {
+            log,
+            state,
+            directory,
+            seen,
+            mut sources,
+            resume,
+            applied,
+            last_heard_ms,
+            ..
+        } = restored;
+        let sources = source.sources(&mut sources, &resume, last_heard_ms);
+        let seen_changes = Arc::default();
+        let keeper = Keeper {
+            state,
+            directory,
+            sinks: progresses,
+            seen: Arc::clone(&seen_changes),
+            cluster: Arc::clone(&identity.cluster),
+            sources: sources.iter().map(SourceSetup::state).collect(),
+            saved_cluster_uid: None,
+            applied,
+            last_positions: Instant::now(),
+            last_seen: Instant::now(),
+            failing: false,
+        };
+        let sync = journal.log.sync;
+        let keeper = tokio::spawn(keeper::run(keeper, to_ingest.clone(), sync, keeper_stops));
+        let ingest = Ingest::new(
+            log,
+            seen,
+            broadcaster.clone(),
+            sources.iter().map(|setup| setup.ingest.clone()).collect(),
+            IngestShared {
+                counters: Arc::clone(&view.ingest),
+                changes: seen_changes,
+                give_up: Arc::clone(&give_up),
+            },
+        );
+        let (stop_intake, intake_stops) = oneshot::channel();
+        let intake = Intake {
+            client,
+            field_selector: source.field_selector,
+            identity,
+            sources,
+            view: view.clone(),
+            broadcaster,
+        };
+        let intake = tokio::spawn(intake.run(ingest, to_ingest, messages, intake_stops));
+        Ok(Self {
+            view,
+            stop_intake,
+            intake: Some(intake),
+            stop_delivery,
+            watchers,
+            stop_keeper,
+            keeper: Some(keeper),
+            give_up,
+        })
+    }
+
+    /// What can be seen of it.
+    pub fn view(&self) -> BridgeView {
+        self.view.clone()
+    }
+
+    /// Completes when the bridge cannot go on by itself; [`stop`](Self::stop) is still due then.
+    pub async fn failed(&mut self) -> BridgeError {
+        tokio::select! {
+            intake = end_of(&mut self.intake) => match intake {
+                Ok(Err(error)) => error,
+                Ok(Ok(())) | Err(_) => BridgeError::Task("intake"),
+            },
+            Some(_) = self.watchers.join_next() => BridgeError::Task("sink watcher"),
+            _ = end_of(&mut self.keeper) => BridgeError::Task("keeper"),
+        }
+    }
+
+    /// Stops reading, delivers what has been read until `deadline` has passed, and saves. A sink
+    /// that fails is not waited for; what it has not had is pending in the journal.
+    pub async fn stop(mut self, deadline: Duration) {
+        let until = tokio::time::Instant::now() + deadline;
+        // Nothing of these is missed when the other end has gone already.
+        let _ = self.stop_delivery.send(Stop::DrainUntil(until));
+        let _ = self.stop_intake.send(());
+        if let Some(mut intake) = self.intake.take()
+            && timeout_at(until, &mut intake).await.is_err()
+        {
+            // The disk takes nothing. What is not in the journal is with the API server.
+            self.give_up.store(true, Ordering::Relaxed);
+            intake.abort();
+        }
+        let drained = async { while self.watchers.join_next().await.is_some() {} };
+        // They end by themselves at the deadline; closing a sink may take a moment beyond it.
+        if timeout_at(until + CLOSE_WITHIN, drained).await.is_err() {
+            tracing::warn!("a sink could not be closed in time");
+        }
+        let _ = self.stop_keeper.send(());
+        if let Some(Err(error)) = OptionFuture::from(self.keeper).await {
+            tracing::error!(%error, "the state was not saved at the end");
+        }
+    }
+}
+
+/// Waits for a task to end, and forgets it then; for ever, when it was forgotten before.
+async fn end_of<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
+    let Some(handle) = task else { return std::future::pending().await };
+    let end = handle.await;
+    *task = None;
+    end
+}
+
+fn spawn_watcher(
+    watchers: &mut JoinSet<()>,
+    sink: SinkOptions,
+    feed: Feed,
+    progress: Arc<SinkProgress>,
+    high_water: HighWater,
+    stop: watch::Receiver<Stop>,
+) {
+    let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
+    let (out, works) = mpsc::channel(ahead);
+    let gather = Gather::new(sink.batch, sink.filter, Arc::clone(&progress), out);
+    let deliver = Deliver {
+        name: sink.name,
+        sink: sink.sink,
+        retry: sink.retry,
+        timeout: sink.timeout,
+        progress,
+        high_water,
+        stop,
+        refusals_in_a_row: 0,
+    };
+    // Two tasks, so that the next batch is made while one is on its way; one fate, so that neither
+    // outlives the other.
+    watchers.spawn(async move {
+        let gathering = tokio::spawn(gather.run(feed));
+        deliver.run(works).await;
+        gathering.abort();
+    });
+}

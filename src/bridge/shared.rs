@@ -1,0 +1,99 @@
+//! What ingest, the sink watchers and the keeper share: counters and pending changes of views.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crate::event::{SeenEntry, UidKey};
+
+/// Milliseconds since the epoch.
+pub(super) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A lock whose holders do not panic half way: what a panicking thread leaves is whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What ingest counts, from the start of the process.
+#[derive(Debug, Default)]
+pub struct IngestCounters {
+    /// Records appended to the journal.
+    pub records: AtomicU64,
+    /// Versions that were in the journal already.
+    pub repeats: AtomicU64,
+    /// Objects that are no Events.
+    pub undecodable: AtomicU64,
+    /// Gaps that hid something.
+    pub gaps: AtomicU64,
+    /// Their length together, in milliseconds.
+    pub gap_ms: AtomicU64,
+    /// Increments that were seen only as part of a larger one.
+    pub skipped_increments: AtomicU64,
+    /// New epochs.
+    pub epochs: AtomicU64,
+    journal_error: Mutex<Option<String>>,
+}
+
+impl IngestCounters {
+    /// Notes why the journal cannot be written; answers whether there was a reason before.
+    pub(super) fn set_journal_error(&self, error: Option<String>) -> bool {
+        std::mem::replace(&mut *lock(&self.journal_error), error).is_some()
+    }
+
+    /// Why the journal cannot be written, while it cannot.
+    pub fn journal_error(&self) -> Option<String> {
+        lock(&self.journal_error).clone()
+    }
+
+    /// Reads one counter.
+    pub(super) fn get(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+}
+
+/// Changes of the view `seen` that the state store does not have yet.
+#[derive(Debug, Default)]
+pub(super) struct SeenChanges {
+    pending: Mutex<PendingChanges>,
+}
+
+/// Changes of the view, and the sequence that it has been brought up to with them.
+#[derive(Debug, Default)]
+pub(super) struct PendingChanges {
+    pub(super) changes: Vec<(UidKey, Option<SeenEntry>)>,
+    pub(super) applied: Option<u64>,
+}
+
+impl SeenChanges {
+    /// Adds the changes of a frame that has been appended; `applied` is the sequence after it.
+    pub(super) fn add(&self, changes: Vec<(UidKey, Option<SeenEntry>)>, applied: u64) {
+        let mut pending = lock(&self.pending);
+        pending.changes.extend(changes);
+        pending.applied = Some(applied);
+    }
+
+    /// How many changes wait.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.pending).changes.len()
+    }
+
+    /// Takes what there is.
+    pub(super) fn take(&self) -> PendingChanges {
+        std::mem::take(&mut lock(&self.pending))
+    }
+
+    /// Puts back what could not be saved, before what came meanwhile.
+    pub(super) fn put_back(&self, mut unsaved: PendingChanges) {
+        let mut pending = lock(&self.pending);
+        unsaved.changes.append(&mut pending.changes);
+        unsaved.applied = pending.applied.or(unsaved.applied);
+        *pending = unsaved;
+    }
+}

@@ -1,0 +1,48 @@
+//! The journal: one durable, ordered copy of every change, and what is known about it.
+//!
+//! A journal is a directory:
+//!
+//! ```text
+//! lock                        held by the one process that uses the directory      directory
+//! 00000000000000000001.log    segments of the log, named by their first sequence   format, log
+//! state.redb                  cursors, fates, views and dead letters               state
+//! positions.json              what stands when all of the above is gone            positions
+//! staging-*.tmp               a paged list that is not whole yet                   staging
+//! ```
+//!
+//! *The log is the truth.* Every other state is a view that knows up to which sequence it has been
+//! applied, and is brought up from there at start. So nothing may be ahead of the log: sync the log
+//! ([`Log::sync`]), then commit the state ([`State::commit`]), in that order.
+//!
+//! At start the order is: [`Directory::open`], [`State::open`], then [`Log::open`] with
+//! [`Loaded::highest_sequence`] as its floor.
+//!
+//! Everything here blocks; callers give it a thread of its own. Nothing here reads a clock: what
+//! needs the time is given it, in milliseconds since the Unix epoch.
+
+mod directory;
+mod disk;
+pub mod format;
+mod frame;
+mod handle;
+mod log;
+mod positions;
+mod reader;
+mod recovery;
+mod scan;
+mod segments;
+mod staging;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use directory::{Directory, OpenError};
+pub use frame::{Frame, FrameBuilder, Position, Resume};
+pub use handle::LogHandle;
+pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
+pub use positions::{Positions, PositionsError, Version};
+pub use reader::Reader;
+pub use staging::{SortedStaging, Staging};
+pub use state::{
+    CommitError, DeadLetter, Loaded, SinkState, SourceState, State, StateCommit, Totals,
+};

@@ -1,0 +1,268 @@
+//! Opening a log that may have been cut or damaged anywhere.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use super::{
+    Directory, OpenError, Position, Resume,
+    disk::Disk,
+    format::{self, HeaderRead, SEGMENT_PREFIX, SegmentHeader},
+    scan::Scanner,
+    segments::{Index, Segment},
+};
+
+/// What a recovery found.
+#[derive(Default)]
+pub(super) struct Recovered {
+    pub segments: Vec<Segment>,
+    /// The last segment, if it can be appended to.
+    pub active: Option<Reopened>,
+    /// After the last record that survived.
+    pub tail: Position,
+    pub resume: BTreeMap<Arc<str>, Resume>,
+    pub cluster: Option<String>,
+    pub newest_ms: u64,
+    pub cut_bytes: u64,
+    pub damaged: u64,
+    pub scanned_bytes: u64,
+    /// The last segment's header is damaged: what it should say must be written anew.
+    pub header_lost: bool,
+}
+
+/// A segment that is appended to again.
+pub(super) struct Reopened {
+    pub file: File,
+    pub header: SegmentHeader,
+    pub header_bytes: u64,
+    pub length: u64,
+    /// The time of its first frame.
+    pub first_frame_ms: Option<u64>,
+}
+
+/// A file of the log before it is known what to make of it.
+struct Found {
+    first: u64,
+    path: PathBuf,
+    length: u64,
+    header: Option<(SegmentHeader, u64)>,
+}
+
+impl Found {
+    fn open(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(&self.path)
+    }
+
+    /// Where its first frame is looked for.
+    fn data_start(&self) -> u64 {
+        self.header.as_ref().map_or(0, |(_, end)| *end)
+    }
+}
+
+/// Reads what there is: every header, and all frames from the last whole header on. That is the
+/// last segment alone, unless its header is damaged.
+pub(super) fn recover(disk: &dyn Disk, directory: &Directory) -> Result<Recovered, OpenError> {
+    let mut found = list(disk, directory)?;
+    let mut out = Recovered::default();
+    let base = found.iter().rposition(|segment| segment.header.is_some()).unwrap_or(0);
+    if let Some((header, _)) = found.get(base).and_then(|segment| segment.header.as_ref()) {
+        out.tail = Position { next: header.first, skipped: header.skipped };
+        out.cluster.clone_from(&header.cluster);
+        out.newest_ms = header.newest_ms;
+        out.resume = header.resume.iter().map(|(k, v)| (k.as_str().into(), *v)).collect();
+    }
+    // One for each segment; those before `base` are not walked.
+    let mut walks: Vec<_> = (0..base).map(|_| Walk::default()).collect();
+    for at in base..found.len() {
+        let limit = found.get(at + 1).map(|next| next.first);
+        walks.push(walk(disk, &found[at], limit, &mut out));
+    }
+    // What the last file's name says has been given out, even if nothing of it can be read.
+    let named = found.last().map_or(1, |last| last.first);
+    if let (Some(last), Some(walk)) = (found.last(), walks.last()) {
+        out.header_lost = last.header.is_none();
+        if out.header_lost
+            && walk.start.is_none()
+            && !walk.unread
+            && disk.remove(&last.path).is_ok()
+        {
+            out.cut_bytes += last.length;
+            out.damaged = out.damaged.saturating_sub(1);
+            found.pop();
+            walks.pop();
+        }
+    }
+    raise(&mut out.tail, named);
+    if !out.header_lost
+        && let (Some(last), Some(walk)) = (found.last_mut(), walks.last())
+    {
+        out.active = reopen(disk, last, walk, &mut out.cut_bytes);
+    }
+    out.segments = describe(disk, found, walks, &out);
+    Ok(out)
+}
+
+/// Moves a position up to `next`; the numbers between are never used.
+pub(super) fn raise(position: &mut Position, next: u64) {
+    let by = next.saturating_sub(position.next);
+    position.next += by;
+    position.skipped += by;
+}
+
+/// The files of the log in order, with their headers.
+fn list(disk: &dyn Disk, directory: &Directory) -> Result<Vec<Found>, OpenError> {
+    let mut found = Vec::new();
+    let entries =
+        std::fs::read_dir(directory.path()).map_err(OpenError::access(directory.path()))?;
+    for entry in entries.flatten() {
+        let Some(first) = entry.file_name().to_str().and_then(format::segment_first) else {
+            continue;
+        };
+        let path = entry.path();
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        let file = opened.map_err(OpenError::access(&path))?;
+        let length = file.metadata().map_err(OpenError::access(&path))?.len();
+        let header = match read_header(disk, &file, length) {
+            Ok(HeaderRead::Newer(version)) => {
+                return Err(OpenError::Newer { path, found: version });
+            }
+            Ok(HeaderRead::Whole(header, bytes)) => Some((header, bytes)),
+            // A header that cannot be read is as good as a damaged one.
+            Ok(HeaderRead::Damaged) | Err(_) => None,
+        };
+        found.push(Found { first, path, length, header });
+    }
+    found.sort_unstable_by_key(|segment| segment.first);
+    Ok(found)
+}
+
+fn read_header(disk: &dyn Disk, file: &File, file_length: u64) -> io::Result<HeaderRead> {
+    let mut bytes = vec![0; SEGMENT_PREFIX];
+    let read = disk.read_at(file, &mut bytes, 0)?;
+    let Some(length) = SegmentHeader::length(&bytes[..read]) else {
+        return Ok(HeaderRead::Damaged);
+    };
+    if length as u64 > file_length {
+        return Ok(HeaderRead::Damaged);
+    }
+    bytes.resize(length, 0);
+    let read = disk.read_at(file, &mut bytes[SEGMENT_PREFIX..], SEGMENT_PREFIX as u64)?;
+    Ok(SegmentHeader::decode(&bytes[..SEGMENT_PREFIX + read]))
+}
+
+/// What reading a segment through gave.
+#[derive(Default)]
+struct Walk {
+    /// The position before its first frame.
+    start: Option<Position>,
+    /// The end of its last frame; what follows is not a frame.
+    end: u64,
+    first_frame_ms: Option<u64>,
+    index: Index,
+    /// The file could not be read to its end.
+    unread: bool,
+}
+
+/// Reads a segment through and takes its frames into account.
+fn walk(disk: &dyn Disk, segment: &Found, limit: Option<u64>, out: &mut Recovered) -> Walk {
+    let mut walk = Walk { end: segment.data_start(), ..Walk::default() };
+    let mut scanner = Scanner::default();
+    scanner.restart(segment.data_start());
+    if walk_frames(disk, segment, limit, &mut scanner, &mut walk, out).is_err() {
+        walk.unread = true;
+        out.damaged += 1;
+    } else if limit.is_some() || segment.header.is_none() {
+        scanner.finish();
+    }
+    out.damaged += scanner.damaged();
+    out.scanned_bytes += scanner.offset().saturating_sub(segment.data_start());
+    walk
+}
+
+fn walk_frames(
+    disk: &dyn Disk,
+    segment: &Found,
+    limit: Option<u64>,
+    scanner: &mut Scanner,
+    walk: &mut Walk,
+    out: &mut Recovered,
+) -> io::Result<()> {
+    let file = segment.open()?;
+    while let Some((at, frame)) = scanner.next(disk, &file, segment.length)? {
+        walk.end = at + frame.bytes() as u64;
+        let beyond = limit.is_some_and(|limit| frame.next() > limit);
+        if beyond || !out.tail.admits(&frame) {
+            out.damaged += 1;
+            continue;
+        }
+        walk.start.get_or_insert(frame.start());
+        walk.first_frame_ms.get_or_insert(frame.time_ms);
+        walk.index.note(frame.first, at);
+        out.tail = frame.end();
+        out.newest_ms = out.newest_ms.max(frame.time_ms);
+        out.resume.insert(frame.source, frame.resume);
+    }
+    Ok(())
+}
+
+/// Cuts what is no frame off the end of the last segment. Where that cannot be done the segment
+/// stays as it is, and the next append starts another one.
+fn reopen(disk: &dyn Disk, last: &mut Found, walk: &Walk, cut_bytes: &mut u64) -> Option<Reopened> {
+    let (header, header_bytes) = last.header.clone()?;
+    if walk.unread {
+        return None;
+    }
+    let file = last.open().ok()?;
+    if last.length > walk.end {
+        disk.set_len(&file, walk.end).ok()?;
+        *cut_bytes += last.length - walk.end;
+        last.length = walk.end;
+    }
+    let (length, first_frame_ms) = (last.length, walk.first_frame_ms);
+    Some(Reopened { file, header, header_bytes, length, first_frame_ms })
+}
+
+/// What the writer and readers are to know of the segments.
+fn describe(disk: &dyn Disk, found: Vec<Found>, walks: Vec<Walk>, out: &Recovered) -> Vec<Segment> {
+    // From the last to the first, because each header knows how new the log was before it.
+    let mut newest_ms = out.newest_ms;
+    let mut next_start = out.tail;
+    let mut segments: Vec<_> = found
+        .into_iter()
+        .zip(walks)
+        .rev()
+        .map(|(segment, walk)| {
+            let data_start = segment.data_start();
+            let this_newest = newest_ms;
+            if let Some((header, _)) = &segment.header {
+                newest_ms = header.newest_ms;
+                next_start = Position { next: header.first, skipped: header.skipped };
+            } else if let Some(start) = walk.start.or_else(|| first_frame(disk, &segment)) {
+                next_start = start;
+            }
+            Segment {
+                generation: 0,
+                first: segment.first,
+                start: next_start,
+                path: Arc::new(segment.path),
+                data_start,
+                length: segment.length,
+                newest_ms: this_newest,
+                index: walk.index,
+            }
+        })
+        .collect();
+    segments.reverse();
+    segments
+}
+
+/// Where a segment without a header starts, by the first frame that can be read.
+fn first_frame(disk: &dyn Disk, segment: &Found) -> Option<Position> {
+    let file = segment.open().ok()?;
+    let next = Scanner::default().next(disk, &file, segment.length);
+    Some(next.ok()??.1.start())
+}

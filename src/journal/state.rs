@@ -1,0 +1,438 @@
+//! The state beside the log: every view of it, brought up to date in one transaction.
+//!
+//! It is never ahead of the log: the caller syncs the log, then commits the state. When it is
+//! damaged it is set aside and begun anew; the log and `positions.json` have what it takes.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
+use redb::{StorageError, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{Directory, OpenError, Position, Resume};
+use crate::event::{Seen, SeenEntry, UidKey};
+
+const NAME: &str = "state.redb";
+
+/// redb's page cache, in bytes. What is hot is the upper part of a few trees.
+const CACHE: usize = 4 << 20;
+
+/// The version of what is in the tables.
+const VERSION: u64 = 1;
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const CLUSTER: TableDefinition<'_, &str, &str> = TableDefinition::new("cluster");
+const SINKS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sinks");
+const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources");
+/// uid: resourceVersion, occurrences, source.
+const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
+/// In the order in which they died: everything but the envelope as JSON, the envelope.
+const DEAD: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
+
+/// How many records met which fate, for one sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Totals {
+    /// The receiver has them.
+    pub delivered: u64,
+    /// `match` did not want them.
+    pub filtered: u64,
+    /// The correlator held them back for good.
+    pub correlated_away: u64,
+    /// The receiver refused them.
+    pub dead_lettered: u64,
+    /// They were gone from the log before they had a fate.
+    pub lost: u64,
+    /// Delivered once more after a crash; these are counted in no other total.
+    pub redelivered: u64,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.filtered += more.filtered;
+        self.correlated_away += more.correlated_away;
+        self.dead_lettered += more.dead_lettered;
+        self.lost += more.lost;
+        self.redelivered += more.redelivered;
+    }
+}
+
+/// What is stored of a sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkState {
+    /// Everything before it has a fate.
+    pub position: Position,
+    /// The fates.
+    pub totals: Totals,
+    /// For each source, up to where everything has a fate and is not held.
+    pub positions: BTreeMap<String, Resume>,
+}
+
+/// What is stored of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceState {
+    /// Its number in [`SeenEntry::source`].
+    pub id: u16,
+    /// When it was first started, milliseconds since the epoch.
+    pub first_start_ms: u64,
+}
+
+/// Something a receiver refused for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetter {
+    /// Which sink.
+    pub sink: String,
+    /// The record's sequence.
+    pub seq: u64,
+    /// The id of the change.
+    pub id: String,
+    /// `invalid`, `too-large` and the like.
+    pub class: String,
+    /// The receiver's words.
+    pub reason: String,
+    /// How often it was sent.
+    pub attempts: u32,
+    /// When it was first sent, milliseconds since the epoch.
+    pub first_ms: u64,
+    /// When it was given up, milliseconds since the epoch.
+    pub time_ms: u64,
+    /// How many events of a batch were refused without being named; 0: it is the event itself.
+    pub unidentified: u64,
+    /// What was refused; empty if that is not known.
+    #[serde(skip)]
+    pub envelope: Bytes,
+}
+
+/// What changed since the last commit, all of which is stored or none.
+#[derive(Clone, Debug, Default)]
+pub struct StateCommit {
+    /// Sinks, each whole; those not named stay as they are.
+    pub sinks: BTreeMap<String, SinkState>,
+    /// Changes of the view `seen` in order; nothing instead of an entry: the uid is forgotten.
+    pub seen: Vec<(UidKey, Option<SeenEntry>)>,
+    /// Sources, each whole; those not named stay as they are.
+    pub sources: BTreeMap<String, SourceState>,
+    /// The view `seen` now holds everything before this sequence.
+    pub applied: u64,
+    /// New dead letters.
+    pub dead_letters: Vec<DeadLetter>,
+    /// The cluster's uid, when it is news.
+    pub cluster_uid: Option<String>,
+}
+
+/// What the last commit left.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Every sink that was ever committed.
+    pub sinks: BTreeMap<String, SinkState>,
+    /// The view `seen`.
+    pub seen: Seen,
+    /// Every source that was ever committed.
+    pub sources: BTreeMap<String, SourceState>,
+    /// `seen` holds everything before this sequence; 1 in a state that is new.
+    pub applied: u64,
+    /// The cluster's uid, if it was ever known.
+    pub cluster_uid: Option<String>,
+    /// A state that could not be used: where it is now, and what is wrong with it.
+    pub set_aside: Option<(PathBuf, String)>,
+}
+
+impl Loaded {
+    /// The highest sequence that any view knows: the floor for [`Log::open`](super::Log::open).
+    pub fn highest_sequence(&self) -> u64 {
+        let next = self.sinks.values().map(|sink| sink.position.next).max();
+        next.unwrap_or(0).max(self.applied).saturating_sub(1)
+    }
+}
+
+/// Why a commit failed. Nothing of it is stored; the same is to be committed again later, together
+/// with what has changed by then.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot store the state in {}: {source}\nhint: free some space on its disk", path.display())]
+pub struct CommitError {
+    path: PathBuf,
+    source: Box<redb::Error>,
+}
+
+/// The store. It belongs to one thread, as the log's writer does.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    /// Nothing after a failure: redb does not go on with a file that failed it.
+    database: Option<Database>,
+    dead: DeadLetters,
+    _directory: Directory,
+}
+
+/// What there is of dead letters.
+#[derive(Clone, Copy, Debug, Default)]
+struct DeadLetters {
+    /// The most that their envelopes may take, in bytes.
+    limit: u64,
+    next: u64,
+    count: u64,
+    bytes: u64,
+}
+
+/// Why a file cannot be used.
+#[derive(Debug)]
+enum Unusable {
+    /// The operating system does not let us; the file may be fine.
+    Refused(io::Error),
+    Newer(u64),
+    Held,
+    Damaged(String),
+}
+
+impl State {
+    /// Opens the state of a directory. One that is damaged is renamed to `state.damaged-<now_ms>`
+    /// and a new one is begun; [`Loaded::set_aside`] says so.
+    ///
+    /// Of dead letters the newest are kept whose envelopes take `dead_letter_bytes` together.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; never on damage.
+    pub fn open(
+        directory: &Directory,
+        dead_letter_bytes: u64,
+        now_ms: u64,
+    ) -> Result<(Self, Loaded), OpenError> {
+        let path = directory.path().join(NAME);
+        let refused = |unusable| match unusable {
+            Unusable::Refused(source) => OpenError::Access { path: path.clone(), source },
+            Unusable::Newer(found) => OpenError::Newer { path: path.clone(), found: found as u32 },
+            Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
+            Unusable::Damaged(reason) => {
+                OpenError::Access { path: path.clone(), source: io::Error::other(reason) }
+            }
+        };
+        let mut set_aside = None;
+        let opened = open_and_load(&path).or_else(|unusable| {
+            let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
+            let aside = directory.path().join(format!("state.damaged-{now_ms}"));
+            std::fs::rename(&path, &aside).map_err(Unusable::Refused)?;
+            set_aside = Some((aside, reason));
+            open_and_load(&path)
+        });
+        let (database, mut loaded, mut dead) = opened.map_err(refused)?;
+        loaded.set_aside = set_aside;
+        dead.limit = dead_letter_bytes;
+        let state = Self { path, database: Some(database), dead, _directory: directory.clone() };
+        Ok((state, loaded))
+    }
+
+    /// Stores all of it on stable storage, or nothing. The log must have been synced up to every
+    /// position in it.
+    pub fn commit(&mut self, commit: &StateCommit) -> Result<(), CommitError> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => open_database(&self.path, false).map_err(|e| self.error(e.into()))?,
+        };
+        let mut dead = self.dead;
+        let stored = (|| -> Result<(), redb::Error> {
+            let transaction = database.begin_write()?;
+            write(&transaction, commit, &mut dead)?;
+            Ok(transaction.commit()?)
+        })();
+        stored.map_err(|e| self.error(e))?;
+        self.dead = dead;
+        self.database = Some(database);
+        Ok(())
+    }
+
+    /// How many dead letters are kept.
+    pub fn dead_letter_count(&self) -> u64 {
+        self.dead.count
+    }
+
+    /// The dead letters that are kept, of one sink or of all, the newest first, `limit` at most.
+    pub fn dead_letters(
+        &self,
+        sink: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, CommitError> {
+        let Some(database) = &self.database else { return Ok(Vec::new()) };
+        let read = || -> Result<Vec<DeadLetter>, redb::Error> {
+            let table = database.begin_read()?.open_table(DEAD)?;
+            let mut letters = Vec::new();
+            for item in table.iter()?.rev() {
+                let (_, value) = item?;
+                let (json, envelope) = value.value();
+                let mut letter: DeadLetter = parse(json)?;
+                if sink.is_none_or(|sink| sink == letter.sink) {
+                    letter.envelope = Bytes::copy_from_slice(envelope);
+                    letters.push(letter);
+                }
+                if letters.len() >= limit {
+                    break;
+                }
+            }
+            Ok(letters)
+        };
+        read().map_err(|e| self.error(e))
+    }
+
+    fn error(&self, source: redb::Error) -> CommitError {
+        CommitError { path: self.path.clone(), source: Box::new(source) }
+    }
+}
+
+fn write(
+    transaction: &WriteTransaction,
+    commit: &StateCommit,
+    dead: &mut DeadLetters,
+) -> Result<(), redb::Error> {
+    transaction.open_table(META)?.insert("applied", commit.applied)?;
+    if let Some(uid) = &commit.cluster_uid {
+        transaction.open_table(CLUSTER)?.insert("uid", uid.as_str())?;
+    }
+    let mut sinks = transaction.open_table(SINKS)?;
+    for (name, sink) in &commit.sinks {
+        sinks.insert(name.as_str(), &*json(sink))?;
+    }
+    let mut sources = transaction.open_table(SOURCES)?;
+    for (name, source) in &commit.sources {
+        sources.insert(name.as_str(), &*json(source))?;
+    }
+    let mut seen = transaction.open_table(SEEN)?;
+    // In key order neighbours share pages; stable, so that of one uid the last change holds.
+    let mut changes: Vec<_> = commit.seen.iter().collect();
+    changes.sort_by_key(|(uid, _)| *uid);
+    for (uid, entry) in changes {
+        match entry {
+            Some(entry) => {
+                let value = (entry.resource_version, entry.occurrences, entry.source);
+                seen.insert(uid.0, value)?;
+            }
+            None => {
+                seen.remove(uid.0)?;
+            }
+        }
+    }
+    let mut letters = transaction.open_table(DEAD)?;
+    for letter in &commit.dead_letters {
+        letters.insert(dead.next, (&*json(letter), &*letter.envelope))?;
+        dead.next += 1;
+        dead.count += 1;
+        dead.bytes += letter.envelope.len() as u64;
+    }
+    while dead.bytes > dead.limit
+        && let Some((_, value)) = letters.pop_first()?
+    {
+        dead.count = dead.count.saturating_sub(1);
+        dead.bytes = dead.bytes.saturating_sub(value.value().1.len() as u64);
+    }
+    Ok(())
+}
+
+/// Opens the file and reads what is in it. redb promises not to panic on a damaged file whose
+/// integrity it was told to check; that is not left to trust.
+fn open_and_load(path: &Path) -> Result<(Database, Loaded, DeadLetters), Unusable> {
+    catch_unwind(AssertUnwindSafe(|| {
+        let database = open_database(path, true).map_err(|e| match e {
+            redb::DatabaseError::DatabaseAlreadyOpen => Unusable::Held,
+            other => unusable(other.into()),
+        })?;
+        let (loaded, dead) = load(&database)?;
+        Ok((database, loaded, dead))
+    }))
+    .unwrap_or_else(|_| {
+        Err(Unusable::Damaged("reading it failed in a way not foreseen".to_owned()))
+    })
+}
+
+fn open_database(path: &Path, check: bool) -> Result<Database, redb::DatabaseError> {
+    Database::builder().set_cache_size(CACHE).set_check_integrity_on_open(check).create(path)
+}
+
+fn load(database: &Database) -> Result<(Loaded, DeadLetters), Unusable> {
+    let version = read_meta(database).map_err(unusable)?;
+    if version > VERSION {
+        return Err(Unusable::Newer(version));
+    }
+    read_tables(database).map_err(unusable)
+}
+
+/// Makes the tables that are not there; answers the version.
+fn read_meta(database: &Database) -> Result<u64, redb::Error> {
+    let transaction = database.begin_write()?;
+    let version = {
+        let mut meta = transaction.open_table(META)?;
+        let version = meta.get("version")?.map(|value| value.value());
+        if version.is_none() {
+            meta.insert("version", VERSION)?;
+        }
+        transaction.open_table(CLUSTER)?;
+        transaction.open_table(SINKS)?;
+        transaction.open_table(SOURCES)?;
+        transaction.open_table(SEEN)?;
+        transaction.open_table(DEAD)?;
+        version
+    };
+    transaction.commit()?;
+    Ok(version.unwrap_or(VERSION))
+}
+
+fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error> {
+    let transaction = database.begin_read()?;
+    let mut loaded = Loaded::default();
+    loaded.applied = transaction.open_table(META)?.get("applied")?.map_or(1, |v| v.value());
+    loaded.cluster_uid = transaction.open_table(CLUSTER)?.get("uid")?.map(|v| v.value().to_owned());
+    for item in transaction.open_table(SINKS)?.iter()? {
+        let (name, value) = item?;
+        loaded.sinks.insert(name.value().to_owned(), parse(value.value())?);
+    }
+    for item in transaction.open_table(SOURCES)?.iter()? {
+        let (name, value) = item?;
+        loaded.sources.insert(name.value().to_owned(), parse(value.value())?);
+    }
+    for item in transaction.open_table(SEEN)?.iter()? {
+        let (uid, value) = item?;
+        let (resource_version, occurrences, source) = value.value();
+        let entry = SeenEntry { resource_version, occurrences, source };
+        loaded.seen.insert(UidKey(uid.value()), entry);
+    }
+    let letters = transaction.open_table(DEAD)?;
+    let mut dead = DeadLetters { count: letters.len()?, ..DeadLetters::default() };
+    for item in letters.iter()? {
+        let (key, value) = item?;
+        dead.next = key.value().saturating_add(1);
+        dead.bytes += value.value().1.len() as u64;
+    }
+    Ok((loaded, dead))
+}
+
+fn unusable(error: redb::Error) -> Unusable {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error {
+        redb::Error::Io(e)
+            if matches!(
+                e.kind(),
+                PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull
+            ) =>
+        {
+            Unusable::Refused(e)
+        }
+        other => Unusable::Damaged(other.to_string()),
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    // Structs of numbers, strings and maps with string keys always serialise.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, redb::Error> {
+    serde_json::from_slice(json)
+        .map_err(|e| StorageError::Corrupted(format!("not what was stored: {e}")).into())
+}

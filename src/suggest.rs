@@ -1,0 +1,67 @@
+//! "Did you mean": the nearest of a few known names.
+
+/// The known name that a mistyped one most likely stands for, or none if nothing is near.
+///
+/// Near is up to a third of the letters wrong, at most three. Letter case does not count, and two
+/// letters swapped count once: those are what fingers do.
+pub(crate) fn nearest<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let folded = typed.to_ascii_lowercase();
+    let limit = (typed.chars().count() / 3).clamp(1, 3);
+    known
+        .into_iter()
+        .map(|name| (distance(&folded, &name.to_ascii_lowercase()), name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Optimal string alignment: insertions, deletions, replacements and swaps of neighbours.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // A name much longer than any known one is no near miss; this also bounds the table.
+    if a.len().abs_diff(b.len()) > 3 {
+        return usize::MAX;
+    }
+    let mut before_last = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = Vec::with_capacity(b.len() + 1);
+        row.push(i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = last[j] + usize::from(x != y);
+            let mut best = replaced.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                let swapped: &Vec<usize> = &before_last;
+                best = best.min(swapped[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_found_and_far_ones_are_not() {
+        let keys = ["brokers", "topic", "tls", "sasl", "maxAttempts"];
+        for (typed, meant) in [
+            ("broker", Some("brokers")),
+            ("borkers", Some("brokers")),
+            ("Topic", Some("topic")),
+            ("maxattempts", Some("maxAttempts")),
+            ("max_attempts", Some("maxAttempts")),
+            ("ssl", Some("tls")),
+            ("password", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(typed, keys), meant, "{typed}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The bridge over the in-process API server: what is created there arrives at every sink, once
+//! for each version, in order, with deltas that add up, whatever happens in between.
+
+mod basics;
+mod support;
