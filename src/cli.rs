@@ -46,7 +46,7 @@ enum Command {
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
-    #[cfg(feature = "demo")]
+    #[cfg(any())]
     Demo(crate::demo::DemoArguments),
 }
 
@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Check { config, without_secrets } => {
             let secrets =
-                if without_secrets { CheckSecrets::Skip } else { CheckSecrets::Required };
+                if without_secrets { CheckSecrets::Optional } else { CheckSecrets::Required };
             match config::check(&config, std::env::vars_os(), secrets) {
                 Ok(summary) => print(&format!("{summary}\n")),
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
             Ok(schema) => print(&format!("{schema}\n")),
             Err(error) => failed(&error, 1),
         },
-        #[cfg(feature = "demo")]
+        #[cfg(any())]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error, 1),

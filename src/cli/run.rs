@@ -18,8 +18,23 @@ use crate::{
 /// How long a stop may take to deliver what has been read. Kubernetes kills after 30 s by default.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why the program ends by itself.
-type Failure = Box<dyn std::error::Error>;
+/// Why the program ends by itself, and the exit code for it.
+struct Failure {
+    error: Box<dyn std::error::Error>,
+    code: u8,
+}
+
+impl Failure {
+    fn configuration(error: impl std::error::Error + 'static) -> Self {
+        Self { error: Box::new(error), code: EXIT_CONFIGURATION }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: Box::new(error), code: 1 }
+    }
+}
 
 pub(super) fn run(path: Option<&Path>) -> ExitCode {
     let settings = match path {
@@ -53,13 +68,15 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     drop(scratch);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error, 1),
+        Err(Failure { error, code }) => failed(&error, code),
     }
 }
 
 async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref()).await?;
+    let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref())
+        .await
+        .map_err(Failure::configuration)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         credentials = origin,
@@ -68,7 +85,7 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         "starting"
     );
     let listen = config.map(|_| settings.server.listen);
-    let options = settings.into_bridge_options()?;
+    let options = settings.into_bridge_options().map_err(Failure::configuration)?;
     let mut bridge = tokio::select! {
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
