@@ -464,7 +464,10 @@ impl<S: Store> Reflector<S> {
 }
 
 /// Asks for one Event, for the sake of what the list says of itself.
-async fn list_one(api: &EventsApi, not_older_than: Option<u64>) -> Result<ListMeta, ListWatchError> {
+async fn list_one(
+    api: &EventsApi,
+    not_older_than: Option<u64>,
+) -> Result<ListMeta, ListWatchError> {
     let page = Page { limit: Some(1), continue_token: None, not_older_than };
     let mut answer = api.list(&page).await?;
     let (mut items, mut ignored) = (ListItems::new(), Vec::new());

@@ -20,7 +20,6 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{Secret, TlsOptions};
-use crate::event::{Batch, Record};
 
 /// What the server does with a request.
 #[derive(Clone)]
@@ -204,19 +203,4 @@ impl Pki {
             server_name: None,
         }
     }
-}
-
-/// Envelopes of Pod events, as ingest writes them.
-pub(super) fn batch(seqs: std::ops::RangeInclusive<u64>) -> Batch {
-    let record = |seq: u64| {
-        Record {
-        seq,
-        envelope: format!(
-            r#"{{"id":"e{seq}-{seq}","cluster":{{"name":"prod"}},"change":"created","time":"2026-11-21T10:00:00Z","observedTime":"2026-11-21T10:00:01Z","occurrences":1,"delta":1,"replayed":false,"event":{{"metadata":{{"uid":"e{seq}"}},"involvedObject":{{"kind":"Pod","uid":"p{}"}},"message":"m"}}}}"#,
-            seq % 3
-        )
-        .into(),
-    }
-    };
-    Batch { records: seqs.map(record).collect() }
 }

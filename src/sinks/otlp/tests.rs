@@ -24,7 +24,8 @@ use crate::{
     bridge::RetryClass,
     sinks::{
         Compression, Secret, TlsOptions,
-        test_server::{Pki, Step, TestServer, answer, batch},
+        fixtures::batch,
+        test_server::{Pki, Step, TestServer, answer},
     },
 };
 

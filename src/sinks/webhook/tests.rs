@@ -8,7 +8,8 @@ use crate::{
     bridge::{RefusedClass, RetryClass},
     sinks::{
         Compression, Secret, TlsOptions,
-        test_server::{Pki, Step, TestServer, answer, batch},
+        fixtures::batch,
+        test_server::{Pki, Step, TestServer, answer},
     },
 };
 
