@@ -39,9 +39,9 @@ const EVENT_NAME: &str = "k8s.event";
 /// A record that is no envelope.
 #[derive(Debug, thiserror::Error)]
 #[error("record {seq} is not an envelope: {source}")]
-pub struct EncodeError {
+pub(crate) struct EncodeError {
     /// Its place in the journal.
-    pub seq: u64,
+    pub(crate) seq: u64,
     source: serde_json::Error,
 }
 
@@ -84,7 +84,7 @@ struct Group {
 
 /// Encodes batches, and keeps its buffers from one to the next.
 #[derive(Default)]
-pub struct LogsEncoder {
+pub(crate) struct LogsEncoder {
     scratch: Vec<u8>,
     resources: Vec<u8>,
     records: Vec<u8>,
@@ -102,7 +102,7 @@ impl std::fmt::Debug for LogsEncoder {
 
 impl LogsEncoder {
     /// The bytes of an `ExportLogsServiceRequest` that holds `batch`.
-    pub fn encode(&mut self, batch: &Batch) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn encode(&mut self, batch: &Batch) -> Result<Vec<u8>, EncodeError> {
         self.resources.clear();
         self.records.clear();
         self.groups.clear();

@@ -95,7 +95,8 @@ fn describe_tls(error: &TlsError, peer: &str) -> (RetryClass, String) {
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                     "is not valid yet".to_owned()
                 }
-                CertificateError::UnknownIssuer => {
+                // The second: by one of the same name as a trusted one, and another key.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     "is signed by an authority that is not trusted (tls.ca)".to_owned()
                 }
                 CertificateError::NotValidForName
