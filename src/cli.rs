@@ -46,7 +46,7 @@ enum Command {
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
-    #[cfg(any())]
+    #[cfg(feature = "demo")]
     Demo(crate::demo::DemoArguments),
 }
 
@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
             Ok(schema) => print(&format!("{schema}\n")),
             Err(error) => failed(&error, 1),
         },
-        #[cfg(any())]
+        #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error, 1),
