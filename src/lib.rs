@@ -7,10 +7,12 @@
 //! API server ──list/watch──▶ cache::Reflector ─▶ bridge::ingest ─▶ journal ─▶ watch::Broadcaster ─▶ bridge::watcher ─▶ sinks
 //! ```
 
+mod suggest;
+
 pub mod event;
 
 pub mod bridge;
 
 pub mod sinks;
 
-pub(crate) mod suggest;
+pub mod config;
