@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Check { config, without_secrets } => {
             let secrets =
-                if without_secrets { CheckSecrets::Skip } else { CheckSecrets::Required };
+                if without_secrets { CheckSecrets::Optional } else { CheckSecrets::Required };
             match config::check(&config, std::env::vars_os(), secrets) {
                 Ok(summary) => print(&format!("{summary}\n")),
                 Err(error) => failed(&error, EXIT_CONFIGURATION),

@@ -39,16 +39,12 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String
             "the service account of this Pod".to_owned(),
             Config::incluster().map_err(|error| chain(&error)),
         ),
-        (None, None) => (
-            "the kubeconfig ~/.kube/config".to_owned(),
-            from_kubeconfig(Kubeconfig::read()).await,
-        ),
+        (None, None) => {
+            ("the kubeconfig ~/.kube/config".to_owned(), from_kubeconfig(Kubeconfig::read()).await)
+        }
     };
-    let failed = |error: String| ClientError {
-        what: format!("{origin} cannot be used"),
-        error,
-        hint: HINT,
-    };
+    let failed =
+        |error: String| ClientError { what: format!("{origin} cannot be used"), error, hint: HINT };
     let mut config = config.map_err(failed)?;
     // Its retries would hide errors from the reflector, whose own waits are the rule.
     config.default_retry = false;

@@ -1,10 +1,6 @@
 //! `tidings run`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -18,8 +14,23 @@ use crate::{
 /// How long a stop may take to deliver what has been read. Kubernetes kills after 30 s by default.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why the program ends by itself.
-type Failure = Box<dyn std::error::Error>;
+/// Why the program ends by itself, and the exit code for it.
+struct Failure {
+    error: Box<dyn std::error::Error>,
+    code: u8,
+}
+
+impl Failure {
+    fn configuration(error: impl std::error::Error + 'static) -> Self {
+        Self { error: Box::new(error), code: EXIT_CONFIGURATION }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: Box::new(error), code: 1 }
+    }
+}
 
 pub(super) fn run(path: Option<&Path>) -> ExitCode {
     let settings = match path {
@@ -34,9 +45,9 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     // Without a configuration nothing is kept: the journal goes with the process.
     let scratch = match path {
         Some(_) => None,
-        None => match ScratchJournal::create() {
+        None => match tempfile::Builder::new().prefix("tidings-").tempdir() {
             Ok(scratch) => {
-                settings.journal.path.clone_from(&scratch.0);
+                scratch.path().clone_into(&mut settings.journal.path);
                 settings.journal.sync = SyncPolicy::Never;
                 Some(scratch)
             }
@@ -53,13 +64,15 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     drop(scratch);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error, 1),
+        Err(Failure { error, code }) => failed(&error, code),
     }
 }
 
 async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref()).await?;
+    let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref())
+        .await
+        .map_err(Failure::configuration)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         credentials = origin,
@@ -68,7 +81,7 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         "starting"
     );
     let listen = config.map(|_| settings.server.listen);
-    let options = settings.into_bridge_options()?;
+    let options = settings.into_bridge_options().map_err(Failure::configuration)?;
     let mut bridge = tokio::select! {
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
@@ -140,24 +153,5 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-    }
-}
-
-/// A journal that goes with the process.
-struct ScratchJournal(PathBuf);
-
-impl ScratchJournal {
-    fn create() -> std::io::Result<Self> {
-        let name = format!("tidings-{}-{:08x}", std::process::id(), fastrand::u32(..));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ScratchJournal {
-    fn drop(&mut self) {
-        // What cannot be removed, the system's own cleaning of temporary files will.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
