@@ -1,6 +1,8 @@
 //! A receiver for tests: speaks just enough HTTP/1.1 to record requests, and answers them with
 //! scripted bytes, pauses and cut connections, over TLS if asked.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},

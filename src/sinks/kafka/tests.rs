@@ -17,6 +17,7 @@ use super::{
 const TOPIC: &str = "k8s-events";
 const PARTITIONS: i32 = 4;
 
+type Change = fn(&mut KafkaOptions);
 type Cluster = MockCluster<'static, DefaultProducerContext>;
 
 fn cluster() -> Cluster {
@@ -378,13 +379,12 @@ async fn rough_ride(cluster: &Cluster, seed: u64, errors: &[RDKafkaRespErr]) -> 
 
 #[tokio::test]
 async fn order_per_key_survives_errors_drops_and_restarts() {
-    use RDKafkaRespErr as E;
     let cluster = cluster();
     let errors = [
-        E::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
-        E::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
-        E::RD_KAFKA_RESP_ERR__TRANSPORT,
-        E::RD_KAFKA_RESP_ERR_NO_ERROR,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR__TRANSPORT,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR,
     ];
     let last = rough_ride(&cluster, 7, &errors).await;
     assert_all_in_order(&consume(&cluster), last, Arrival::First);
@@ -392,16 +392,18 @@ async fn order_per_key_survives_errors_drops_and_restarts() {
 
 #[tokio::test]
 async fn what_comes_after_a_failed_message_comes_again_behind_it() {
-    use RDKafkaRespErr as E;
     let cluster = cluster();
-    let errors = [E::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, E::RD_KAFKA_RESP_ERR_NO_ERROR];
+    let errors = [
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR,
+    ];
     let last = rough_ride(&cluster, 11, &errors).await;
     assert_all_in_order(&consume(&cluster), last, Arrival::Last);
 }
 
 #[test]
 fn options_are_checked_without_a_network() {
-    let error = |change: fn(&mut KafkaOptions)| {
+    let error = |change: Change| {
         let mut options = options("kafka.invalid:9092");
         change(&mut options);
         KafkaSink::new(&options).map(|_| ()).map_err(|e| e.to_string())
@@ -420,7 +422,7 @@ fn options_are_checked_without_a_network() {
         }),
         Ok(())
     );
-    let bad: [(fn(&mut KafkaOptions), &str); 6] = [
+    let bad: [(Change, &str); 6] = [
         (|o| o.brokers.clear(), "brokers: at least one host:port is needed"),
         (|o| o.brokers[0] = "kafka".into(), "brokers: \"kafka\" is not host:port"),
         (

@@ -48,6 +48,8 @@ fn partial(rejected: i64, words: &str) -> ExportLogsServiceResponse {
     ExportLogsServiceResponse { partial_success }
 }
 
+type Change = fn(&mut OtlpOptions);
+
 type Answer = Result<ExportLogsServiceResponse, Status>;
 
 /// An OTLP/gRPC receiver that gives one answer.
@@ -162,23 +164,21 @@ async fn grpc_statuses_become_outcomes() {
             Outcome::Refused { class: RefusedClass::TooLarge, .. }
         ));
     }
-    use Code::*;
-    use RetryClass::{Misconfigured, Throttled, Timeout, Unavailable as Unreachable};
     for (code, class) in [
-        (ResourceExhausted, Throttled),
-        (OutOfRange, Unreachable),
-        (Unavailable, Unreachable),
-        (Internal, Unreachable),
-        (Unknown, Unreachable),
-        (Aborted, Unreachable),
-        (Cancelled, Unreachable),
-        (DataLoss, Unreachable),
-        (DeadlineExceeded, Timeout),
-        (Unauthenticated, Misconfigured),
-        (PermissionDenied, Misconfigured),
-        (Unimplemented, Misconfigured),
-        (NotFound, Misconfigured),
-        (FailedPrecondition, Misconfigured),
+        (Code::ResourceExhausted, RetryClass::Throttled),
+        (Code::OutOfRange, RetryClass::Unavailable),
+        (Code::Unavailable, RetryClass::Unavailable),
+        (Code::Internal, RetryClass::Unavailable),
+        (Code::Unknown, RetryClass::Unavailable),
+        (Code::Aborted, RetryClass::Unavailable),
+        (Code::Cancelled, RetryClass::Unavailable),
+        (Code::DataLoss, RetryClass::Unavailable),
+        (Code::DeadlineExceeded, RetryClass::Timeout),
+        (Code::Unauthenticated, RetryClass::Misconfigured),
+        (Code::PermissionDenied, RetryClass::Misconfigured),
+        (Code::Unimplemented, RetryClass::Misconfigured),
+        (Code::NotFound, RetryClass::Misconfigured),
+        (Code::FailedPrecondition, RetryClass::Misconfigured),
     ] {
         assert_eq!(parts(outcome(Status::new(code, "words")).await).0, class, "{code:?}");
     }
@@ -289,36 +289,40 @@ async fn http_reasons_are_read_from_the_status_message() {
 
 #[test]
 fn options_are_checked_without_a_network() {
-    let error = |protocol, endpoint: &str, change: fn(&mut OtlpOptions)| {
+    let error = |protocol, endpoint: &str, change: Change| {
         let mut options = options(endpoint.into(), protocol);
         change(&mut options);
         OtlpSink::new(&options).map(|_| ()).map_err(|e| e.to_string())
     };
-    use OtlpProtocol::{Grpc, Http};
-    assert_eq!(error(Grpc, "https://collector:4317", |_| ()), Ok(()));
-    assert_eq!(error(Http, "https://collector:4318", |_| ()), Ok(()));
-    let bad: [(_, _, fn(&mut OtlpOptions), _); 5] = [
-        (Grpc, "collector:4317", |_| (), "endpoint: not a URL; write http:// or https:// in front"),
+    assert_eq!(error(OtlpProtocol::Grpc, "https://collector:4317", |_| ()), Ok(()));
+    assert_eq!(error(OtlpProtocol::Http, "https://collector:4318", |_| ()), Ok(()));
+    let bad: [(_, _, Change, _); 5] = [
         (
-            Grpc,
+            OtlpProtocol::Grpc,
+            "collector:4317",
+            |_| (),
+            "endpoint: not a URL; write http:// or https:// in front",
+        ),
+        (
+            OtlpProtocol::Grpc,
             "http://collector:4317/v1/logs",
             |_| (),
             "endpoint: gRPC takes no path; is protocol: http meant?",
         ),
         (
-            Grpc,
+            OtlpProtocol::Grpc,
             "http://c:1",
             |o| o.headers[0].0 = "x-bin".into(),
             "headers: \"x-bin\": binary metadata is not supported",
         ),
         (
-            Http,
+            OtlpProtocol::Http,
             "http://c:1",
             |o| o.headers[0].0 = "content-type".into(),
             "headers: \"content-type\": is set by tidings",
         ),
         (
-            Grpc,
+            OtlpProtocol::Grpc,
             "https://c:1",
             |o| o.tls = Some(TlsOptions { ca: Some(vec![]), ..Default::default() }),
             "tls.ca: holds no certificate in PEM",

@@ -135,7 +135,7 @@ async fn answers_become_outcomes() {
 async fn bodies_neither_hold_nor_fill_us() {
     let head = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 9000000\r\n\r\n");
     let slow = |status: &str| {
-        vec![Step::Write(head(status).into_bytes()), Step::Wait(Duration::from_secs(60))]
+        vec![Step::Write(head(status).into_bytes()), Step::Wait(Duration::from_secs(50))]
     };
     let huge = |status: &str| {
         vec![Step::Write(head(status).into_bytes()), Step::Write(vec![b'x'; 9_000_000])]
@@ -182,7 +182,7 @@ async fn what_goes_wrong_is_said_in_words() {
     let (class, ..) = retry_of(send(&options(server.url("http")), &batch(1..=1)).await);
     assert_eq!(class, RetryClass::Unavailable);
 
-    let server = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(60))]).await;
+    let server = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(50))]).await;
     let mut silent = options(server.url("http"));
     silent.timeout = Duration::from_millis(300);
     let (class, _, reason) = retry_of(send(&silent, &batch(1..=1)).await);
