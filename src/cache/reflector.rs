@@ -18,7 +18,10 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -360,8 +363,8 @@ impl<S: Store> Reflector<S> {
     ) -> Result<StreamEnd, StepError> {
         let mut lines = Lines::default();
         let mut empty = true;
-        // What is behind the resume point of now is behind every later one.
-        let mut behind = pin!(turns_out_behind(self.api.clone(), self.last));
+        let newest = AtomicU64::new(self.last);
+        let mut behind = pin!(turns_out_behind(self.api.clone(), &newest));
         loop {
             let first = tokio::select! {
                 // A stream that is never silent needs no probe.
@@ -410,6 +413,7 @@ impl<S: Store> Reflector<S> {
                 let last = last_resource_version(&events);
                 self.store.apply(events).await?;
                 self.last = last.unwrap_or(self.last);
+                newest.store(self.last, Ordering::Relaxed);
             }
             match end {
                 None => {}
@@ -478,11 +482,13 @@ async fn list_one(
     Ok(items.finish()?)
 }
 
-/// Probes a server that a watch is open to; completes when it turns out to be behind `last`.
-/// Other failures are the watch's own to notice.
-async fn turns_out_behind(api: EventsApi, last: u64) {
+/// Probes a server that a watch is open to; completes when it turns out to be behind what the
+/// watch has brought by then: a snapshot may well be newer than the watch. Other failures are the
+/// watch's own to notice.
+async fn turns_out_behind(api: EventsApi, newest: &AtomicU64) {
     loop {
         sleep(PROBE_EVERY).await;
+        let last = newest.load(Ordering::Relaxed);
         match list_one(&api, Some(last)).await {
             Ok(list) if list.resource_version < last => return,
             Err(error) if error.is_too_large_resource_version() => return,
