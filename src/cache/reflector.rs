@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A failure of any of them waits (see [`BackoffManager`]) and then takes the same step again, or
-//! the one that the failure asks for.
+//! the one that the failure asks for. A watch is never taken up again without a probe, and a list
+//! that is older than the resume point is of another epoch, whatever it was made for.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -46,6 +47,9 @@ const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
 const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
 /// The wait between two probes meanwhile.
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
+/// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
+/// is resumed from, goes back five minutes.
+const MAX_ASKED_WAIT: Duration = Duration::from_secs(60);
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 /// Items of a list go to the store in groups of this size.
@@ -167,9 +171,14 @@ impl<S: Store> Reflector<S> {
                 Err(StepError::Closed) => return,
                 Err(StepError::Failed(error)) => {
                     let wait = self.backoff.next_wait();
-                    let wait = error.retry_after().map_or(wait, |asked| wait.max(asked));
+                    let asked = error.retry_after().unwrap_or_default().min(MAX_ASKED_WAIT);
+                    let wait = wait.max(asked);
                     self.report(&error, wait);
                     sleep(wait).await;
+                    if self.state == State::Watch {
+                        // What answers next may have been restored meanwhile.
+                        self.state = State::Probe { too_large_since: None };
+                    }
                 }
             }
         }
@@ -201,19 +210,22 @@ impl<S: Store> Reflector<S> {
         State::List(ReplaceReason::Gap { last_sign_of_life_ms })
     }
 
+    /// The API server is at `server` and so behind the resume point.
+    fn new_epoch(&self, server: u64) -> State {
+        tracing::warn!(
+            source = self.options.name,
+            resume_point = self.last,
+            server,
+            "the API server is behind the resume point: its etcd was restored, or it is another one"
+        );
+        State::List(ReplaceReason::NewEpoch)
+    }
+
     /// Asks whether the API server still is the one that the resume point is of.
     async fn probe(&mut self, too_large_since: Option<Instant>) -> Result<State, StepError> {
         match self.list_one(Some(self.last)).await {
             Ok(list) if list.resource_version >= self.last => Ok(State::Watch),
-            Ok(list) => {
-                tracing::warn!(
-                    source = self.options.name,
-                    resume_point = self.last,
-                    server = list.resource_version,
-                    "the API server is behind the resume point: its etcd was restored, or it is another one"
-                );
-                Ok(State::List(ReplaceReason::NewEpoch))
-            }
+            Ok(list) => Ok(self.new_epoch(list.resource_version)),
             Err(error) if error.is_expired() => Ok(self.gap()),
             Err(error) if error.is_too_large_resource_version() => {
                 let since = too_large_since.unwrap_or_else(Instant::now);
@@ -242,9 +254,7 @@ impl<S: Store> Reflector<S> {
             items.push(&chunk, &mut ignored)?;
             ignored.clear();
         }
-        let meta = items.finish()?;
-        self.alive();
-        Ok(meta)
+        Ok(items.finish()?)
     }
 
     async fn list(&mut self, reason: ReplaceReason) -> Result<State, StepError> {
@@ -263,6 +273,12 @@ impl<S: Store> Reflector<S> {
             list => list,
         };
         match list {
+            Ok(resource_version)
+                if resource_version < self.last && reason != ReplaceReason::NewEpoch =>
+            {
+                self.store.abort().await?;
+                Ok(self.new_epoch(resource_version))
+            }
             Ok(resource_version) => {
                 if !self.store.end_replace(resource_version).await? {
                     sleep(self.backoff.next_wait()).await;
@@ -402,9 +418,10 @@ impl<S: Store> Reflector<S> {
                 empty = false;
                 self.caught_up();
                 // Events that came before an error count; what they say of the resourceVersion too.
-                let last = last_resource_version(&events);
+                let last = last_resource_version(&events).unwrap_or(0);
                 self.store.apply(events).await?;
-                self.last = last.unwrap_or(self.last);
+                // What does not belong in the stream has a resourceVersion from anywhere.
+                self.last = self.last.max(last);
             }
             match end {
                 None => {}
