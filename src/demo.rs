@@ -2,3 +2,8 @@
 //! can be told to misbehave. It serves `tidings demo`, the tests and the bench.
 
 pub mod api_server;
+#[cfg(feature = "demo")]
+pub mod picture;
+#[cfg(feature = "demo")]
+pub mod receivers;
+pub mod story;

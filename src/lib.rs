@@ -22,11 +22,14 @@ pub mod watch;
 pub mod bridge;
 
 // The transports, and the formats that they need.
+pub(crate) mod encode;
 pub mod sinks;
 
 // The file that says what to run.
+pub mod config;
 pub(crate) mod suggest;
 
-// What one sees of it while it runs, and without a cluster.
+// What one sees of it while it runs, and without a cluster; the program.
 pub mod admin;
+pub mod cli;
 pub mod demo;

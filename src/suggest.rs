@@ -2,14 +2,18 @@
 
 /// The known name that a mistyped one most likely stands for, or none if nothing is near.
 ///
-/// Near is up to a third of the letters wrong, at most three. Letter case does not count, and two
-/// letters swapped count once: those are what fingers do.
+/// Near is one letter wrong in a short name, up to three in a long one. Letter case does not
+/// count, and two letters swapped count once: those are what fingers do.
 pub(crate) fn nearest<'a>(
     typed: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let folded = typed.to_ascii_lowercase();
-    let limit = (typed.chars().count() / 3).clamp(1, 3);
+    let limit = match typed.chars().count() {
+        0..5 => 1,
+        5..7 => 2,
+        _ => 3,
+    };
     known
         .into_iter()
         .map(|name| (distance(&folded, &name.to_ascii_lowercase()), name))
@@ -53,11 +57,11 @@ mod tests {
         let keys = ["brokers", "topic", "tls", "sasl", "maxAttempts"];
         for (typed, meant) in [
             ("broker", Some("brokers")),
+            ("brookerz", Some("brokers")),
             ("borkers", Some("brokers")),
             ("Topic", Some("topic")),
             ("maxattempts", Some("maxAttempts")),
             ("max_attempts", Some("maxAttempts")),
-            ("ssl", Some("tls")),
             ("password", None),
             ("", None),
         ] {

@@ -9,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::OptionFuture;
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::{JoinHandle, JoinSet},
+    task::{JoinError, JoinHandle, JoinSet},
     time::timeout_at,
 };
 
@@ -158,11 +159,12 @@ pub struct BridgeView {
 pub struct Bridge {
     view: BridgeView,
     stop_intake: oneshot::Sender<()>,
-    intake: JoinHandle<Result<(), BridgeError>>,
+    /// `None` once it has ended by itself.
+    intake: Option<JoinHandle<Result<(), BridgeError>>>,
     stop_delivery: watch::Sender<Stop>,
     watchers: JoinSet<()>,
     stop_keeper: oneshot::Sender<()>,
-    keeper: JoinHandle<()>,
+    keeper: Option<JoinHandle<()>>,
     give_up: Arc<AtomicBool>,
 }
 
@@ -258,11 +260,11 @@ impl Bridge {
         Ok(Self {
             view,
             stop_intake,
-            intake,
+            intake: Some(intake),
             stop_delivery,
             watchers,
             stop_keeper,
-            keeper,
+            keeper: Some(keeper),
             give_up,
         })
     }
@@ -272,15 +274,15 @@ impl Bridge {
         self.view.clone()
     }
 
-    /// Completes when the bridge cannot go on by itself.
+    /// Completes when the bridge cannot go on by itself; [`stop`](Self::stop) is still due then.
     pub async fn failed(&mut self) -> BridgeError {
         tokio::select! {
-            intake = &mut self.intake => match intake {
+            intake = end_of(&mut self.intake) => match intake {
                 Ok(Err(error)) => error,
                 Ok(Ok(())) | Err(_) => BridgeError::Task("intake"),
             },
-            _ = self.watchers.join_next(), if !self.watchers.is_empty() => BridgeError::Task("sink watcher"),
-            _ = &mut self.keeper => BridgeError::Task("keeper"),
+            Some(_) = self.watchers.join_next() => BridgeError::Task("sink watcher"),
+            _ = end_of(&mut self.keeper) => BridgeError::Task("keeper"),
         }
     }
 
@@ -291,10 +293,12 @@ impl Bridge {
         // Nothing of these is missed when the other end has gone already.
         let _ = self.stop_delivery.send(Stop::DrainUntil(until));
         let _ = self.stop_intake.send(());
-        if timeout_at(until, &mut self.intake).await.is_err() {
+        if let Some(mut intake) = self.intake.take()
+            && timeout_at(until, &mut intake).await.is_err()
+        {
             // The disk takes nothing. What is not in the journal is with the API server.
             self.give_up.store(true, Ordering::Relaxed);
-            self.intake.abort();
+            intake.abort();
         }
         let drained = async { while self.watchers.join_next().await.is_some() {} };
         // They end by themselves at the deadline; closing a sink may take a moment beyond it.
@@ -302,10 +306,18 @@ impl Bridge {
             tracing::warn!("a sink could not be closed in time");
         }
         let _ = self.stop_keeper.send(());
-        if let Err(error) = self.keeper.await {
+        if let Some(Err(error)) = OptionFuture::from(self.keeper).await {
             tracing::error!(%error, "the state was not saved at the end");
         }
     }
+}
+
+/// Waits for a task to end, and forgets it then; for ever, when it was forgotten before.
+async fn end_of<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
+    let Some(handle) = task else { return std::future::pending().await };
+    let end = handle.await;
+    *task = None;
+    end
 }
 
 fn spawn_watcher(

@@ -18,6 +18,7 @@
 //! that is older than the resume point is of another epoch, whatever it was made for.
 
 use std::{
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -50,6 +51,10 @@ const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
 const MAX_ASKED_WAIT: Duration = Duration::from_secs(60);
+/// While a watch is open the API server is probed so often: of an etcd that is restored under a
+/// running API server an open watch shows nothing, neither an end nor what is written from then on
+/// (seen on 1.34).
+const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 /// Items of a list go to the store in groups of this size.
@@ -247,14 +252,7 @@ impl<S: Store> Reflector<S> {
 
     async fn list_one(&mut self, not_older_than: Option<u64>) -> Result<ListMeta, ListWatchError> {
         self.locked(|health| health.lists += 1);
-        let page = Page { limit: Some(1), continue_token: None, not_older_than };
-        let mut answer = self.api.list(&page).await?;
-        let (mut items, mut ignored) = (ListItems::new(), Vec::new());
-        while let Some(chunk) = answer.list_chunk().await? {
-            items.push(&chunk, &mut ignored)?;
-            ignored.clear();
-        }
-        Ok(items.finish()?)
+        list_one(&self.api, not_older_than).await
     }
 
     async fn list(&mut self, reason: ReplaceReason) -> Result<State, StepError> {
@@ -359,6 +357,7 @@ impl<S: Store> Reflector<S> {
                 }
                 Ok(self.gap())
             }
+            StreamEnd::Behind => Ok(State::Probe { too_large_since: None }),
             StreamEnd::Silent => {
                 tracing::warn!(
                     source = self.options.name,
@@ -377,10 +376,16 @@ impl<S: Store> Reflector<S> {
     ) -> Result<StreamEnd, StepError> {
         let mut lines = Lines::default();
         let mut empty = true;
+        // What is behind the resume point of now is behind every later one.
+        let mut behind = pin!(turns_out_behind(self.api.clone(), self.last));
         loop {
-            let Ok(first) = timeout_at(deadline, answer.chunk()).await else {
-                return Ok(StreamEnd::Silent);
+            let first = tokio::select! {
+                // A stream that is never silent needs no probe.
+                biased;
+                first = timeout_at(deadline, answer.chunk()) => first,
+                () = &mut behind => return Ok(StreamEnd::Behind),
             };
+            let Ok(first) = first else { return Ok(StreamEnd::Silent) };
             let mut read = first;
             let (mut events, mut bytes, mut error) = (Vec::new(), 0, None);
             // What has arrived already is taken along: a frame of the journal costs about the same
@@ -475,6 +480,34 @@ impl<S: Store> Reflector<S> {
     }
 }
 
+/// Asks for one Event, for the sake of what the list says of itself.
+async fn list_one(
+    api: &EventsApi,
+    not_older_than: Option<u64>,
+) -> Result<ListMeta, ListWatchError> {
+    let page = Page { limit: Some(1), continue_token: None, not_older_than };
+    let mut answer = api.list(&page).await?;
+    let (mut items, mut ignored) = (ListItems::new(), Vec::new());
+    while let Some(chunk) = answer.list_chunk().await? {
+        items.push(&chunk, &mut ignored)?;
+        ignored.clear();
+    }
+    Ok(items.finish()?)
+}
+
+/// Probes a server that a watch is open to; completes when it turns out to be behind `last`.
+/// Other failures are the watch's own to notice.
+async fn turns_out_behind(api: EventsApi, last: u64) {
+    loop {
+        sleep(PROBE_EVERY).await;
+        match list_one(&api, Some(last)).await {
+            Ok(list) if list.resource_version < last => return,
+            Err(error) if error.is_too_large_resource_version() => return,
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
 /// How a watch stream ended without failing.
 enum StreamEnd {
     /// By the server.
@@ -486,6 +519,8 @@ enum StreamEnd {
     Error(Bytes),
     /// Not at all, past its time.
     Silent,
+    /// The server seems to be behind the resume point.
+    Behind,
 }
 
 /// The resourceVersion of the last event that has one.

@@ -170,8 +170,10 @@ pub(super) fn segment_name(first: u64) -> String {
 /// The first sequence of a segment by its file name; nothing for any other name.
 pub(super) fn segment_first(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log")?;
-    (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| digits.parse().ok())?
+    let first = (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| digits.parse().ok())??;
+    // Half of all numbers is more than there will be records; sums of the rest do not overflow.
+    (first <= u64::MAX / 2).then_some(first)
 }
 
 /// The number at an offset, if the bytes reach that far.
@@ -223,7 +225,10 @@ mod tests {
     #[test]
     fn only_segments_are_named_like_segments() {
         assert_eq!(segment_first(&segment_name(42)), Some(42));
-        for other in ["42.log", "00000000000000000042.log.tmp", "0000000000000000004x.log", ""] {
+        let most = &segment_name(u64::MAX);
+        for other in
+            [most, "42.log", "00000000000000000042.log.tmp", "0000000000000000004x.log", ""]
+        {
             assert_eq!(segment_first(other), None, "{other}");
         }
     }

@@ -1,16 +1,18 @@
 //! The one writer of the log.
 
-use std::{
-    collections::BTreeMap, fs::File, io, path::Path, path::PathBuf, sync::Arc, time::Duration,
-};
+mod background_sync;
+mod rotation;
 
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
+
+pub use self::background_sync::{SyncDone, SyncJob};
+use self::rotation::Active;
 use super::{
     Directory, Frame, FrameBuilder, LogHandle, OpenError, Position, Resume,
     disk::{Disk, RealDisk},
-    format::{self, SegmentHeader},
-    recovery::{self, Reopened},
-    scan::{CHUNK, Scanner},
-    segments::{Index, Segment, Shared},
+    format,
+    recovery::{self, Mark},
+    segments::Shared,
 };
 
 /// A segment is sealed when it would grow beyond this share of the retention size,
@@ -97,51 +99,6 @@ pub struct Retained {
     pub oldest: Position,
     /// What the directory takes now, in bytes.
     pub disk_bytes: u64,
-}
-
-/// A place in the log and what holds there.
-#[derive(Clone, Debug)]
-struct Mark {
-    position: Position,
-    newest_ms: u64,
-    resume: BTreeMap<Arc<str>, Resume>,
-    /// Where that is in the active segment.
-    length: u64,
-}
-
-/// The segment that is appended to.
-struct Active {
-    file: File,
-    path: Arc<PathBuf>,
-    length: u64,
-    first_frame_ms: Option<u64>,
-    /// Up to here it is on stable storage, as far as is known.
-    synced: Mark,
-    /// What follows `length` could not be cut off: no frame can go there.
-    broken: bool,
-}
-
-/// A sync of what was appended so far, to be run on any thread.
-#[derive(Debug)]
-pub struct SyncJob {
-    file: File,
-    path: Arc<PathBuf>,
-    mark: Mark,
-}
-
-/// What came of a [`SyncJob`].
-#[derive(Debug)]
-pub struct SyncDone {
-    path: Arc<PathBuf>,
-    mark: Mark,
-    result: io::Result<()>,
-}
-
-impl SyncJob {
-    /// Waits until everything is on stable storage; [`Log::end_sync`] takes the answer.
-    pub fn run(self) -> SyncDone {
-        SyncDone { result: self.file.sync_data(), path: self.path, mark: self.mark }
-    }
 }
 
 /// The log, to append to. There is one for a [`Directory`]; read through [`Log::handle`].
@@ -306,45 +263,6 @@ impl Log {
         Ok(())
     }
 
-    /// The first half of a sync that another thread does, so that appends go on meanwhile; nothing
-    /// when everything is on stable storage already, or a failed sync is to be mended first by
-    /// [`sync`](Self::sync).
-    pub fn begin_sync(&self) -> Option<SyncJob> {
-        let active = self.active.as_ref().filter(|_| !self.sync_failed)?;
-        if self.options.sync == Sync::Never || active.length == active.synced.length {
-            return None;
-        }
-        let file = active.file.try_clone().ok()?;
-        let mark = self.mark(active.length);
-        Some(SyncJob { file, path: Arc::clone(&active.path), mark })
-    }
-
-    /// The second half.
-    ///
-    /// # Errors
-    ///
-    /// As [`sync`](Self::sync).
-    pub fn end_sync(&mut self, done: SyncDone, now_ms: u64) -> io::Result<()> {
-        let SyncDone { path, mark, result } = done;
-        // A segment that was sealed meanwhile was synced for it.
-        let Some(active) = self.active.as_mut().filter(|active| active.path == path) else {
-            return Ok(());
-        };
-        match result {
-            Ok(()) => {
-                if mark.length > active.synced.length {
-                    active.synced = mark;
-                }
-                self.last_sync_ms = now_ms;
-                Ok(())
-            }
-            Err(_) => {
-                self.sync_failed = true;
-                self.sync(now_ms)
-            }
-        }
-    }
-
     /// Whether the interval of [`Sync::Interval`] has passed since the last sync.
     pub fn sync_due(&self, now_ms: u64) -> bool {
         match self.options.sync {
@@ -373,8 +291,7 @@ impl Log {
     ///
     /// What the operating system answers to unlinking or to listing the directory.
     pub fn retain(&mut self, now_ms: u64, hold: Option<u64>) -> io::Result<Retained> {
-        let started = self.active.as_ref().and_then(|active| active.first_frame_ms);
-        if started.is_some_and(|started| now_ms.saturating_sub(started) >= SEAL_AFTER_MS) {
+        if self.active.as_ref().is_some_and(|active| self.is_full(active, 0, now_ms)) {
             // If that fails the next append tries again and says why.
             let _ = self.start_segment(now_ms);
         }
@@ -433,11 +350,18 @@ impl Log {
 
     fn must_start_segment(&self, size: u64, now_ms: u64) -> bool {
         let Some(active) = &self.active else { return true };
-        let limit = (self.options.retention_size / SEGMENTS).max(MIN_SEGMENT);
-        let full = active.first_frame_ms.is_some_and(|first| {
-            active.length + size > limit || now_ms.saturating_sub(first) >= SEAL_AFTER_MS
-        });
+        let full = self.is_full(active, size, now_ms);
         full || active.broken || self.start_due || self.sync_failed
+    }
+
+    /// Whether a segment is to be sealed before another `size` bytes go into it. One without
+    /// records is not, however many frames it has: its successor would have the same name.
+    fn is_full(&self, active: &Active, size: u64, now_ms: u64) -> bool {
+        let limit = (self.options.retention_size / SEGMENTS).max(MIN_SEGMENT);
+        self.tail.next > active.start.position.next
+            && active.first_frame_ms.is_some_and(|first| {
+                active.length + size > limit || now_ms.saturating_sub(first) >= SEAL_AFTER_MS
+            })
     }
 
     fn mark(&self, length: u64) -> Mark {
@@ -463,160 +387,6 @@ impl Log {
             segment.length = active.length;
             segment.newest_ms = self.newest_ms;
             segment.index.note(first, at);
-        }
-    }
-
-    /// Seals the active segment and starts another one. After a failed sync the new one starts with
-    /// a copy of what that should have written.
-    fn start_segment(&mut self, now_ms: u64) -> io::Result<()> {
-        self.start_due = true;
-        if !self.sync_failed {
-            // What the new header speaks of must be there before the header is.
-            self.sync(now_ms)?;
-        }
-        let carried = self.active.as_ref().filter(|_| self.sync_failed);
-        let base = match carried {
-            Some(active) => active.synced.clone(),
-            None => self.mark(0),
-        };
-        let header = SegmentHeader {
-            version: format::VERSION,
-            first: base.position.next,
-            skipped: base.position.skipped,
-            created_ms: now_ms,
-            newest_ms: base.newest_ms,
-            cluster: self.cluster.clone(),
-            resume: base.resume.iter().map(|(k, v)| (k.to_string(), *v)).collect(),
-        }
-        .encode();
-        let path = self.directory.path().join(format::segment_name(base.position.next));
-        let temporary = path.with_extension("log.tmp");
-        let written = self.write_segment(&temporary, &path, &header, carried);
-        let (file, length, index) = written.inspect_err(|_| {
-            // Removed at the next open, if not now.
-            let _ = self.disk.remove(&temporary);
-        })?;
-        let first_frame_ms = carried.filter(|active| active.length > base.length);
-        let first_frame_ms = first_frame_ms.map(|_| now_ms);
-        let old = self.active.take();
-        let path = Arc::new(path);
-        let segment = Segment {
-            generation: 0,
-            first: base.position.next,
-            start: base.position,
-            path: Arc::clone(&path),
-            data_start: header.len() as u64,
-            length,
-            newest_ms: self.newest_ms,
-            index,
-        };
-        self.replace_last(segment, old.as_ref());
-        self.active =
-            Some(Active { file, path, length, first_frame_ms, synced: base, broken: false });
-        self.start_due = false;
-        self.sync_failed = false;
-        self.note_synced(now_ms);
-        Ok(())
-    }
-
-    /// Writes a segment and gives it its name.
-    fn write_segment(
-        &self,
-        temporary: &Path,
-        path: &Path,
-        header: &[u8],
-        carried: Option<&Active>,
-    ) -> io::Result<(File, u64, Index)> {
-        let file = self.disk.create(temporary)?;
-        self.disk.write_all_at(&file, header, 0)?;
-        let mut length = header.len() as u64;
-        let mut index = Index::default();
-        if let Some(active) = carried {
-            length += self.carry_over(active, &file, length, &mut index)?;
-        }
-        let durable = self.options.sync != Sync::Never;
-        if durable {
-            self.disk.sync(&file)?;
-        }
-        self.disk.rename(temporary, path)?;
-        if durable {
-            self.disk.sync_directory(self.directory.path())?;
-        }
-        Ok((file, length, index))
-    }
-
-    /// Copies what is not known to be on stable storage; answers how much that was.
-    fn carry_over(&self, from: &Active, to: &File, at: u64, index: &mut Index) -> io::Result<u64> {
-        let mut scanner = Scanner::default();
-        scanner.restart(from.synced.length);
-        let mut expected = from.synced.length;
-        while let Some((offset, frame)) = scanner.next(&*self.disk, &from.file, from.length)? {
-            if offset != expected {
-                break;
-            }
-            expected += frame.bytes() as u64;
-            index.note(frame.first, offset - from.synced.length + at);
-        }
-        if expected != from.length {
-            // The page cache no longer has it. Opening the log again cuts it off and rolls the
-            // resume points back with it.
-            return Err(io::Error::other("what a failed sync should have written cannot be read"));
-        }
-        let mut buffer = vec![0; CHUNK];
-        let mut done = from.synced.length;
-        while done < from.length {
-            let length = usize::try_from(from.length - done).map_or(CHUNK, |n| n.min(CHUNK));
-            let length = self.disk.read_at(&from.file, &mut buffer[..length], done)?;
-            if length == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.disk.write_all_at(to, &buffer[..length], at + done - from.synced.length)?;
-            done += length as u64;
-        }
-        Ok(from.length - from.synced.length)
-    }
-
-    /// Puts a new segment at the end of the row, and takes from the one before it what the new one
-    /// has too.
-    fn replace_last(&self, segment: Segment, old: Option<&Active>) {
-        let mut row = self.shared.lock();
-        if let Some(old) = old {
-            if old.path == segment.path {
-                // It had no frame of its own, and its name has been taken over.
-                row.pop_last();
-            } else if self.sync_failed
-                && let Some(last) = row.last_mut()
-            {
-                last.length = old.synced.length;
-            }
-        }
-        row.push(segment);
-        drop(row);
-        if let Some(old) = old.filter(|_| self.sync_failed) {
-            // Readers go by the row, and a recovery by the new segment's name.
-            let _ = self.disk.set_len(&old.file, old.synced.length);
-        }
-    }
-}
-
-impl Active {
-    fn reopen(reopened: Reopened, shared: &Shared) -> Self {
-        let path = shared.lock().last_mut().map(|segment| Arc::clone(&segment.path));
-        let header = reopened.header;
-        // What the process before us appended may not have been synced.
-        let synced = Mark {
-            position: Position { next: header.first, skipped: header.skipped },
-            newest_ms: header.newest_ms,
-            resume: header.resume.iter().map(|(k, v)| (k.as_str().into(), *v)).collect(),
-            length: reopened.header_bytes,
-        };
-        Self {
-            file: reopened.file,
-            path: path.unwrap_or_default(),
-            length: reopened.length,
-            first_frame_ms: reopened.first_frame_ms,
-            synced,
-            broken: false,
         }
     }
 }

@@ -34,11 +34,28 @@ pub(super) struct Recovered {
     pub header_lost: bool,
 }
 
+impl Recovered {
+    fn mark(&self) -> Mark {
+        let (position, newest_ms) = (self.tail, self.newest_ms);
+        Mark { position, newest_ms, resume: self.resume.clone(), length: 0 }
+    }
+}
+
+/// A place in the log and what holds there.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub position: Position,
+    pub newest_ms: u64,
+    pub resume: BTreeMap<Arc<str>, Resume>,
+    /// Where that is in the segment.
+    pub length: u64,
+}
+
 /// A segment that is appended to again.
 pub(super) struct Reopened {
     pub file: File,
-    pub header: SegmentHeader,
-    pub header_bytes: u64,
+    /// What its header says or, where that is damaged, must have said.
+    pub start: Mark,
     pub length: u64,
     /// The time of its first frame.
     pub first_frame_ms: Option<u64>,
@@ -77,30 +94,30 @@ pub(super) fn recover(disk: &dyn Disk, directory: &Directory) -> Result<Recovere
     }
     // One for each segment; those before `base` are not walked.
     let mut walks: Vec<_> = (0..base).map(|_| Walk::default()).collect();
+    let mut before_last = out.mark();
     for at in base..found.len() {
         let limit = found.get(at + 1).map(|next| next.first);
+        if limit.is_none() {
+            before_last = out.mark();
+        }
         walks.push(walk(disk, &found[at], limit, &mut out));
     }
     // What the last file's name says has been given out, even if nothing of it can be read.
-    let named = found.last().map_or(1, |last| last.first);
-    if let (Some(last), Some(walk)) = (found.last(), walks.last()) {
-        out.header_lost = last.header.is_none();
-        if out.header_lost
-            && walk.start.is_none()
-            && !walk.unread
-            && disk.remove(&last.path).is_ok()
-        {
+    raise(&mut out.tail, found.last().map_or(1, |last| last.first));
+    out.header_lost = found.last().is_some_and(|last| last.header.is_none());
+    if let (Some(last), Some(walk)) = (found.last_mut(), walks.last()) {
+        let nothing = out.header_lost && walk.start.is_none() && !walk.unread;
+        if nothing && disk.remove(&last.path).is_ok() {
             out.cut_bytes += last.length;
-            out.damaged = out.damaged.saturating_sub(1);
             found.pop();
             walks.pop();
+        } else {
+            out.active = reopen(disk, last, walk, before_last, &mut out.cut_bytes);
         }
     }
-    raise(&mut out.tail, named);
-    if !out.header_lost
-        && let (Some(last), Some(walk)) = (found.last_mut(), walks.last())
-    {
-        out.active = reopen(disk, last, walk, &mut out.cut_bytes);
+    if let (Some(last), None) = (found.last(), &out.active) {
+        // A segment that is not appended to again must not share its name with the next one.
+        raise(&mut out.tail, last.first + 1);
     }
     out.segments = describe(disk, found, walks, &out);
     Ok(out)
@@ -159,6 +176,8 @@ fn read_header(disk: &dyn Disk, file: &File, file_length: u64) -> io::Result<Hea
 struct Walk {
     /// The position before its first frame.
     start: Option<Position>,
+    /// The offset of its first frame.
+    first_at: u64,
     /// The end of its last frame; what follows is not a frame.
     end: u64,
     first_frame_ms: Option<u64>,
@@ -175,7 +194,7 @@ fn walk(disk: &dyn Disk, segment: &Found, limit: Option<u64>, out: &mut Recovere
     if walk_frames(disk, segment, limit, &mut scanner, &mut walk, out).is_err() {
         walk.unread = true;
         out.damaged += 1;
-    } else if limit.is_some() || segment.header.is_none() {
+    } else if limit.is_some() {
         scanner.finish();
     }
     out.damaged += scanner.damaged();
@@ -199,7 +218,10 @@ fn walk_frames(
             out.damaged += 1;
             continue;
         }
-        walk.start.get_or_insert(frame.start());
+        if walk.start.is_none() {
+            walk.start = Some(frame.start());
+            walk.first_at = at;
+        }
         walk.first_frame_ms.get_or_insert(frame.time_ms);
         walk.index.note(frame.first, at);
         out.tail = frame.end();
@@ -211,8 +233,17 @@ fn walk_frames(
 
 /// Cuts what is no frame off the end of the last segment. Where that cannot be done the segment
 /// stays as it is, and the next append starts another one.
-fn reopen(disk: &dyn Disk, last: &mut Found, walk: &Walk, cut_bytes: &mut u64) -> Option<Reopened> {
-    let (header, header_bytes) = last.header.clone()?;
+fn reopen(
+    disk: &dyn Disk,
+    last: &mut Found,
+    walk: &Walk,
+    before: Mark,
+    cut_bytes: &mut u64,
+) -> Option<Reopened> {
+    let start = match &last.header {
+        Some((_, data_start)) => Mark { length: *data_start, ..before },
+        None => Mark { position: walk.start?, length: walk.first_at, ..before },
+    };
     if walk.unread {
         return None;
     }
@@ -223,7 +254,7 @@ fn reopen(disk: &dyn Disk, last: &mut Found, walk: &Walk, cut_bytes: &mut u64) -
         last.length = walk.end;
     }
     let (length, first_frame_ms) = (last.length, walk.first_frame_ms);
-    Some(Reopened { file, header, header_bytes, length, first_frame_ms })
+    Some(Reopened { file, start, length, first_frame_ms })
 }
 
 /// What the writer and readers are to know of the segments.

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{Directory, OpenError, Position, Resume};
 use crate::event::{Seen, SeenEntry, UidKey};
 
+#[cfg(test)]
+mod tests;
+
 const NAME: &str = "state.redb";
 
 /// redb's page cache, in bytes. What is hot is the upper part of a few trees.
@@ -385,9 +388,9 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
 
 fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error> {
     let transaction = database.begin_read()?;
-    let mut loaded = Loaded::default();
-    loaded.applied = transaction.open_table(META)?.get("applied")?.map_or(1, |v| v.value());
-    loaded.cluster_uid = transaction.open_table(CLUSTER)?.get("uid")?.map(|v| v.value().to_owned());
+    let applied = transaction.open_table(META)?.get("applied")?.map_or(1, |v| v.value());
+    let cluster_uid = transaction.open_table(CLUSTER)?.get("uid")?.map(|v| v.value().to_owned());
+    let mut loaded = Loaded { applied, cluster_uid, ..Loaded::default() };
     for item in transaction.open_table(SINKS)?.iter()? {
         let (name, value) = item?;
         loaded.sinks.insert(name.value().to_owned(), parse(value.value())?);

@@ -158,7 +158,17 @@ impl EventObject {
     }
 
     /// What server-side apply's bookkeeping notes of a create: about a third of a real Event.
-    pub(super) fn note_manager(&mut self, manager: &str, now: Timestamp) {
+    pub(super) fn note_manager(&mut self, now: Timestamp) {
+        let component = match self.source.component.as_str() {
+            "" => self.reporting_component.as_str(),
+            component => component,
+        };
+        // The field manager is the program, of which the component may be a part.
+        let manager = match component {
+            "default-scheduler" => "kube-scheduler",
+            part if part.ends_with("-controller") => "kube-controller-manager",
+            program => program,
+        };
         let series_style = self.event_time.is_some();
         let fields = if series_style {
             json!({

@@ -38,8 +38,8 @@ impl Prepared {
 }
 
 impl ApiServer {
-    /// Renders Events so that [`release`](Self::release) only has to store and send them. Their
-    /// names must be new.
+    /// Renders Events so that [`release`](Self::release) only has to store and send them. One
+    /// whose name exists by then replaces it; it must bring the uid.
     pub fn prepare(&self, events: impl IntoIterator<Item = EventObject>) -> Prepared {
         let mut state = self.shared.state();
         let base = state.revision();
@@ -47,8 +47,7 @@ impl ApiServer {
             .zip(events)
             .map(|(revision, mut event)| {
                 let json = state.complete(&mut event, revision);
-                let key = format!("{}/{}", event.metadata.namespace, event.metadata.name);
-                (Arc::from(key), json)
+                (key(&event), json)
             })
             .collect();
         Prepared { base, events }
@@ -77,8 +76,9 @@ impl ApiServer {
         Ok(prepared.base + 1..=next)
     }
 
-    /// Creates Events at `rate` a second for `duration`, each [stamped](stamp) with the time at
-    /// which it is written. `make` gets the number of the Event. Answers how many were created.
+    /// Writes Events at `rate` a second for `duration`, each [stamped](stamp) with the time at
+    /// which it is written. `make` gets the number of the Event; one whose name exists replaces
+    /// it, and must bring the uid. Answers how many were written.
     pub async fn drive(
         &self,
         rate: f64,
@@ -88,18 +88,25 @@ impl ApiServer {
         let start = Instant::now();
         let mut ticks = interval(Duration::from_millis(1));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut made, mut written) = (0, 0);
+        let mut made = 0;
         while start.elapsed() < duration {
             ticks.tick().await;
             while (made as f64) < rate * start.elapsed().as_secs_f64() {
                 let mut event = make(made);
                 made += 1;
                 stamp(&mut event, Timestamp::now());
-                written += u64::from(self.create(event).is_ok());
+                self.shared.write(|state| {
+                    let json = state.complete(&mut event, state.revision() + 1);
+                    state.put_ready(key(&event), json);
+                });
             }
         }
-        written
+        made
     }
+}
+
+fn key(event: &EventObject) -> Arc<str> {
+    format!("{}/{}", event.metadata.namespace, event.metadata.name).into()
 }
 
 /// Writes a time into an Event's message, where every sink passes it on.

@@ -151,11 +151,7 @@ impl State {
         metadata.creation_timestamp.get_or_insert_with(|| seconds(now));
         metadata.resource_version = revision.to_string();
         if self.managed_fields && metadata.managed_fields.is_empty() {
-            let manager = match event.source.component.as_str() {
-                "" => event.reporting_component.clone(),
-                component => component.to_owned(),
-            };
-            event.note_manager(&manager, now);
+            event.note_manager(now);
         }
         event.to_item()
     }

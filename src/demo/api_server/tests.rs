@@ -12,6 +12,9 @@ use super::*;
 
 mod faults;
 
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(20);
+
 struct Client(kube::Client);
 
 /// A watch as lines, and how it ended: none while it is open.
@@ -42,7 +45,7 @@ impl Client {
             .header("content-type", "application/json")
             .body(Body::from(body))
             .unwrap();
-        timeout(Duration::from_secs(10), self.0.send(request)).await.expect("an answer in time")
+        timeout(LONG, self.0.send(request)).await.expect("an answer in time")
     }
 
     async fn json(&self, method: &str, path: &str, body: Option<Value>) -> (StatusCode, Value) {
@@ -64,33 +67,32 @@ impl Client {
 }
 
 impl Lines {
-    /// The next whole line; none at the end, and when nothing comes for a while.
-    async fn next(&mut self) -> Option<Vec<u8>> {
-        loop {
+    /// The next whole line; none at the end, and when nothing comes for so long.
+    async fn next(&mut self, wait: Duration) -> Option<Vec<u8>> {
+        while self.ended.is_none() {
             if let Some(at) = memchr::memchr(b'\n', &self.rest) {
                 let mut line: Vec<u8> = self.rest.drain(..=at).collect();
                 line.pop();
                 return Some(line);
             }
-            match timeout(Duration::from_millis(300), self.body.frame()).await {
+            match timeout(wait, self.body.frame()).await {
                 Err(_) => return None,
-                Ok(None) => {
-                    self.ended = Some(Ok(()));
-                    return None;
-                }
-                Ok(Some(Err(error))) => {
-                    self.ended = Some(Err(error.to_string()));
-                    return None;
-                }
+                Ok(None) => self.ended = Some(Ok(())),
+                Ok(Some(Err(error))) => self.ended = Some(Err(error.to_string())),
                 Ok(Some(Ok(frame))) => self.rest.extend_from_slice(&frame.into_data().unwrap()),
             }
         }
+        None
     }
 
-    /// `TYPE name@version` of what comes until the stream ends or is quiet.
-    async fn rest(&mut self) -> Vec<String> {
+    /// `TYPE name@version` of the next lines: so many, and what else comes at once.
+    async fn take(&mut self, count: usize) -> Vec<String> {
         let mut all = Vec::new();
-        while let Some(line) = self.next().await {
+        loop {
+            let wait = if all.len() < count { LONG } else { Duration::from_millis(100) };
+            let Some(line) = self.next(wait).await else {
+                return all;
+            };
             let Ok(line) = serde_json::from_slice::<Value>(&line) else {
                 all.push("garbage".to_owned());
                 continue;
@@ -108,6 +110,12 @@ impl Lines {
                 ),
             });
         }
+    }
+
+    /// The same until the stream ends.
+    async fn finish(&mut self) -> Vec<String> {
+        let all = self.take(usize::MAX).await;
+        assert!(self.ended.is_some(), "the stream ends");
         all
     }
 }
@@ -223,14 +231,14 @@ async fn a_watch_resumes_and_goes_on() {
     fill(&server, "other", 1);
     server.delete("shop", "e01").unwrap();
     let changes = ["MODIFIED e00@1004", "ADDED e00@1005", "DELETED e01@1006"];
-    assert_eq!(from.rest().await, [&["ADDED e02@1003"][..], &changes].concat());
+    assert_eq!(from.take(4).await, [&["ADDED e02@1003"][..], &changes].concat());
     let existing = ["ADDED e00@1001", "ADDED e01@1002", "ADDED e02@1003"];
-    assert_eq!(all.rest().await, [existing, changes].concat());
-    assert_eq!(other.rest().await, ["ADDED e00@1005"]);
+    assert_eq!(all.take(6).await, [existing, changes].concat());
+    assert_eq!(other.take(1).await, ["ADDED e00@1005"]);
     assert_eq!((server.open_watches(), server.events_sent()), (3, 11));
     drop((from, all, other));
     server.create(event("shop", "last")).unwrap();
-    timeout(Duration::from_secs(5), async {
+    timeout(LONG, async {
         while server.open_watches() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -247,16 +255,13 @@ async fn a_watch_shows_typed_objects_and_ends_in_time() {
     let mut watch = client
         .watch("/api/v1/events?watch=1&resourceVersion=1000&timeoutSeconds=1&allowWatchBookmarks=1")
         .await;
-    let line: Value = serde_json::from_slice(&watch.next().await.unwrap()).unwrap();
+    let line: Value = serde_json::from_slice(&watch.next(LONG).await.unwrap()).unwrap();
     assert_eq!(
         (&line["object"]["kind"], &line["object"]["apiVersion"]),
         (&json!("Event"), &json!("v1"))
     );
     assert_eq!(line["object"]["metadata"]["managedFields"][0]["manager"], "kubelet");
-    while watch.ended.is_none() {
-        assert_eq!(watch.next().await, None, "no bookmarks");
-    }
-    assert_eq!(watch.ended, Some(Ok(())));
+    assert_eq!((watch.finish().await.len(), watch.ended), (0, Some(Ok(()))), "no bookmarks");
 }
 
 #[tokio::test]
@@ -266,17 +271,17 @@ async fn what_was_compacted_is_an_error_and_what_is_to_come_is_silence() {
     fill(&server, "shop", 4);
     server.compact(1003);
     let mut stale = client.watch("/api/v1/events?watch=1&resourceVersion=1001").await;
-    assert_eq!(stale.rest().await, ["ERROR 410 Expired"]);
+    assert_eq!(stale.finish().await, ["ERROR 410 Expired"]);
     assert_eq!(stale.ended, Some(Ok(())));
     let mut just = client.watch("/api/v1/events?watch=1&resourceVersion=1002").await;
-    assert_eq!(just.rest().await, ["ADDED e02@1003", "ADDED e03@1004"]);
+    assert_eq!(just.take(2).await, ["ADDED e02@1003", "ADDED e03@1004"]);
     let mut future = client.watch("/api/v1/events?watch=1&resourceVersion=1006").await;
     server.create(event("shop", "quiet")).unwrap();
-    assert_eq!(future.rest().await, Vec::<String>::new());
+    assert_eq!(future.take(0).await, Vec::<String>::new());
     assert_eq!(future.ended, None);
     server.skip_revisions(1);
     server.create(event("shop", "heard")).unwrap();
-    assert_eq!(future.rest().await, ["ADDED heard@1007"]);
+    assert_eq!(future.take(1).await, ["ADDED heard@1007"]);
 }
 
 #[tokio::test]
@@ -293,7 +298,7 @@ async fn a_selector_turns_changes_into_coming_and_going() {
     server.patch("shop", "a", &json!({"count": 2})).unwrap();
     server.patch("shop", "a", &json!({"type": "Normal"})).unwrap();
     server.create(event("shop", "c")).unwrap();
-    assert_eq!(watch.rest().await, ["ADDED a@1003", "MODIFIED a@1004", "DELETED a@1005"]);
+    assert_eq!(watch.take(3).await, ["ADDED a@1003", "MODIFIED a@1004", "DELETED a@1005"]);
 }
 
 #[tokio::test]
@@ -304,7 +309,7 @@ async fn ttl_deletes_at_one_revision() {
     let mut watch = client.watch("/api/v1/events?watch=1&resourceVersion=1002").await;
     assert_eq!(server.expire_ttl(Duration::from_hours(1)), 0);
     assert_eq!(server.expire_ttl(Duration::ZERO), 2);
-    assert_eq!(watch.rest().await, ["DELETED e00@1003", "DELETED e01@1003"]);
+    assert_eq!(watch.take(2).await, ["DELETED e00@1003", "DELETED e01@1003"]);
     assert_eq!((server.live_events(), server.revision()), (0, 1003));
 }
 
@@ -347,7 +352,7 @@ async fn initial_events_end_with_a_bookmark_when_asked_for() {
     fill(&server, "shop", 1);
     let path = "/api/v1/events?watch=1&sendInitialEvents=true&allowWatchBookmarks=true\
                 &resourceVersionMatch=NotOlderThan&resourceVersion=";
-    assert_eq!(client.watch(path).await.rest().await, ["ADDED e00@1001", "BOOKMARK 1001"]);
+    assert_eq!(client.watch(path).await.take(2).await, ["ADDED e00@1001", "BOOKMARK 1001"]);
 }
 
 #[tokio::test]
@@ -358,7 +363,7 @@ async fn prepared_events_keep_their_order() {
     let prepared = server.prepare((0..5000).map(|n| event("shop", &format!("p{n}"))));
     assert_eq!(server.release(prepared).unwrap(), 1001..=6000);
     let expected: Vec<_> = (0..5000).map(|n| format!("ADDED p{n}@{}", 1001 + n)).collect();
-    assert_eq!(watch.rest().await, expected);
+    assert_eq!(watch.take(5000).await, expected);
     let late = server.prepare([event("shop", "late")]);
     server.create(event("shop", "first")).unwrap();
     assert_eq!(server.release(late).unwrap_err().reason, "Conflict");

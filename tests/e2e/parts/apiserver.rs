@@ -115,6 +115,8 @@ async fn client(kubeconfig: &Path) -> kube::Client {
             .expect("a client configuration");
     // The machine may have one, and it is not for loopback addresses.
     config.proxy_url = None;
+    // Tests want to see what the server answers; repeated, some answers take minutes to come.
+    config.default_retry = false;
     kube::Client::try_from(config).expect("a client")
 }
 

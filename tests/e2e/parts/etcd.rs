@@ -55,9 +55,10 @@ impl Etcd {
     }
 
     /// Replaces the store by the snapshot at `path`, as a recovery from a backup does: the server
-    /// is stopped, and starts on a new data folder. Revisions go on from the snapshot's.
+    /// ends, and starts on a new data folder. Revisions go on from the snapshot's.
     pub(crate) async fn restore_from(&mut self, path: &Path) {
-        self.stop().await;
+        // What it holds is given up anyway, and with a client connected a stop takes 7 s.
+        self.kill9();
         self.restores += 1;
         let data = self.scratch.file(&format!("data-{}", self.restores));
         run(Command::new(installed("etcd", "bin/etcdutl"))

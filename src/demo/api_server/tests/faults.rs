@@ -67,40 +67,39 @@ async fn streams_break_as_told() {
     let path = "/api/v1/events?watch=1&resourceVersion=1000";
     let broken = async |after, then| {
         server.fail_once(On::Watch, Fault::Stream { after, then });
-        let mut lines = client.watch(path).await;
-        let seen = lines.rest().await;
-        (seen, lines)
+        client.watch(path).await
     };
     let all = ["ADDED e00@1001", "ADDED e01@1002", "ADDED e02@1003"].map(str::to_owned);
 
-    let (seen, lines) = broken(2, StreamFault::Cut(Place::MidLine, Ending::Clean)).await;
-    assert_eq!((&seen[..], &lines.ended, lines.rest.is_empty()), (&all[..2], &Some(Ok(())), false));
-    let (seen, lines) = broken(1, StreamFault::Cut(Place::MidCharacter, Ending::Closed)).await;
-    assert_eq!(seen, all[..1]);
+    let mut lines = broken(2, StreamFault::Cut(Place::MidLine, Ending::Clean)).await;
+    assert_eq!(lines.finish().await, all[..2]);
+    assert_eq!((lines.ended, lines.rest.is_empty()), (Some(Ok(())), false));
+    let mut lines = broken(1, StreamFault::Cut(Place::MidCharacter, Ending::Closed)).await;
+    assert_eq!(lines.finish().await, all[..1]);
     assert_eq!(lines.rest.last(), Some(&0xe2), "the first byte of the ellipsis");
     assert!(lines.ended.unwrap().is_err());
-    let (seen, lines) = broken(3, StreamFault::Cut(Place::BetweenLines, Ending::Reset)).await;
-    assert_eq!(seen, all);
+    let mut lines = broken(3, StreamFault::Cut(Place::BetweenLines, Ending::Reset)).await;
+    assert_eq!(lines.finish().await, all);
     assert!(lines.ended.unwrap().is_err());
-    let (seen, lines) = broken(0, StreamFault::Cut(Place::BetweenLines, Ending::Clean)).await;
-    assert_eq!((seen.len(), lines.ended), (0, Some(Ok(()))));
-    let (seen, lines) = broken(1, StreamFault::Stall).await;
-    assert_eq!((&seen[..], lines.ended), (&all[..1], None));
-    let (seen, _) = broken(1, StreamFault::Expired).await;
-    assert_eq!(seen[1..], ["ERROR 410 Expired"]);
-    let (seen, _) = broken(0, StreamFault::InternalError).await;
-    assert_eq!(seen, ["ERROR 500 InternalError"]);
-    let (seen, _) = broken(2, StreamFault::Bookmark).await;
-    assert_eq!(seen[2..], ["BOOKMARK 1003", "ADDED e02@1003"]);
-    let (seen, _) = broken(1, StreamFault::garbage()).await;
-    assert_eq!(seen[1..3], ["garbage", "ADDED e01@1002"]);
-    let (seen, _) = broken(3, StreamFault::wrong_kind()).await;
-    assert_eq!(seen[3..], ["ADDED stray@1"]);
+    let mut lines = broken(0, StreamFault::Cut(Place::BetweenLines, Ending::Clean)).await;
+    assert_eq!((lines.finish().await.len(), lines.ended), (0, Some(Ok(()))));
+    let mut lines = broken(1, StreamFault::Stall).await;
+    assert_eq!((&lines.take(1).await[..], lines.ended), (&all[..1], None));
+    let mut lines = broken(1, StreamFault::Expired).await;
+    assert_eq!(lines.finish().await[1..], ["ERROR 410 Expired"]);
+    let mut lines = broken(0, StreamFault::InternalError).await;
+    assert_eq!(lines.finish().await, ["ERROR 500 InternalError"]);
+    let mut lines = broken(2, StreamFault::Bookmark).await;
+    assert_eq!(lines.take(4).await[2..], ["BOOKMARK 1003", "ADDED e02@1003"]);
+    let mut lines = broken(1, StreamFault::garbage()).await;
+    assert_eq!(lines.take(4).await[1..3], ["garbage", "ADDED e01@1002"]);
+    let mut lines = broken(3, StreamFault::wrong_kind()).await;
+    assert_eq!(lines.take(4).await[3..], ["ADDED stray@1"]);
     server.fail_once(On::Watch, Fault::EmptyStream);
     let mut lines = client.watch(path).await;
-    assert_eq!((lines.rest().await.len(), lines.ended), (0, Some(Ok(()))));
+    assert_eq!((lines.finish().await.len(), lines.ended), (0, Some(Ok(()))));
     server.fail_once(On::Watch, Fault::Slow { bytes_per_second: 20_000 });
-    assert_eq!(client.watch(path).await.rest().await, all);
+    assert_eq!(client.watch(path).await.take(3).await, all);
 }
 
 #[tokio::test]
@@ -137,9 +136,9 @@ async fn it_goes_away_and_comes_back_and_is_restored() {
     let snapshot = server.snapshot();
     let mut watch = client.watch("/api/v1/events?watch=1&resourceVersion=1000").await;
     server.create(event("shop", "lost")).unwrap();
-    assert_eq!(watch.rest().await.len(), 2);
+    assert_eq!(watch.take(2).await.len(), 2);
     server.stop_listening().await;
-    assert_eq!(watch.rest().await.len(), 0);
+    assert_eq!(watch.finish().await.len(), 0);
     assert!(matches!(watch.ended, Some(Err(_))));
     assert!(client.send("GET", "/version", None).await.is_err());
     server.restore(&snapshot);

@@ -1,0 +1,39 @@
+# Everything that is done to this project is a target here; .ci/run calls the same ones.
+
+CARGO ?= cargo
+# Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
+ARGS ?=
+
+.PHONY: help demo test e2e lint bench build tools schema
+
+help: ## What there is to do
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+tools: ## Say what this machine lacks to build and test
+	@scripts/tools
+
+build: tools ## Build the program for use: target/release/tidings
+	$(CARGO) build --release --locked
+
+demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" ends it by itself
+	$(CARGO) run --quiet --locked -- demo $(ARGS)
+
+test: tools ## All tests that need no other program
+	$(CARGO) test --locked
+
+e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test against them
+	tests/parts/install
+	$(CARGO) test --locked --test e2e -- --test-threads 1 --nocapture
+
+lint: tools ## Formatting, lints, licences and sources of dependencies, documentation
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+	scripts/deny
+
+bench: tools ## Measure events a second, CPU, memory and latency; ARGS="--write docs/benchmarks.md" keeps them
+	$(CARGO) bench --locked --bench bridge -- $(ARGS)
+
+schema: ## Write the JSON Schema of the configuration again
+	$(CARGO) run --quiet --locked -- schema > config/schema.json

@@ -1,0 +1,141 @@
+//! The counting sink: as little work for each event as still tells which one it was, because it
+//! shares the machine with what is measured.
+//!
+//! HTTP/1.1 by hand: a thread for each connection, a buffer that is used again, one read and one
+//! write for a request that fits. Nothing is parsed; ids are found by what stands before them.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use memchr::memmem;
+use tidings::demo::api_server::sent_at;
+
+use crate::{
+    Result,
+    tally::{Tally, Wire, hash, now_us},
+};
+
+/// What every envelope starts with. Nowhere else is a brace followed by a member `id`.
+const ENVELOPE: &[u8] = b"{\"id\":\"";
+/// The attribute of a log record that holds the id.
+const ATTRIBUTE: &[u8] = b"log.record.uid";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+const BUFFER: usize = 256 * 1024;
+
+/// Serves until stdin ends. Says its address first; `total` is answered with the number of events
+/// so far, `report` with the whole [`Tally`] as JSON.
+pub(crate) fn run(wire: Wire) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?);
+    let tally = Arc::new(Mutex::new(Tally::default()));
+    let shared = Arc::clone(&tally);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let tally = Arc::clone(&shared);
+            thread::spawn(move || {
+                if let Err(error) = connection(stream, wire, &tally) {
+                    eprintln!("counting sink: {error}");
+                }
+            });
+        }
+    });
+    for request in io::stdin().lines() {
+        match request?.as_str() {
+            "total" => println!("{}", lock(&tally).events),
+            "report" => println!("{}", serde_json::to_string(&*lock(&tally))?),
+            other => return Err(format!("the sink does not know {other:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let finder = memmem::Finder::new(if wire == Wire::Otlp { ATTRIBUTE } else { ENVELOPE });
+    let mut buffer = vec![0; BUFFER];
+    let mut filled = 0;
+    loop {
+        let (body, end) = loop {
+            if let Some((body, length)) = head(&buffer[..filled])? {
+                if buffer.len() < body + length {
+                    buffer.resize(body + length, 0);
+                }
+                if filled >= body + length {
+                    break (body, body + length);
+                }
+            }
+            match stream.read(&mut buffer[filled..])? {
+                0 => return Ok(()),
+                read => filled += read,
+            }
+        };
+        note(&buffer[body..end], wire, &finder, tally)?;
+        stream.write_all(ANSWER)?;
+        buffer.copy_within(end..filled, 0);
+        filled -= end;
+    }
+}
+
+/// Where the body of a request begins and how long it is; none while the head is incomplete.
+fn head(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
+    let length = bytes[..end].split(|byte| *byte == b'\n').find_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if !name.eq_ignore_ascii_case(b"content-length") {
+            return None;
+        }
+        std::str::from_utf8(value).ok()?.parse().ok()
+    });
+    length.map(|length| Some((end + 4, length))).ok_or_else(|| bad("a request without a length"))
+}
+
+fn note(
+    body: &[u8],
+    wire: Wire,
+    finder: &memmem::Finder<'_>,
+    tally: &Mutex<Tally>,
+) -> io::Result<()> {
+    let now = now_us();
+    let mut tally = lock(tally);
+    let before = tally.ids.len();
+    let mut places = finder.find_iter(body).peekable();
+    while let Some(at) = places.next() {
+        let rest = &body[at + finder.needle().len()..];
+        let id = match wire {
+            Wire::Otlp => attribute_value(rest),
+            Wire::Json | Wire::StampedJson => memchr::memchr(b'"', rest).map(|end| &rest[..end]),
+        };
+        tally.ids.push(hash(id.ok_or_else(|| bad("an event without an id"))?));
+        if wire == Wire::StampedJson {
+            let event = &body[at..places.peek().copied().unwrap_or(body.len())];
+            let sent = std::str::from_utf8(event).ok().and_then(sent_at);
+            tally.latencies_us.push(now - sent.ok_or_else(|| bad("an event without a time"))?);
+        }
+    }
+    let events = tally.ids.len() - before;
+    tally.requests += 1;
+    tally.arrived(events, now);
+    Ok(())
+}
+
+/// The text of a `KeyValue`'s `AnyValue`, shorter than 128 bytes: field 2, its length, field 1,
+/// its length, the text.
+fn attribute_value(after_key: &[u8]) -> Option<&[u8]> {
+    match after_key {
+        [0x12, _, 0x0a, length @ 0..=127, rest @ ..] => rest.get(..usize::from(*length)),
+        _ => None,
+    }
+}
+
+fn bad(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,276 @@
+//! The scenes, and how one is played.
+
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Result,
+    helper::Helper,
+    process::{SinkConfig, Tidings, Usage},
+    tally::{Tally, now_us},
+};
+
+/// What happens at the API server.
+#[derive(Clone, Copy)]
+pub(crate) enum Load {
+    /// So many Events, all at once, when the watch is open.
+    Burst(usize),
+    /// So many a second, for so many seconds.
+    Steady(usize, usize),
+    /// So many Events that exist when the bridge starts.
+    Live(usize),
+}
+
+impl Load {
+    /// A tenth or less of it.
+    fn quick(self) -> Self {
+        match self {
+            Self::Burst(count) => Self::Burst(count / 10),
+            Self::Steady(rate, _) => Self::Steady(rate, 2),
+            Self::Live(count) => Self::Live(count / 10),
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) enum Subject {
+    /// `tidings` with a sink of this configuration, and how the sink is spoken to.
+    Bridge(SinkConfig, &'static str),
+    /// A client that only reads.
+    Drain,
+}
+
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    load: Load,
+    subject: Subject,
+}
+
+const ONE_BY_ONE: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 1}"#;
+const BATCHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}"#;
+const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
+
+pub(crate) const SCENES: [Scene; 7] = [
+    Scene {
+        name: "burst-drain",
+        what: "burst of 200 000, read and thrown away",
+        load: Load::Burst(200_000),
+        subject: Subject::Drain,
+    },
+    Scene {
+        name: "burst-webhook",
+        what: "burst of 200 000, webhook one by one",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(ONE_BY_ONE, "json"),
+    },
+    Scene {
+        name: "burst-webhook-batched",
+        what: "burst of 200 000, webhook in batches of 500",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(BATCHED, "json"),
+    },
+    Scene {
+        name: "burst-otlp",
+        what: "burst of 200 000, OTLP/HTTP in batches of 500",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(OTLP, "otlp"),
+    },
+    Scene {
+        name: "steady-webhook",
+        what: "1 000/s for 20 s, webhook one by one",
+        load: Load::Steady(1000, 20),
+        subject: Subject::Bridge(ONE_BY_ONE, "stamped-json"),
+    },
+    Scene {
+        name: "steady-webhook-batched",
+        what: "1 000/s for 20 s, webhook in batches (20 ms)",
+        load: Load::Steady(1000, 20),
+        subject: Subject::Bridge(BATCHED, "stamped-json"),
+    },
+    Scene {
+        name: "start-webhook-batched",
+        what: "start with 100 000 live Events, webhook in batches of 500",
+        load: Load::Live(100_000),
+        subject: Subject::Bridge(BATCHED, "json"),
+    },
+];
+
+/// What was found.
+pub(crate) struct Measured {
+    /// How many the API server wrote.
+    pub(crate) events: usize,
+    /// From the write of the first, or the start of the process where they existed before, to the
+    /// arrival of the last.
+    pub(crate) seconds: f64,
+    /// Between the first and the last arrival.
+    pub(crate) events_a_second: f64,
+    pub(crate) requests: u64,
+    pub(crate) cpu_us_an_event: f64,
+    pub(crate) peak_rss_mib: f64,
+    /// When it has been idle for [`SETTLE`] and [`AFTER`].
+    pub(crate) rss_after_mib: f64,
+    /// p50 and p99 in milliseconds.
+    pub(crate) latency_ms: Option<(f64, f64)>,
+    /// Lost and repeated; none where ids are not looked at.
+    pub(crate) faults: Option<(usize, usize)>,
+}
+
+/// What is measured while it runs, and who counts for it.
+enum Running {
+    Bridge(Tidings, Helper),
+    Drain(Helper),
+}
+
+impl Running {
+    fn start(
+        scene: &Scene,
+        tidings: &Path,
+        directory: &Path,
+        server: (SocketAddr, u64),
+    ) -> Result<Self> {
+        match scene.subject {
+            Subject::Drain => {
+                let (address, version) = (server.0.to_string(), server.1.to_string());
+                Ok(Self::Drain(Helper::start(["drain", &address, &version])?))
+            }
+            Subject::Bridge(config, wire) => {
+                let mut sink = Helper::start(["count", wire])?;
+                let address = sink.line()?.parse()?;
+                Ok(Self::Bridge(Tidings::start(tidings, directory, config, address)?, sink))
+            }
+        }
+    }
+
+    fn id(&self) -> u32 {
+        match self {
+            Self::Bridge(tidings, _) => tidings.id(),
+            Self::Drain(helper) => helper.id(),
+        }
+    }
+
+    fn counter(&mut self) -> &mut Helper {
+        match self {
+            Self::Bridge(_, helper) | Self::Drain(helper) => helper,
+        }
+    }
+
+    fn check(&mut self) -> Result<()> {
+        match self {
+            Self::Bridge(tidings, _) => tidings.check(),
+            Self::Drain(_) => Ok(()),
+        }
+    }
+}
+
+/// Until something that should happen within seconds has failed to.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often is looked: seldom enough to cost nothing.
+const LOOK: Duration = Duration::from_millis(50);
+/// The bridge saves its state once a second; that belongs to what an event costs.
+const SETTLE: Duration = Duration::from_secs(2);
+/// When memory is looked at again, counted from then: five seconds after the last arrival.
+const AFTER: Duration = Duration::from_secs(3);
+
+/// Plays a scene and measures.
+pub(crate) fn run(scene: &Scene, quick: bool, tidings: &Path) -> Result<Measured> {
+    let load = if quick { scene.load.quick() } else { scene.load };
+    let directory = tempfile::tempdir()?;
+    let kubeconfig = directory.path().join("kubeconfig");
+    let mut server = Helper::start(["serve".as_ref(), kubeconfig.as_os_str()])?;
+    let hello = server.line()?;
+    let (address, revision) = hello.split_once(' ').ok_or("the server does not say where it is")?;
+    let server_at = (address.parse()?, revision.parse()?);
+
+    match load {
+        Load::Burst(count) => drop(server.ask(&format!("prepare {count}"))?),
+        Load::Live(count) => {
+            server.ask(&format!("prepare-new {count}"))?;
+            server.ask("release")?;
+        }
+        Load::Steady(..) => {}
+    }
+    let mut started_us = now_us();
+    let mut running = Running::start(scene, tidings, directory.path(), server_at)?;
+    if !matches!(load, Load::Live(_)) {
+        wait_for_watch(&mut server, &mut running)?;
+        started_us = now_us();
+    }
+    match load {
+        Load::Burst(_) => drop(server.ask("release")?),
+        Load::Steady(rate, seconds) => drop(server.ask(&format!("drive {rate} {seconds}"))?),
+        Load::Live(_) => {}
+    }
+    let expected: Vec<u64> = serde_json::from_str(&server.ask("ids")?)?;
+    wait_for_all(expected.len(), &mut running)?;
+    thread::sleep(SETTLE);
+    let usage = Usage::of(running.id())?;
+    thread::sleep(AFTER);
+    let after = Usage::of(running.id())?;
+    if let Running::Bridge(tidings, _) = &mut running {
+        tidings.stop()?;
+    }
+    let tally: Tally = serde_json::from_str(&running.counter().ask("report")?)?;
+    let events = expected.len();
+    let faults = matches!(running, Running::Bridge(..)).then(|| faults(&expected, &tally.ids));
+    Ok(Measured {
+        events,
+        seconds: (tally.last_us - started_us) as f64 / 1e6,
+        events_a_second: tally.events as f64 / ((tally.last_us - tally.first_us) as f64 / 1e6),
+        requests: tally.requests,
+        cpu_us_an_event: usage.cpu_s * 1e6 / events as f64,
+        peak_rss_mib: after.peak_rss_mib,
+        rss_after_mib: after.rss_mib,
+        latency_ms: percentiles(tally.latencies_us),
+        faults,
+    })
+}
+
+fn wait_for_watch(server: &mut Helper, running: &mut Running) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
+    while server.number::<usize>("watches")? == 0 {
+        running.check()?;
+        if Instant::now() > until {
+            return Err("no watch was opened".into());
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Returns when everything has come, or nothing has for long: what is missing then is lost.
+fn wait_for_all(expected: usize, running: &mut Running) -> Result<()> {
+    let (mut before, mut until) = (0, Instant::now() + PATIENCE);
+    loop {
+        let total: usize = running.counter().number("total")?;
+        running.check()?;
+        if total >= expected || Instant::now() > until {
+            return Ok(());
+        }
+        if total > before {
+            (before, until) = (total, Instant::now() + PATIENCE);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// How many never came, and how many came more than once or should not have come.
+fn faults(expected: &[u64], arrived: &[u64]) -> (usize, usize) {
+    let mut missing: HashSet<u64> = expected.iter().copied().collect();
+    let again = arrived.iter().filter(|id| !missing.remove(*id)).count();
+    (missing.len(), again)
+}
+
+/// The nearest-rank 50th and 99th percentiles of microseconds, in milliseconds.
+fn percentiles(mut latencies_us: Vec<i64>) -> Option<(f64, f64)> {
+    latencies_us.sort_unstable();
+    let last = latencies_us.len().checked_sub(1)?;
+    let at = |percent: usize| latencies_us[last * percent / 100] as f64 / 1000.0;
+    Some((at(50), at(99)))
+}

@@ -1,0 +1,95 @@
+//! The command line: `run`, `check`, `schema`, `demo`.
+//!
+//! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
+//! in the configuration or the usage, 1 for anything else.
+
+mod kube_client;
+mod logging;
+mod run;
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, CheckSecrets};
+
+/// The exit code of a mistake in the configuration; clap's own for a mistake in the usage.
+const EXIT_CONFIGURATION: u8 = 2;
+
+/// A Kubernetes event bridge that loses nothing: from the API server to Kafka, OTLP and webhooks,
+/// through a durable journal.
+#[derive(Debug, Parser)]
+#[command(name = "tidings", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Follow events and deliver them; without a configuration, from the current kube context to
+    /// stdout, keeping nothing
+    Run {
+        /// The configuration file
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Check a configuration file and say what it comes to
+    Check {
+        /// The configuration file
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Do not ask whether the secrets that it refers to exist here
+        #[arg(long)]
+        without_secrets: bool,
+    },
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
+    #[cfg(any())]
+    Demo(crate::demo::DemoArguments),
+}
+
+/// Runs the program on the arguments of the process.
+pub fn main() -> ExitCode {
+    #[cfg(feature = "tls")]
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        return failed("another TLS provider was installed before; this is a bug", 1);
+    }
+    match Arguments::parse().command {
+        Command::Run { config } => run::run(config.as_deref()),
+        Command::Check { config, without_secrets } => {
+            let secrets =
+                if without_secrets { CheckSecrets::Optional } else { CheckSecrets::Required };
+            match config::check(&config, std::env::vars_os(), secrets) {
+                Ok(summary) => print(&format!("{summary}\n")),
+                Err(error) => failed(&error, EXIT_CONFIGURATION),
+            }
+        }
+        Command::Schema => match serde_json::to_string_pretty(&config::schema()) {
+            Ok(schema) => print(&format!("{schema}\n")),
+            Err(error) => failed(&error, 1),
+        },
+        #[cfg(any())]
+        Command::Demo(arguments) => match crate::demo::run(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error, 1),
+        },
+    }
+}
+
+/// Says on stderr why the program ends.
+fn failed(error: &(impl std::fmt::Display + ?Sized), code: u8) -> ExitCode {
+    // Nobody is left to tell when stderr is closed.
+    let _ = writeln!(std::io::stderr(), "error: {error}");
+    ExitCode::from(code)
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // `tidings schema | head` is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => failed(&error, 1),
+    }
+}

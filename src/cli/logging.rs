@@ -1,0 +1,33 @@
+//! Logs, to stderr.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{LogFormat, LogLevel, LogSettings};
+
+/// Installs the subscriber of the process.
+pub(super) fn start(settings: LogSettings) {
+    let level = match settings.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    // Libraries under it speak of every connection; below warnings that is for whoever debugs them.
+    let filter = match settings.level {
+        LogLevel::Trace => EnvFilter::new(level),
+        _ => EnvFilter::new(format!("warn,tidings={level}")),
+    };
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let installed = match settings.format {
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            logs.with_ansi(colours).with_target(false).try_init()
+        }
+    };
+    // A program that embeds this one may have installed its own.
+    drop(installed);
+}

@@ -1,0 +1,180 @@
+//! `tidings run`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{EXIT_CONFIGURATION, failed, kube_client, logging};
+use crate::{
+    admin::AdminServer,
+    bridge::{Bridge, BridgeView},
+    config::{self, Settings, SyncPolicy},
+};
+
+/// How long a stop may take to deliver what has been read. Kubernetes kills after 30 s by default.
+const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why the program ends by itself, and the exit code for it.
+struct Failure {
+    error: Box<dyn std::error::Error>,
+    code: u8,
+}
+
+impl Failure {
+    fn configuration(error: impl std::error::Error + 'static) -> Self {
+        Self { error: Box::new(error), code: EXIT_CONFIGURATION }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: Box::new(error), code: 1 }
+    }
+}
+
+pub(super) fn run(path: Option<&Path>) -> ExitCode {
+    let settings = match path {
+        Some(path) => config::load(path, std::env::vars_os()),
+        None => config::without_file(std::env::vars_os()),
+    };
+    let mut settings = match settings {
+        Ok(settings) => settings,
+        Err(error) => return failed(&error, EXIT_CONFIGURATION),
+    };
+    logging::start(settings.log);
+    // Without a configuration nothing is kept: the journal goes with the process.
+    let scratch = match path {
+        Some(_) => None,
+        None => match ScratchJournal::create() {
+            Ok(scratch) => {
+                settings.journal.path.clone_from(&scratch.0);
+                settings.journal.sync = SyncPolicy::Never;
+                Some(scratch)
+            }
+            Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
+        },
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("cannot start the runtime: {error}"), 1),
+    };
+    let ended = runtime.block_on(follow(settings, path));
+    // A write to a disk that hangs must not keep the program from ending.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(scratch);
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { error, code }) => failed(&error, code),
+    }
+}
+
+async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref())
+        .await
+        .map_err(Failure::configuration)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        credentials = origin,
+        journal = config.map(|_| settings.journal.path.display().to_string()),
+        sinks = settings.sinks.len(),
+        "starting"
+    );
+    let listen = config.map(|_| settings.server.listen);
+    let options = settings.into_bridge_options().map_err(Failure::configuration)?;
+    let mut bridge = tokio::select! {
+        bridge = Bridge::start(client, options) => bridge?,
+        () = signals.stop() => return Ok(()),
+    };
+    let admin = match listen {
+        None => None,
+        Some(address) => match AdminServer::start(address, bridge.view()).await {
+            Ok(admin) => {
+                tracing::info!(address = %admin.address(), "the admin server listens");
+                Some(admin)
+            }
+            Err(error) => {
+                bridge.stop(DRAIN_WITHIN).await;
+                return Err(error.into());
+            }
+        },
+    };
+    let failure = tokio::select! {
+        () = signals.stop() => None,
+        error = bridge.failed() => Some(error),
+    };
+    if failure.is_none() {
+        tracing::info!("stopping: reading ends, what has been read is delivered");
+    }
+    let view = bridge.view();
+    tokio::select! {
+        () = bridge.stop(DRAIN_WITHIN) => {}
+        () = signals.stop() => {
+            tracing::warn!("a second signal: ending at once");
+            std::process::exit(1);
+        }
+    }
+    drop(admin);
+    say_where_it_stands(&view);
+    failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn say_where_it_stands(view: &BridgeView) {
+    for sink in crate::admin::status(view).sinks {
+        tracing::info!(
+            sink = sink.name,
+            delivered = sink.delivered,
+            filtered = sink.filtered,
+            dead_lettered = sink.dead_lettered,
+            lost = sink.lost,
+            pending = sink.pending,
+            "stopped"
+        );
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Completes at the next of either.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// A journal that goes with the process.
+struct ScratchJournal(PathBuf);
+
+impl ScratchJournal {
+    fn create() -> std::io::Result<Self> {
+        let name = format!("tidings-{}-{:08x}", std::process::id(), fastrand::u32(..));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ScratchJournal {
+    fn drop(&mut self) {
+        // What cannot be removed, the system's own cleaning of temporary files will.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

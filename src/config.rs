@@ -1,0 +1,116 @@
+//! The configuration: a YAML file, an overlay of the environment, and what comes of them.
+//!
+//! ```text
+//! text ──yaml──▶ tree with places ◀──overlay── environment
+//!                      │ decode (strict)
+//!                      ▼
+//!                    model ──build (references, checks, defaults)──▶ Settings
+//! ```
+//!
+//! The tree between text and model is what makes errors good: whatever goes wrong later, in
+//! decoding, in a check or in the compilation of a `match`, is reported at its line and column (or
+//! at the variable of the environment that it came from), together with a way to mend it, and
+//! with all other problems of the file. Values that may be secrets appear in none of them.
+
+mod assemble;
+mod build;
+mod decode;
+mod error;
+mod load;
+mod locate;
+mod mask;
+pub mod model;
+mod overlay;
+mod path;
+mod schema;
+mod secrets;
+mod settings;
+mod validate;
+mod values;
+mod yaml;
+
+// The cases use sinks of every kind.
+#[cfg(all(test, feature = "kafka", feature = "otlp", feature = "webhook"))]
+mod tests;
+
+use std::{ffi::OsString, fmt, path::Path};
+
+pub use self::{
+    assemble::AssembleError,
+    error::{Error, Problem},
+    schema::schema,
+    secrets::CheckSecrets,
+    settings::{
+        ClusterSettings, JournalSettings, LogFormat, LogLevel, LogSettings, ServerSettings,
+        Settings, SinkKind, SinkSettings, SourceSettings, SourceStart, SyncPolicy,
+    },
+    values::{Size, Span, Text},
+};
+use self::{load::Loaded, overlay::Variables};
+
+/// Reads a configuration file to run by it.
+///
+/// `variables` is the environment, [`std::env::vars_os`] in a program: it overlays the file and
+/// answers its `{env: NAME}` references.
+pub fn load(
+    path: &Path,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Settings, Error> {
+    let variables = Variables::new(variables);
+    let loaded = load::from_file(&path.to_string_lossy(), &variables)?;
+    build::build(&loaded, &variables, CheckSecrets::Required)
+}
+
+/// Like [`load`], from a text that errors call `name`.
+pub fn parse(
+    name: &str,
+    text: &str,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Settings, Error> {
+    let variables = Variables::new(variables);
+    let loaded = load::from_text(name, text, &variables)?;
+    build::build(&loaded, &variables, CheckSecrets::Required)
+}
+
+/// The settings of a run without a file: all defaults, and one sink `stdout`.
+pub fn without_file(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Settings, Error> {
+    parse("built-in configuration", "sinks: {stdout: {stdout: {}}}\n", variables)
+}
+
+/// Checks a configuration file without running by it.
+pub fn check(
+    path: &Path,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    secrets: CheckSecrets,
+) -> Result<Summary, Error> {
+    let variables = Variables::new(variables);
+    let loaded = load::from_file(&path.to_string_lossy(), &variables)?;
+    build::build(&loaded, &variables, secrets).map(|settings| Summary::new(&loaded, &settings))
+}
+
+/// What a configuration that is in order comes to; its `Display` is the answer of `check`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// What the file is called.
+    pub file: String,
+    /// Name and kind of each sink, in the order of the file.
+    pub sinks: Vec<(String, &'static str)>,
+}
+
+impl Summary {
+    fn new(loaded: &Loaded, settings: &Settings) -> Self {
+        let sinks = settings.sinks.iter().map(|sink| (sink.name.clone(), sink.kind.name()));
+        Self { file: loaded.file.name().to_owned(), sinks: sinks.collect() }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sinks: Vec<_> =
+            self.sinks.iter().map(|(name, kind)| format!("{name} → {kind}")).collect();
+        let noun = if sinks.len() == 1 { "sink" } else { "sinks" };
+        write!(f, "{}: ok ({} {noun}: {})", self.file, sinks.len(), sinks.join(", "))
+    }
+}

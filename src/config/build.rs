@@ -1,0 +1,232 @@
+//! From the model to the settings: references resolved, values checked, defaults applied.
+//!
+//! A value that cannot be had is `None` here and its problem is on the list; building goes on with
+//! a stand-in, so that one run of `check` shows all problems. Stand-ins never leave this module:
+//! settings are given out only when the list is empty and every reference was resolved.
+
+mod sink;
+
+use std::path::PathBuf;
+
+use super::{
+    error::{Error, Problem},
+    load::Loaded,
+    model::{SourceStartModel, SyncModel},
+    overlay::Variables,
+    path::Path,
+    secrets::{self, CheckSecrets},
+    settings::{
+        ClusterSettings, JournalSettings, LogSettings, ServerSettings, Settings, SinkSettings,
+        SourceSettings, SourceStart, SyncPolicy,
+    },
+    validate::{self, Wrong},
+    values::{Span, Text},
+};
+
+/// A journal smaller than this could not hold a segment per sixteenth of it.
+const MIN_RETENTION_BYTES: u64 = 1 << 20;
+
+/// Checks a configuration and resolves it. The error has what loading found, too.
+pub(super) fn build(
+    loaded: &Loaded,
+    variables: &Variables,
+    secrets: CheckSecrets,
+) -> Result<Settings, Error> {
+    let problems = loaded.problems.clone();
+    let mut builder = Builder { loaded, variables, secrets, problems };
+    let settings = builder.settings();
+    if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
+}
+
+struct Builder<'a> {
+    loaded: &'a Loaded,
+    variables: &'a Variables,
+    secrets: CheckSecrets,
+    problems: Vec<Problem>,
+}
+
+impl Builder<'_> {
+    fn settings(&mut self) -> Settings {
+        let model = &self.loaded.model;
+        if model.leader_election.enabled {
+            self.wrong(
+                &Path::root("leaderElection").key("enabled"),
+                validate::wrong("leader election is not available in this version")
+                    .hint("remove it or use `false`"),
+            );
+        }
+        self.text(&Path::root("leaderElection").key("lease"), &model.leader_election.lease);
+        let cluster = Path::root("cluster");
+        Settings {
+            cluster: ClusterSettings {
+                name: self.optional(&cluster.key("name"), model.cluster.name.as_ref()),
+                uid: self.optional(&cluster.key("uid"), model.cluster.uid.as_ref()),
+            },
+            source: self.source(),
+            journal: self.journal(),
+            sinks: self.sinks(),
+            server: self.server(),
+            log: LogSettings { level: model.log.level, format: model.log.format },
+        }
+    }
+
+    fn source(&mut self) -> SourceSettings {
+        let (model, path) = (&self.loaded.model.source, Path::root("source"));
+        let mut namespaces: Vec<String> = Vec::new();
+        for (i, namespace) in model.namespaces.iter().enumerate() {
+            let path = path.key("namespaces").index(i);
+            let Some(namespace) = self.checked(&path, namespace, validate::namespace) else {
+                continue;
+            };
+            if namespaces.contains(&namespace) {
+                let wrong = validate::wrong(format!("namespace `{namespace}` is listed twice"));
+                self.wrong(&path, wrong.hint("remove one of the two"));
+            }
+            namespaces.push(namespace);
+        }
+        SourceSettings {
+            kubeconfig: self
+                .optional(&path.key("kubeconfig"), model.kubeconfig.as_ref())
+                .map(PathBuf::from),
+            namespaces,
+            field_selector: model
+                .field_selector
+                .as_ref()
+                .and_then(|selector| {
+                    let path = path.key("fieldSelector");
+                    self.checked(&path, selector, validate::field_selector)
+                })
+                .unwrap_or_default(),
+            start: match model.start {
+                SourceStartModel::All => SourceStart::All,
+                SourceStartModel::Now => SourceStart::Now,
+                SourceStartModel::Since(Span(time)) => SourceStart::Since(time),
+            },
+        }
+    }
+
+    fn journal(&mut self) -> JournalSettings {
+        let (model, path) = (&self.loaded.model.journal, Path::root("journal"));
+        let retention = path.key("retention");
+        if model.retention.size.0 < MIN_RETENTION_BYTES {
+            self.wrong(
+                &retention.key("size"),
+                validate::wrong("the journal needs at least 1MiB").hint("the default is `1GiB`"),
+            );
+        }
+        if model.retention.age.0.is_zero() {
+            self.wrong(
+                &retention.key("age"),
+                validate::wrong("with an age of zero the journal keeps nothing")
+                    .hint("the default is `24h`"),
+            );
+        }
+        let directory = |path: &str| {
+            if path.is_empty() {
+                return Err(validate::wrong("the path is empty").hint("name a directory"));
+            }
+            Ok(PathBuf::from(path))
+        };
+        JournalSettings {
+            path: self.parsed(&path.key("path"), &model.path, directory).unwrap_or_default(),
+            retention_size: model.retention.size.0,
+            retention_age: model.retention.age.0,
+            sync: match model.sync {
+                SyncModel::Always => SyncPolicy::Always,
+                SyncModel::Never => SyncPolicy::Never,
+                SyncModel::Every(Span(interval)) => SyncPolicy::Every(interval),
+            },
+        }
+    }
+
+    fn server(&mut self) -> ServerSettings {
+        let (model, path) = (&self.loaded.model.server, Path::root("server").key("listen"));
+        let listen = self.parsed(&path, &model.listen, validate::listen);
+        ServerSettings { listen: listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()) }
+    }
+
+    fn sinks(&mut self) -> Vec<SinkSettings> {
+        let sinks = &self.loaded.model.sinks;
+        sinks.iter().map(|(name, model)| self.sink(name, model)).collect()
+    }
+
+    /// Reports a problem with the value at a path.
+    fn wrong(&mut self, path: &Path, wrong: Wrong) {
+        let origin = path.origin(&self.loaded.root).clone();
+        let what = format!("`{path}`: {}", wrong.what);
+        let problem = self.loaded.file.problem(&origin, what).maybe_hint(wrong.hint);
+        self.problems.push(problem);
+    }
+
+    /// Reports a problem with a key rather than with its value.
+    fn wrong_key(&mut self, path: &Path, wrong: Wrong) {
+        let origin = path.key_origin(&self.loaded.root).clone();
+        let what = format!("`{path}`: {}", wrong.what);
+        let problem = self.loaded.file.problem(&origin, what).maybe_hint(wrong.hint);
+        self.problems.push(problem);
+    }
+
+    /// The value of a text.
+    fn text(&mut self, path: &Path, text: &Text) -> Option<String> {
+        match secrets::resolve(text, self.variables, self.secrets) {
+            Ok(resolved) => resolved,
+            Err(unresolved) => {
+                let wrong = validate::wrong(unresolved.what).hint(unresolved.hint);
+                self.wrong(path, wrong);
+                None
+            }
+        }
+    }
+
+    fn optional(&mut self, path: &Path, text: Option<&Text>) -> Option<String> {
+        let value = self.text(path, text?)?;
+        if value.is_empty() {
+            let wrong = validate::wrong("the value is empty");
+            self.wrong(path, wrong.hint("write one, or remove the key"));
+        }
+        Some(value)
+    }
+
+    /// The value of a text that a check is about.
+    fn checked(
+        &mut self,
+        path: &Path,
+        text: &Text,
+        check: impl FnOnce(&str) -> Result<(), Wrong>,
+    ) -> Option<String> {
+        self.parsed(path, text, |value| check(value).map(|()| value.to_owned()))
+    }
+
+    /// What a text says.
+    fn parsed<T>(
+        &mut self,
+        path: &Path,
+        text: &Text,
+        parse: impl FnOnce(&str) -> Result<T, Wrong>,
+    ) -> Option<T> {
+        let value = self.text(path, text)?;
+        match parse(&value) {
+            Ok(parsed) => Some(parsed),
+            Err(wrong) => {
+                let what = match text {
+                    Text::Plain(_) => wrong.what,
+                    // What comes by reference may be a secret wherever it stands.
+                    Text::Env(_) | Text::File(_) => without_quotations(&wrong.what),
+                };
+                self.wrong(path, Wrong { what, ..wrong });
+                None
+            }
+        }
+    }
+}
+
+/// A message without what it quotes in backticks.
+fn without_quotations(message: &str) -> String {
+    let mut outside = true;
+    let mut pieces = Vec::new();
+    for piece in message.split('`') {
+        pieces.push(if outside { piece } else { "…" });
+        outside = !outside;
+    }
+    pieces.join("`")
+}

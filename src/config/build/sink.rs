@@ -1,0 +1,304 @@
+//! The settings of one sink.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::Builder;
+use crate::{
+    bridge::{BatchOptions, Filter, RetryOptions, SinkStart},
+    config::{
+        locate::locate,
+        model::{
+            CompressionModel, KafkaModel, OtlpModel, ProtocolModel, SaslMechanismModel, SaslModel,
+            SinkModel, SinkStartModel, TlsModel, WebhookModel,
+        },
+        path::Path,
+        settings::{SinkKind, SinkSettings},
+        validate::{self, Pem, wrong},
+        values::Text,
+        yaml::Origin,
+    },
+    sinks::{
+        Compression, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions, Secret,
+        TlsOptions, WebhookOptions,
+    },
+};
+
+/// How long an attempt may take unless the sink says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Builder<'_> {
+    pub(super) fn sink(&mut self, name: &str, model: &SinkModel) -> SinkSettings {
+        let path = Path::root("sinks").key(name);
+        let timeout = model.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
+        if timeout.is_zero() {
+            let wrong = wrong("no attempt succeeds in no time").hint("the default is `10s`");
+            self.wrong(&path.key("timeout"), wrong);
+        }
+        let batch = self.batch(&path.key("batch"), model);
+        let compression = match model.compression.unwrap_or_default() {
+            CompressionModel::None => Compression::None,
+            CompressionModel::Gzip => Compression::Gzip,
+            CompressionModel::Zstd => Compression::Zstd,
+        };
+        let kind = if let Some(kafka) = &model.kafka {
+            SinkKind::Kafka(self.kafka(&path.key("kafka"), kafka, compression, timeout))
+        } else if let Some(otlp) = &model.otlp {
+            SinkKind::Otlp(self.otlp(&path.key("otlp"), otlp, compression, timeout))
+        } else if let Some(webhook) = &model.webhook {
+            let mut options = self.webhook(&path.key("webhook"), webhook, timeout);
+            options.compression = compression;
+            options.single = batch.events == 1;
+            SinkKind::Webhook(options)
+        } else {
+            if compression != Compression::None {
+                let wrong =
+                    wrong("a `stdout` sink cannot compress").hint("remove it or use `none`");
+                self.wrong(&path.key("compression"), wrong);
+            }
+            SinkKind::Stdout
+        };
+        SinkSettings {
+            name: name.to_owned(),
+            kind,
+            filter: self.filter(&path.key("match"), model.filter.as_ref()),
+            batch,
+            retry: self.retry(&path.key("retry"), model),
+            timeout,
+            start: match model.start {
+                SinkStartModel::Now => SinkStart::Now,
+                SinkStartModel::Oldest => SinkStart::Oldest,
+            },
+        }
+    }
+
+    fn batch(&mut self, path: &Path, model: &SinkModel) -> BatchOptions {
+        let defaults = BatchOptions::default();
+        let default_events = if model.webhook.is_some() { 1 } else { defaults.events };
+        let events = model.batch.events.map_or(default_events, |events| events as usize);
+        if !(1..=100_000).contains(&events) {
+            let wrong = wrong(format!("a batch of {events} events cannot be"));
+            self.wrong(&path.key("events"), wrong.hint("write 1 to 100000"));
+        }
+        let bytes = model.batch.size.map_or(defaults.bytes, |size| size.0);
+        if bytes == 0 {
+            let wrong = wrong("a batch of no bytes cannot be").hint("the default is `1MiB`");
+            self.wrong(&path.key("size"), wrong);
+        }
+        let linger = model.batch.linger.map_or(defaults.linger, |span| span.0);
+        BatchOptions { events, bytes, linger }
+    }
+
+    fn retry(&mut self, path: &Path, model: &SinkModel) -> RetryOptions {
+        let defaults = RetryOptions::default();
+        let options = RetryOptions {
+            initial: model.retry.initial.map_or(defaults.initial, |span| span.0),
+            max: model.retry.max.map_or(defaults.max, |span| span.0),
+            max_attempts: model.retry.max_attempts,
+        };
+        if options.initial.is_zero() {
+            let wrong = wrong("a wait of zero doubles to zero").hint("the default is `100ms`");
+            self.wrong(&path.key("initial"), wrong);
+        } else if options.initial > options.max {
+            let key = if model.retry.initial.is_some() { "initial" } else { "max" };
+            let what = format!(
+                "the first wait of {:?} is longer than the longest of {:?}",
+                options.initial, options.max
+            );
+            self.wrong(&path.key(key), wrong(what).hint("lower `initial` or raise `max`"));
+        }
+        if options.max_attempts == Some(0) {
+            let wrong = wrong("no attempt delivers nothing").hint("remove it to retry for ever");
+            self.wrong(&path.key("maxAttempts"), wrong);
+        }
+        options
+    }
+
+    fn filter(&mut self, path: &Path, text: Option<&Text>) -> Option<Filter> {
+        let text = text?;
+        let source = self.text(path, text)?;
+        let error = match Filter::compile(&source) {
+            Ok(filter) => return Some(filter),
+            Err(error) => error,
+        };
+        let origin = path.origin(&self.loaded.root);
+        let file = &self.loaded.file;
+        let problem = if let (Text::Plain(_), Origin::File(span)) = (text, origin) {
+            let at = locate(file.text(), span, &source, error.offset);
+            file.problem_at(at, format!("`{path}`: {}", error.what))
+        } else {
+            let before = &source[..error.offset];
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            let place = format!("line {line}, column {column} of the expression");
+            file.problem(origin, format!("`{path}`: {} ({place})", error.what))
+        };
+        self.problems.push(problem.maybe_hint(error.hint));
+        None
+    }
+
+    fn kafka(
+        &mut self,
+        path: &Path,
+        model: &KafkaModel,
+        compression: Compression,
+        timeout: Duration,
+    ) -> KafkaOptions {
+        if model.brokers.is_empty() {
+            let wrong =
+                wrong("there are no brokers").hint("write at least one: `[\"kafka:9092\"]`");
+            self.wrong(&path.key("brokers"), wrong);
+        }
+        let mut brokers = Vec::new();
+        for (i, text) in model.brokers.iter().enumerate() {
+            // A variable may hold several, as clients of Kafka write them elsewhere.
+            let check =
+                |value: &str| value.split(',').map(str::trim).try_for_each(validate::broker);
+            if let Some(value) = self.checked(&path.key("brokers").index(i), text, check) {
+                brokers.extend(value.split(',').map(|broker| broker.trim().to_owned()));
+            }
+        }
+        let topic = self.checked(&path.key("topic"), &model.topic, validate::topic);
+        let tls = model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls));
+        let sasl = model.sasl.as_ref().map(|sasl| self.sasl(&path.key("sasl"), sasl));
+        KafkaOptions { brokers, topic: topic.unwrap_or_default(), tls, sasl, compression, timeout }
+    }
+
+    fn sasl(&mut self, path: &Path, model: &SaslModel) -> SaslOptions {
+        SaslOptions {
+            mechanism: match model.mechanism {
+                SaslMechanismModel::Plain => SaslMechanism::Plain,
+                SaslMechanismModel::ScramSha256 => SaslMechanism::ScramSha256,
+                SaslMechanismModel::ScramSha512 => SaslMechanism::ScramSha512,
+            },
+            username: self.secret(&path.key("username"), &model.username),
+            password: self.secret(&path.key("password"), &model.password),
+        }
+    }
+
+    fn otlp(
+        &mut self,
+        path: &Path,
+        model: &OtlpModel,
+        compression: Compression,
+        timeout: Duration,
+    ) -> OtlpOptions {
+        let check = |value: &str| {
+            let uri = validate::url(value)?;
+            if uri.query().is_some() {
+                return Err(wrong("an endpoint has no query").hint("remove what follows `?`"));
+            }
+            Ok(())
+        };
+        let endpoint = self.checked(&path.key("endpoint"), &model.endpoint, check);
+        self.tls_needs_https(path, endpoint.as_deref(), model.tls.as_ref(), "endpoint");
+        let grpc = matches!(model.protocol, ProtocolModel::Grpc);
+        OtlpOptions {
+            endpoint: endpoint.unwrap_or_default(),
+            protocol: if grpc { OtlpProtocol::Grpc } else { OtlpProtocol::Http },
+            headers: self.headers(&path.key("headers"), &model.headers, grpc),
+            tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
+            compression,
+            timeout,
+        }
+    }
+
+    fn webhook(&mut self, path: &Path, model: &WebhookModel, timeout: Duration) -> WebhookOptions {
+        let check = |value: &str| validate::url(value).map(drop);
+        let url = self.checked(&path.key("url"), &model.url, check);
+        self.tls_needs_https(path, url.as_deref(), model.tls.as_ref(), "url");
+        let signing_secret = model.signing.as_ref().map(|signing| {
+            let path = path.key("signing").key("secret");
+            let check = |value: &str| match value {
+                "" => Err(wrong("the secret is empty").hint("write one, or remove `signing`")),
+                _ => validate::signing_secret(value),
+            };
+            Secret::new(self.checked(&path, &signing.secret, check).unwrap_or_default())
+        });
+        WebhookOptions {
+            url: Secret::new(url.unwrap_or_default()),
+            headers: self.headers(&path.key("headers"), &model.headers, false),
+            tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
+            signing_secret,
+            compression: Compression::None,
+            single: true,
+            timeout,
+        }
+    }
+
+    /// TLS settings beside a plain address would be a false sense of safety.
+    fn tls_needs_https(
+        &mut self,
+        path: &Path,
+        url: Option<&str>,
+        tls: Option<&TlsModel>,
+        key: &str,
+    ) {
+        if tls.is_some() && url.is_some_and(|url| url.starts_with("http://")) {
+            let wrong = wrong(format!("there is TLS to set up, but `{key}` starts with `http://`"));
+            let hint = "use `https://`, or remove `tls`";
+            self.wrong_key(&path.key("tls"), wrong.hint(hint));
+        }
+    }
+
+    fn headers(
+        &mut self,
+        path: &Path,
+        headers: &BTreeMap<String, Text>,
+        grpc: bool,
+    ) -> Vec<(String, Secret)> {
+        let mut all: Vec<(String, Secret)> = Vec::with_capacity(headers.len());
+        for (name, value) in headers {
+            let path = path.key(name);
+            if let Err(wrong) = validate::header_name(name, grpc) {
+                self.wrong_key(&path, wrong);
+            }
+            if all.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                let wrong = wrong("the header stands twice, in different letter cases");
+                self.wrong_key(&path, wrong.hint("remove one of the two"));
+            }
+            let value = self.checked(&path, value, validate::header_value).unwrap_or_default();
+            all.push((name.clone(), Secret::new(value)));
+        }
+        all
+    }
+
+    fn secret(&mut self, path: &Path, text: &Text) -> Secret {
+        Secret::new(self.optional(path, Some(text)).unwrap_or_default())
+    }
+
+    fn tls(&mut self, path: &Path, model: &TlsModel) -> TlsOptions {
+        let alone = match (&model.cert, &model.key) {
+            (Some(_), None) => Some(("cert", "key")),
+            (None, Some(_)) => Some(("key", "cert")),
+            _ => None,
+        };
+        if let Some((there, missing)) = alone {
+            let wrong = wrong(format!("there is a `{there}` but no `{missing}`"));
+            let hint = "a client certificate needs both, or neither";
+            self.wrong_key(&path.key(there), wrong.hint(hint));
+        }
+        let ca = self.pem(&path.key("ca"), model.ca.as_ref(), Pem::Certificate);
+        let cert = self.pem(&path.key("cert"), model.cert.as_ref(), Pem::Certificate);
+        let key = self.pem(&path.key("key"), model.key.as_ref(), Pem::PrivateKey);
+        TlsOptions {
+            ca: ca.map(String::into_bytes),
+            cert: cert.map(String::into_bytes),
+            key: key.map(Secret::new),
+            server_name: self.optional(&path.key("serverName"), model.server_name.as_ref()),
+        }
+    }
+
+    /// A PEM text. A plain value is the path of a file, for that is what everyone writes there.
+    fn pem(&mut self, path: &Path, text: Option<&Text>, kind: Pem) -> Option<String> {
+        let as_reference = match text? {
+            Text::Plain(pem) if pem.contains("-----BEGIN") => {
+                let wrong = wrong("a PEM text is not taken here, but the path of a file with it");
+                self.wrong(path, wrong.hint("write the path, or `{env: NAME}` for a variable"));
+                return None;
+            }
+            Text::Plain(file) => Text::File(file.clone()),
+            reference => reference.clone(),
+        };
+        self.checked(path, &as_reference, |pem| validate::pem(pem, kind))
+    }
+}

@@ -1,0 +1,294 @@
+//! The configuration file as it is written: every key, its type and its default.
+//!
+//! The doc comments are the descriptions of the JSON Schema, so they speak to whoever writes the
+//! file.
+
+mod sink;
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+
+pub use self::sink::{
+    BatchModel, CompressionModel, CorrelateMode, CorrelateModel, KafkaModel, OtlpModel, Overflow,
+    ProtocolModel, RetryModel, SaslMechanismModel, SaslModel, SigningModel, SinkModel,
+    SinkStartModel, StdoutModel, TlsModel, WebhookModel,
+};
+use super::values::{self, DURATION_PATTERN, Size, Span, Text};
+
+/// The configuration of `tidings`.
+///
+/// A text may be a reference instead: `{env: NAME}` takes the value of a variable of the
+/// environment, `{file: PATH}` what a file holds. Scalars of `cluster`, `source`, `journal`,
+/// `server` and `log` can also be set by the environment: `TIDINGS_JOURNAL__RETENTION__SIZE`,
+/// `TIDINGS_SOURCE__FIELD_SELECTOR`.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(rename = "Tidings", rename_all = "camelCase", deny_unknown_fields)]
+pub struct Model {
+    /// Which cluster the events are of.
+    #[schemars(default)]
+    pub cluster: ClusterModel,
+    /// Where the events come from.
+    #[schemars(default)]
+    pub source: SourceModel,
+    /// The durable buffer between the API server and the sinks.
+    #[schemars(default)]
+    pub journal: JournalModel,
+    /// Where the events go: a name of your choice for each sink, and below it one kind (`kafka`,
+    /// `otlp`, `webhook` or `stdout`) and the keys that all kinds share. At least one sink.
+    #[schemars(with = "BTreeMap<String, SinkModel>", transform = sink_names)]
+    pub sinks: Vec<(String, SinkModel)>,
+    /// The admin server: `/livez`, `/readyz`, `/metrics`, `/api/v1/status`.
+    #[schemars(default)]
+    pub server: ServerModel,
+    /// The log of the bridge itself, on standard error.
+    #[schemars(default)]
+    pub log: LogModel,
+    /// Several replicas of which one works. Not available in this version.
+    #[schemars(default)]
+    pub leader_election: LeaderElectionModel,
+}
+
+fn sink_names(schema: &mut Schema) {
+    schema.insert("minProperties".to_owned(), 1.into());
+    let pattern = serde_json::json!({ "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$" });
+    schema.insert("propertyNames".to_owned(), pattern);
+}
+
+/// Which cluster the events are of; both members travel in every envelope.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Cluster")]
+pub struct ClusterModel {
+    /// A name of your choice, such as `prod-eu-1`. Default: none.
+    pub name: Option<Text>,
+    /// What tells this cluster from every other. Default: the uid of the namespace kube-system.
+    pub uid: Option<Text>,
+}
+
+/// Where the events come from.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Source")]
+pub struct SourceModel {
+    /// A kubeconfig file. Default: `$KUBECONFIG`, else the pod's service account, else
+    /// `~/.kube/config`.
+    pub kubeconfig: Option<Text>,
+    /// The namespaces to watch, each by a watch of its own. Default: all, by one watch.
+    pub namespaces: Vec<Text>,
+    /// Only Events that this field selector chooses, such as `type=Warning`. The API server
+    /// applies it. Default: all.
+    pub field_selector: Option<Text>,
+    /// What to take at the first start: `all` Events that exist, none before `now`, or those
+    /// that last occurred within a duration such as `10m`.
+    #[schemars(extend("default" = "all"))]
+    pub start: SourceStartModel,
+}
+
+/// What to take at the first start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceStartModel {
+    /// All Events that exist.
+    #[default]
+    All,
+    /// None of them.
+    Now,
+    /// Those that last occurred within this time.
+    Since(Span),
+}
+
+impl<'de> Deserialize<'de> for SourceStartModel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        values::by_text(deserializer, "`all`, `now` or a duration such as `10m`", |text| match text
+        {
+            "all" => Ok(Self::All),
+            "now" => Ok(Self::Now),
+            _ => values::parse_duration(text).map(|span| Self::Since(Span(span))).map_err(|_| {
+                format!("`{text}` is no start\nwrite `all`, `now` or a duration: `10m`")
+            }),
+        })
+    }
+}
+
+/// A word of a few, or a duration.
+fn words_or_duration(words: &[&str], description: &str) -> Schema {
+    json_schema!({
+        "description": description,
+        "anyOf": [
+            { "enum": words },
+            { "type": "string", "pattern": DURATION_PATTERN, "minLength": 2 },
+        ],
+    })
+}
+
+impl JsonSchema for SourceStartModel {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SourceStart".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        words_or_duration(&["all", "now"], "`all`, `now`, or a duration such as `10m`.")
+    }
+}
+
+/// The durable buffer between the API server and the sinks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Journal")]
+pub struct JournalModel {
+    /// The directory that it lives in. It belongs to one process at a time.
+    #[schemars(extend("default" = "/var/lib/tidings"))]
+    pub path: Text,
+    /// How much of the past it keeps for sinks that lag.
+    pub retention: RetentionModel,
+    /// When it is forced to disk: `always`, each interval such as `1s`, or `never`. A crash of
+    /// the process loses nothing either way; of the machine, what the API server no longer has.
+    #[schemars(extend("default" = "1s"))]
+    pub sync: SyncModel,
+}
+
+impl Default for JournalModel {
+    fn default() -> Self {
+        Self {
+            path: Text::from("/var/lib/tidings"),
+            retention: RetentionModel::default(),
+            sync: SyncModel::default(),
+        }
+    }
+}
+
+/// How much of the past the journal keeps. What is older goes, delivered or not.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Retention")]
+pub struct RetentionModel {
+    /// How many bytes it may take on disk, all told. At least `1MiB`.
+    #[schemars(extend("default" = "1GiB"))]
+    pub size: Size,
+    /// How old an event may get in it.
+    #[schemars(extend("default" = "24h"))]
+    pub age: Span,
+}
+
+impl Default for RetentionModel {
+    fn default() -> Self {
+        let day = std::time::Duration::from_hours(24);
+        Self { size: Size(1 << 30), age: Span(day) }
+    }
+}
+
+/// When the journal is forced to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncModel {
+    /// After every write.
+    Always,
+    /// By the operating system, when it likes.
+    Never,
+    /// At this interval.
+    Every(Span),
+}
+
+impl Default for SyncModel {
+    fn default() -> Self {
+        Self::Every(Span(std::time::Duration::from_secs(1)))
+    }
+}
+
+impl<'de> Deserialize<'de> for SyncModel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        values::by_text(deserializer, "`always`, `never` or an interval such as `1s`", |text| {
+            let hint = "write `always`, `never` or an interval: `1s`";
+            match text {
+                "always" => Ok(Self::Always),
+                "never" => Ok(Self::Never),
+                _ => match values::parse_duration(text) {
+                    Ok(span) if span.is_zero() => {
+                        Err(format!("an interval of `{text}` is none\nwrite `always`"))
+                    }
+                    Ok(span) => Ok(Self::Every(Span(span))),
+                    Err(_) => Err(format!("`{text}` says not when to sync\n{hint}")),
+                },
+            }
+        })
+    }
+}
+
+impl JsonSchema for SyncModel {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Sync".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        words_or_duration(&["always", "never"], "`always`, `never`, or an interval such as `1s`.")
+    }
+}
+
+/// The admin server.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Server")]
+pub struct ServerModel {
+    /// The IP address and port to listen on. Port 0 takes any free one; the log says which.
+    #[schemars(extend("default" = "0.0.0.0:8080"))]
+    pub listen: Text,
+}
+
+impl Default for ServerModel {
+    fn default() -> Self {
+        Self { listen: Text::from("0.0.0.0:8080") }
+    }
+}
+
+/// The log of the bridge itself.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Log")]
+pub struct LogModel {
+    /// How much is logged.
+    #[schemars(extend("default" = "info"))]
+    pub level: LogLevel,
+    /// `text` for people, `json` for machines.
+    #[schemars(extend("default" = "text"))]
+    pub format: LogFormat,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Several replicas of which one works. Not available in this version.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "LeaderElection")]
+pub struct LeaderElectionModel {
+    /// Only `false` in this version.
+    #[schemars(extend("const" = false))]
+    pub enabled: bool,
+    /// The name of the Lease.
+    #[schemars(extend("default" = "tidings"))]
+    pub lease: Text,
+}
+
+impl Default for LeaderElectionModel {
+    fn default() -> Self {
+        Self { enabled: false, lease: Text::from("tidings") }
+    }
+}

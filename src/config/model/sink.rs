@@ -1,0 +1,322 @@
+//! A sink as it is written: one kind, and the keys that all kinds share.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+
+use crate::config::values::{self, Size, Span, Text};
+
+/// One receiver. Exactly one of `kafka`, `otlp`, `webhook` and `stdout` says of which kind.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Sink", transform = one_kind)]
+pub struct SinkModel {
+    /// Produces to a Kafka topic.
+    pub kafka: Option<KafkaModel>,
+    /// Exports as OTLP logs.
+    pub otlp: Option<OtlpModel>,
+    /// Posts JSON to a URL.
+    pub webhook: Option<WebhookModel>,
+    /// Writes lines of JSON to standard output.
+    pub stdout: Option<StdoutModel>,
+    /// How events are put together on their way.
+    pub batch: BatchModel,
+    /// A CEL expression over `event`, `change`, `delta` and `cluster`; only events for which it is
+    /// true are sent. Absent fields read as "", 0 or empty. Default: all events.
+    #[serde(rename = "match")]
+    pub filter: Option<Text>,
+    /// How repeats are held back.
+    pub correlate: CorrelateModel,
+    /// How failed attempts are repeated.
+    pub retry: RetryModel,
+    /// How long one attempt may take. Default: `10s`.
+    #[schemars(with = "Option<Span>", extend("default" = "10s"))]
+    pub timeout: Option<Span>,
+    /// How what is sent is compressed. Default: `none`.
+    #[schemars(extend("default" = "none"))]
+    pub compression: Option<CompressionModel>,
+    /// What happens when this sink lags by more than the journal holds. Only `dropOldest` in this
+    /// version.
+    #[schemars(extend("default" = "dropOldest"))]
+    pub overflow: Overflow,
+    /// Where a sink starts that is new to a journal with a past.
+    #[schemars(extend("default" = "now"))]
+    pub start: SinkStartModel,
+}
+
+impl SinkModel {
+    /// The kinds of sinks, and the cargo feature that each needs.
+    pub const KINDS: [(&'static str, bool); 4] = [
+        ("kafka", cfg!(feature = "kafka")),
+        ("otlp", cfg!(feature = "otlp")),
+        ("webhook", cfg!(feature = "webhook")),
+        ("stdout", true),
+    ];
+}
+
+fn one_kind(schema: &mut Schema) {
+    let required = SinkModel::KINDS.map(|(kind, _)| serde_json::json!({ "required": [kind] }));
+    schema.insert("oneOf".to_owned(), required.to_vec().into());
+}
+
+/// Produces to a Kafka topic; the key of a message is the uid of the object that the Event is
+/// about.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Kafka")]
+pub struct KafkaModel {
+    /// Brokers to start from, `host:port` each.
+    #[schemars(length(min = 1))]
+    pub brokers: Vec<Text>,
+    /// The topic to produce to.
+    pub topic: Text,
+    /// TLS towards the brokers; `{}` for TLS with the system's authorities. Default: none.
+    pub tls: Option<TlsModel>,
+    /// SASL towards the brokers. Default: none.
+    pub sasl: Option<SaslModel>,
+}
+
+/// SASL towards Kafka.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Sasl")]
+pub struct SaslModel {
+    /// The mechanism.
+    pub mechanism: SaslMechanismModel,
+    /// The user.
+    pub username: Text,
+    /// The password, best as a reference.
+    pub password: Text,
+}
+
+/// A SASL mechanism.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[expect(missing_docs, reason = "the names say it")]
+#[schemars(rename = "SaslMechanism")]
+pub enum SaslMechanismModel {
+    #[serde(rename = "plain")]
+    Plain,
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+    #[serde(rename = "scram-sha-512")]
+    ScramSha512,
+}
+
+/// Exports as OTLP logs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Otlp")]
+pub struct OtlpModel {
+    /// `http://` or `https://`, host and port. For `protocol: http`, `/v1/logs` is appended unless
+    /// it is there.
+    pub endpoint: Text,
+    /// `grpc`, or `http` with protobuf bodies.
+    #[serde(default)]
+    #[schemars(extend("default" = "grpc"))]
+    pub protocol: ProtocolModel,
+    /// Sent with each request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Text>,
+    /// TLS, for `https://`. Default: the system's authorities.
+    pub tls: Option<TlsModel>,
+}
+
+/// An OTLP transport.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+#[schemars(rename = "OtlpProtocol")]
+pub enum ProtocolModel {
+    #[default]
+    Grpc,
+    Http,
+}
+
+/// Posts JSON to a URL: one event a request, or an array if `batch.events` is more than 1.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Webhook")]
+pub struct WebhookModel {
+    /// Where to post.
+    pub url: Text,
+    /// Sent with each request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Text>,
+    /// TLS, for `https://`. Default: the system's authorities.
+    pub tls: Option<TlsModel>,
+    /// Signs each request by the Standard Webhooks scheme. Default: unsigned.
+    pub signing: Option<SigningModel>,
+}
+
+/// Standard Webhooks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Signing")]
+pub struct SigningModel {
+    /// `whsec_` and base64, or any text taken as it is; best as a reference.
+    pub secret: Text,
+}
+
+/// Writes lines of JSON to standard output. It has no keys of its own.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StdoutModel {}
+
+impl JsonSchema for StdoutModel {
+    fn schema_name() -> Cow<'static, str> {
+        "Stdout".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Writes lines of JSON to standard output. It has no keys of its own.",
+            "type": ["object", "null"],
+            "additionalProperties": false,
+        })
+    }
+}
+
+/// TLS towards a receiver. A plain text of `ca`, `cert` and `key` is the path of a PEM file; with
+/// `{env: NAME}` or `{file: PATH}` the variable or file holds the PEM text itself.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Tls")]
+pub struct TlsModel {
+    /// Certificates of the authorities to trust. Default: the system's.
+    pub ca: Option<Text>,
+    /// The client's certificate chain; together with `key`.
+    pub cert: Option<Text>,
+    /// The client's private key; together with `cert`.
+    pub key: Option<Text>,
+    /// The name that the receiver's certificate carries, if it is not the host's.
+    pub server_name: Option<Text>,
+}
+
+/// How events are put together on their way. A batch goes when one of the bounds is reached.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Batch")]
+pub struct BatchModel {
+    /// So many events. Default: 500, for webhook 1.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 100_000))]
+    pub events: Option<u32>,
+    /// So many bytes. Default: `1MiB`.
+    #[schemars(with = "Option<Size>", extend("default" = "1MiB"))]
+    pub size: Option<Size>,
+    /// So long after the first event. Default: `20ms`.
+    #[schemars(with = "Option<Span>", extend("default" = "20ms"))]
+    pub linger: Option<Span>,
+}
+
+/// How repeats are held back.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Correlate")]
+pub struct CorrelateModel {
+    /// Only `none` in this version: every event is sent.
+    #[schemars(extend("default" = "none"))]
+    pub mode: CorrelateMode,
+}
+
+/// What correlation does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CorrelateMode {
+    /// Nothing.
+    #[default]
+    None,
+}
+
+impl<'de> Deserialize<'de> for CorrelateMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        values::by_text(deserializer, "`none`", |text| match text {
+            "none" => Ok(Self::None),
+            "annotate" | "suppress" => Err(not_yet(text, "none")),
+            "off" | "false" | "no" => {
+                Err(format!("`{text}` is no mode (YAML 1.1 reads `off` as false)\nwrite `none`"))
+            }
+            _ => Err(format!("`{text}` is no mode\nremove it or write `none`")),
+        })
+    }
+}
+
+/// The message about a value whose feature is to come.
+fn not_yet(value: &str, instead: &str) -> String {
+    format!("`{value}` is not available in this version\nremove it or use `{instead}`")
+}
+
+impl JsonSchema for CorrelateMode {
+    fn schema_name() -> Cow<'static, str> {
+        "CorrelateMode".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": ["none"] })
+    }
+}
+
+/// How failed attempts are repeated: exponentially, with full jitter, without an end unless
+/// `maxAttempts` sets one.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Retry")]
+pub struct RetryModel {
+    /// The longest first wait. Default: `100ms`.
+    #[schemars(with = "Option<Span>", extend("default" = "100ms"))]
+    pub initial: Option<Span>,
+    /// The longest wait. Default: `30s`.
+    #[schemars(with = "Option<Span>", extend("default" = "30s"))]
+    pub max: Option<Span>,
+    /// After how many attempts a batch goes to the dead letters. Default: never.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub max_attempts: Option<u32>,
+}
+
+/// How what is sent is compressed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+#[schemars(rename = "Compression")]
+pub enum CompressionModel {
+    #[default]
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// What happens when a sink lags by more than the journal holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The oldest events go, and count as lost for it.
+    #[default]
+    DropOldest,
+}
+
+impl<'de> Deserialize<'de> for Overflow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        values::by_text(deserializer, "`dropOldest`", |text| match text {
+            "dropOldest" => Ok(Self::DropOldest),
+            "block" => Err(not_yet(text, "dropOldest")),
+            _ => Err(format!("`{text}` is no overflow policy\nremove it or write `dropOldest`")),
+        })
+    }
+}
+
+impl JsonSchema for Overflow {
+    fn schema_name() -> Cow<'static, str> {
+        "Overflow".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": ["dropOldest"] })
+    }
+}
+
+/// Where a sink starts that is new to a journal with a past.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "SinkStart")]
+pub enum SinkStartModel {
+    /// With the next event.
+    #[default]
+    Now,
+    /// With the oldest event that the journal holds.
+    Oldest,
+}

@@ -1,0 +1,199 @@
+use std::{ffi::OsString, fs, path::Path, time::Duration};
+
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    bridge::{BatchOptions, RetryOptions, SinkStart},
+    sinks::Compression,
+};
+
+mod bad_input;
+mod overlaid;
+mod secret_values;
+
+fn vars(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+    pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+fn read(text: &str, env: &[(&str, &str)]) -> Result<Settings, Error> {
+    parse("tidings.yaml", text, vars(env))
+}
+
+/// The plain text of what is wrong with a configuration.
+fn refused(text: &str, env: &[(&str, &str)]) -> String {
+    read(text, env).map(|_| ()).expect_err(text).to_string()
+}
+
+/// What a terminal shows, without colours.
+fn drawn(error: &Error) -> String {
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor());
+    let mut out = String::new();
+    for problem in error.problems() {
+        handler.render_report(&mut out, problem.report().as_ref()).unwrap();
+    }
+    // Trailing white space is the renderer's affair.
+    out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn defaults_are_those_of_the_contract() {
+    let settings = read("sinks: {a: {stdout: }, b: {webhook: {url: \"http://x\"}}}", &[]).unwrap();
+    assert_eq!(settings.cluster.name, None);
+    assert_eq!(settings.source.kubeconfig, None);
+    assert!(settings.source.namespaces.is_empty());
+    assert_eq!(settings.source.field_selector, "");
+    assert_eq!(settings.source.start, SourceStart::All);
+    assert_eq!(settings.journal.path, Path::new("/var/lib/tidings"));
+    assert_eq!(settings.journal.retention_size, 1 << 30);
+    assert_eq!(settings.journal.retention_age, Duration::from_hours(24));
+    assert_eq!(settings.journal.sync, SyncPolicy::Every(Duration::from_secs(1)));
+    assert_eq!(settings.server.listen.to_string(), "0.0.0.0:8080");
+    assert_eq!(settings.log.level, LogLevel::Info);
+    assert_eq!(settings.log.format, LogFormat::Text);
+    let [stdout, webhook] = settings.sinks.as_slice() else { panic!("two sinks") };
+    assert_eq!(
+        stdout.batch,
+        BatchOptions { events: 500, bytes: 1 << 20, linger: Duration::from_millis(20) }
+    );
+    assert_eq!(webhook.batch, BatchOptions { events: 1, ..stdout.batch });
+    assert_eq!(
+        stdout.retry,
+        RetryOptions {
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(30),
+            max_attempts: None
+        }
+    );
+    assert_eq!(stdout.timeout, Duration::from_secs(10));
+    assert_eq!(stdout.start, SinkStart::Now);
+    assert!(stdout.filter.is_none());
+    let SinkKind::Webhook(options) = &webhook.kind else { panic!("a webhook") };
+    assert!(options.single);
+    assert_eq!(options.compression, Compression::None);
+    assert!(without_file(vars(&[])).is_ok());
+}
+
+#[test]
+fn every_key_reaches_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cert = file("cert.pem", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n");
+    let key = file("key.pem", "-----BEGIN EC PRIVATE KEY-----\nx\n-----END EC PRIVATE KEY-----\n");
+    let password = file("password", "hunter2\r\n");
+    let text = format!(
+        r#"
+cluster: {{name: 1.10, uid: {{env: UID}}}}
+source: {{kubeconfig: /k, namespaces: [a, {{env: NS}}], fieldSelector: "type=Warning", start: 10m}}
+journal: {{path: /j, retention: {{size: 64MiB, age: 1h30m}}, sync: always}}
+sinks:
+  audit:
+    kafka:
+      brokers: ["a:1", {{env: BROKERS}}]
+      topic: t
+      tls: {{ca: {cert}, cert: {{env: CERT}}, key: {{file: {key}}}, serverName: s}}
+      sasl: {{mechanism: scram-sha-512, username: u, password: {{file: {password}}}}}
+    batch: {{events: 7, size: 2048, linger: 0s}}
+    match: event.type == "Warning"
+    correlate: {{mode: none}}
+    retry: {{initial: 1s, max: 1s, maxAttempts: 3}}
+    timeout: 1m
+    compression: zstd
+    overflow: dropOldest
+    start: oldest
+  otel: {{otlp: {{endpoint: "https://c:4317", protocol: http, headers: {{a: 5, B: {{env: UID}}}}, tls: }}}}
+  pager:
+    webhook: {{url: {{env: URL}}, signing: {{secret: s}}, headers: }}
+    batch: {{events: 2}}
+server: {{listen: "[::1]:0"}}
+log: {{level: debug, format: json}}
+leaderElection: {{enabled: false, lease: l}}
+"#
+    );
+    let cert_text = fs::read_to_string(&cert).unwrap();
+    let settings = read(
+        &text,
+        &[
+            ("UID", "8d6b"),
+            ("NS", "b"),
+            ("BROKERS", "b:2, c:3"),
+            ("CERT", &cert_text),
+            ("URL", "https://hooks/T0KEN"),
+        ],
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    let mut settings = settings;
+    let SinkKind::Kafka(kafka) = &mut settings.sinks[0].kind else { panic!("kafka first") };
+    let tls = kafka.tls.as_mut().unwrap();
+    // Its final line feed is dropped only from a reference.
+    assert_eq!(tls.ca.take().unwrap(), cert_text.trim_end().as_bytes());
+    assert_eq!(tls.cert.take().unwrap(), cert_text.as_bytes());
+    insta::assert_snapshot!(format!("{settings:#?}"));
+    let SinkKind::Kafka(kafka) = &settings.sinks[0].kind else { panic!("kafka first") };
+    assert_eq!(kafka.sasl.as_ref().unwrap().password.expose(), "hunter2");
+    let SinkKind::Webhook(webhook) = &settings.sinks[2].kind else { panic!("webhook third") };
+    assert_eq!(webhook.url.expose(), "https://hooks/T0KEN");
+    assert!(!webhook.single);
+}
+
+#[test]
+fn anchors_and_merges_are_plain_yaml() {
+    let text = "sinks:\n  a: &a {stdout: {}, batch: &b {events: 3}}\n  b: {stdout: {}, batch: {<<: *b, linger: 1s}}\n";
+    let settings = read(text, &[]).unwrap();
+    assert_eq!((settings.sinks[1].batch.events, settings.sinks[1].batch.linger.as_secs()), (3, 1));
+}
+
+#[test]
+fn check_says_what_it_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tidings.yaml");
+    fs::write(
+        &path,
+        "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n  a: {stdout: }\n",
+    )
+    .unwrap();
+    let name = path.to_str().unwrap();
+    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
+    assert_eq!(summary.to_string(), format!("{name}: ok (2 sinks: b → kafka, a → stdout)"));
+    let error = check(&path, vars(&[]), CheckSecrets::Required).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{name}:2:81: `sinks.b.kafka.sasl.password`: the environment variable P is not set\n  hint: set P"
+        )
+    );
+    let error = load(&dir.path().join("none.yaml"), vars(&[])).unwrap_err().to_string();
+    assert!(error.contains("none.yaml: the file") && error.contains("cannot be read"), "{error}");
+}
+
+/// Random YAML-like text.
+fn texts() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "sinks", "a", "kafka", "stdout", "batch", "events", "match", "url", "env", "file", ": ",
+        ":", "\n", "\n  ", "\n    ", "- ", "{", "}", "[", "]", ", ", "\"", "'", "|", ">", "&x ",
+        "*x", "<<", "1", "10s", "1GiB", "~", "#", "!!str ", "!!int ", "é", "\t", "\u{feff}", "---",
+        "..", "event.", "headers", "source", "journal",
+    ]);
+    prop_oneof![
+        4 => prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat()),
+        1 => "\\PC{0,80}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in texts()) {
+        for text in [text.clone(), format!("sinks:\n  a:\n    {text}"), format!("sinks: {{a: {{stdout: , {text}}}}}")] {
+            if let Err(error) = read(&text, &[("TIDINGS_LOG__LEVEL", "debug")]) {
+                prop_assert!(!error.problems().is_empty());
+                prop_assert!(!error.to_string().is_empty());
+                drawn(&error);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One snapshot for each way to get a configuration wrong.
+
+use super::*;
+
+/// A configuration in order, for cases that break one thing in it.
+fn sink(body: &str) -> String {
+    format!("sinks:\n  audit:\n    stdout: {{}}\n    {body}\n")
+}
+
+fn all(cases: &[(&str, String)]) -> String {
+    cases
+        .iter()
+        .map(|(name, text)| format!("### {name}\n{text}---\n{}\n", refused(text, &[])))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+macro_rules! cases {
+    ($($name:literal: $text:expr),* $(,)?) => {
+        all(&[$(($name, String::from($text))),*])
+    };
+}
+
+#[test]
+fn keys_and_types() {
+    insta::assert_snapshot!(cases! {
+        "unknown key": sink("retrise: {max: 1s}"),
+        "unknown key, far from any": sink("colour: red"),
+        "unknown key of a kind": "sinks:\n  audit:\n    kafka:\n      broker: [\"a:1\"]\n      topic: t\n",
+        "unknown key of the root": "journals: {}\nsinks: {a: {stdout: {}}}\n",
+        "a sink at the root": "kafka: {brokers: [\"a:1\"], topic: t}\nsinks: {a: {stdout: {}}}\n",
+        "missing key": "sinks:\n  audit:\n    kafka: {topic: t}\n",
+        "wrong type: text for a number": sink("batch: {events: many}"),
+        "wrong type: quoted number": sink("batch: {events: \"5\"}"),
+        "wrong type: negative": sink("batch: {events: -5}"),
+        "wrong type: fraction": sink("batch: {events: 1.5}"),
+        "wrong type: list for a text": sink("match: [a]"),
+        "wrong type: number for a mapping": sink("batch: 500"),
+        "wrong type: text for a list": "source: {namespaces: shop}\nsinks: {a: {stdout: {}}}\n",
+        "wrong type: nothing": sink("timeout:"),
+        "wrong type: boolean": "leaderElection: {enabled: yes}\nsinks: {a: {stdout: {}}}\n",
+        "unparsable duration": sink("timeout: 10 seconds"),
+        "duration without a unit": sink("timeout: 10"),
+        "unparsable size": sink("batch: {size: 1G}"),
+        "unknown word": "log: {level: inf}\nsinks: {a: {stdout: {}}}\n",
+        "unknown mechanism": "sinks:\n  a:\n    kafka:\n      brokers: [\"a:1\"]\n      topic: t\n      sasl:\n        mechanism: scram-sha-1\n        username: u\n        password: p\n",
+        "unknown reference": "sinks:\n  a:\n    webhook:\n      url: {secret: HOOK}\n",
+        "reference to two": "sinks:\n  a:\n    webhook:\n      url: {env: A, file: b}\n",
+        "duplicate key": sink("timeout: 1s\n    timeout: 2s"),
+        "duplicate sink": "sinks:\n  audit: {stdout: {}}\n  other: {stdout: {}}\n  audit: {stdout: {}}\n",
+        "not YAML": "sinks:\n  a: {stdout: {}\n",
+        "a tab": "sinks:\n\ta: {stdout: {}}\n",
+        "two documents": "sinks: {a: {stdout: {}}}\n---\nsinks: {a: {stdout: {}}}\n",
+        "a list": "- a\n",
+        "empty": "# nothing\n",
+    });
+}
+
+#[test]
+fn sinks() {
+    insta::assert_snapshot!(cases! {
+        "no sinks": "log: {level: info}\n",
+        "empty sinks": "sinks: {}\n",
+        "sinks as a list": "sinks:\n  - stdout: {}\n",
+        "unknown sink kind": "sinks:\n  audit:\n    kafak: {topic: t}\n",
+        "unknown sink kind, far from any": "sinks:\n  audit:\n    batch: {events: 5}\n    splunk: {url: x}\n",
+        "two kinds": "sinks:\n  audit:\n    stdout: {}\n    webhook: {url: \"http://x\"}\n",
+        "no kind": "sinks:\n  audit:\n    batch: {events: 5}\n",
+        "an empty sink": "sinks:\n  audit:\n",
+        "a sink that is a text": "sinks:\n  audit: stdout\n",
+        "a bad name": "sinks:\n  Audit Log: {stdout: {}}\n",
+        "no batch": sink("batch: {events: 0}"),
+        "no bytes": sink("batch: {size: 0}"),
+        "retry the wrong way round": sink("retry: {initial: 1m, max: 30s}"),
+        "retry below the default": sink("retry: {max: 50ms}"),
+        "no attempts": sink("retry: {initial: 0s, maxAttempts: 0}"),
+        "no time": sink("timeout: 0s"),
+        "negative time": sink("timeout: -1s"),
+        "compression of stdout": sink("compression: gzip"),
+        "broker without port, bad topic": "sinks:\n  a: {kafka: {brokers: [kafka], topic: \"a b\"}}\n",
+        "no brokers": "sinks:\n  a: {kafka: {brokers: [], topic: t}}\n",
+        "bad scheme": "sinks:\n  a: {otlp: {endpoint: \"grpc://collector:4317\"}}\n",
+        "no scheme": "sinks:\n  a: {otlp: {endpoint: \"collector:4317\"}}\n",
+        "cert without key": "sinks:\n  a: {webhook: {url: \"https://x\", tls: {cert: /nowhere/cert.pem}}}\n",
+        "TLS without https": "sinks:\n  a: {webhook: {url: \"http://x\", tls: {}}}\n",
+        "inline PEM": "sinks:\n  a:\n    webhook:\n      url: https://x\n      tls:\n        ca: |\n          -----BEGIN CERTIFICATE-----\n          x\n",
+        "headers": "sinks:\n  a:\n    webhook:\n      url: http://x\n      headers: {\"a b\": x, Content-Type: y, X-A: \"a\\nb\", x-a: c}\n",
+    });
+}
+
+#[test]
+fn not_in_this_version() {
+    insta::assert_snapshot!(cases! {
+        "annotate": sink("correlate: {mode: annotate}"),
+        "suppress": sink("correlate: {mode: suppress}"),
+        "off": sink("correlate: {mode: off}"),
+        "false": sink("correlate: {mode: false}"),
+        "another mode": sink("correlate: {mode: all}"),
+        "block": sink("overflow: block"),
+        "another overflow": sink("overflow: drop"),
+        "leader election": "leaderElection:\n  enabled: true\nsinks: {a: {stdout: {}}}\n",
+    });
+}
+
+#[test]
+fn source_journal_and_server() {
+    insta::assert_snapshot!(cases! {
+        "several problems at once": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\n  start: later\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
+        "checked values": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
+        "sync": "journal: {sync: 0s}\nsinks: {a: {stdout: {}}}\n",
+        "sync, not a word": "journal: {sync: often}\nsinks: {a: {stdout: {}}}\n",
+    });
+}
+
+#[test]
+fn cel() {
+    insta::assert_snapshot!(cases! {
+        "unknown field": sink("match: event.typ == \"Warning\""),
+        "in quotes": sink("match: 'event.type == \"Warning\" && evnt.reason == \"x\"'"),
+        "in double quotes": sink("match: \"event.type == \\\"Warning\\\" && reason == \\\"x\\\"\""),
+        "in a block": sink("match: |\n      event.type == \"Warning\" &&\n      event.reason == 3"),
+        "folded": sink("match: >-\n      event.type == \"Warning\"\n      && event.count"),
+        "syntax": sink("match: event.type = \"Warning\""),
+        "too short": sink("match: event.type =="),
+        "not a boolean": sink("match: event.type"),
+        "empty": sink("match: \"\""),
+    });
+    let by_reference = refused(&sink("match: {env: EXPRESSION}"), &[("EXPRESSION", "true &&\nx")]);
+    insta::assert_snapshot!(by_reference, @"");
+}
+
+#[test]
+fn a_terminal_shows_the_line() {
+    let text = "# Events to Kafka\nsinks:\n  audit:\n    kafka:\n      brokers: [\"kafka:9092\"]\n      topics: k8s\n    match: event.typ == \"Warning\"\n";
+    let error = read(text, &[]).unwrap_err();
+    let text = text.replace("topics", "topic");
+    let second = read(&text, &[]).unwrap_err();
+    insta::assert_snapshot!(format!("{}\n{}", drawn(&error), drawn(&second)));
+}

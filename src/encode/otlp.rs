@@ -1,0 +1,290 @@
+//! OTLP logs: a batch of envelopes as an `ExportLogsServiceRequest`, in the shape that the
+//! OpenTelemetry Collector's `k8s_events` receiver made the convention, and a little beyond it.
+//!
+//! | OTLP | from |
+//! |---|---|
+//! | resource `k8s.cluster.{name,uid}` | the envelope's cluster |
+//! | resource `k8s.object.{kind,name,uid,fieldpath,api_version,resource_version}` | `involvedObject` |
+//! | resource `k8s.<kind>.{name,uid}` | `involvedObject`, where its kind has such attributes |
+//! | resource `k8s.container.name` | the container that `involvedObject.fieldPath` names |
+//! | resource `k8s.node.name` | `source.host`, unless the object itself is a Node |
+//! | resource and record `k8s.namespace.name` | `involvedObject.namespace` |
+//! | Timestamp, ObservedTimestamp | the envelope's `time` and `observedTime` |
+//! | severity | `type`: Normal 9, Warning 13, Error 17, Critical 21; the text as it is |
+//! | body | `message`, which stands nowhere else |
+//! | event name | `k8s.event` |
+//! | `log.record.uid` | the envelope's id |
+//! | `k8s.event.{reason,action,name,uid}` | the Event |
+//! | `k8s.event.start_time` | `metadata.creationTimestamp`, RFC 3339 (the receiver: Go's format) |
+//! | `k8s.event.count`, `k8s.event.count_delta` | `occurrences` and `delta` |
+//! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
+//! | `k8s.event.replayed` | only when true |
+//!
+//! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order.
+
+use std::{collections::HashMap, hash::Hasher as _, ops::Range};
+
+use rustc_hash::{FxBuildHasher, FxHasher};
+use serde::Deserialize;
+
+use super::protobuf::{
+    field_len, put_any_str, put_attr, put_attr_int, put_attr_true, put_bytes, put_fixed64,
+    put_head, put_str, put_uint,
+};
+use crate::event::{Batch, EventFields, ObjectReference, Text};
+
+/// What every record is called. It must not vary, so nothing of the Event is in it.
+const EVENT_NAME: &str = "k8s.event";
+
+/// A record that is no envelope.
+#[derive(Debug, thiserror::Error)]
+#[error("record {seq} is not an envelope: {source}")]
+pub struct EncodeError {
+    /// Its place in the journal.
+    pub seq: u64,
+    source: serde_json::Error,
+}
+
+/// The envelope with the Event decoded in the same pass, because a second one over the Event's
+/// bytes would cost as much as all the rest.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FullEnvelope<'a> {
+    #[serde(borrow)]
+    id: Text<'a>,
+    #[serde(borrow)]
+    cluster: BorrowedCluster<'a>,
+    #[serde(borrow)]
+    time: Text<'a>,
+    #[serde(borrow)]
+    observed_time: Text<'a>,
+    occurrences: u64,
+    delta: u64,
+    replayed: bool,
+    #[serde(borrow)]
+    event: EventFields<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BorrowedCluster<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    uid: Text<'a>,
+}
+
+/// One `ResourceLogs` to be.
+struct Group {
+    /// The encoded `Resource`, in the arena of resources.
+    resource: Range<usize>,
+    /// The bytes of all its records together.
+    records_len: usize,
+}
+
+/// Encodes batches, and keeps its buffers from one to the next.
+#[derive(Default)]
+pub struct LogsEncoder {
+    scratch: Vec<u8>,
+    resources: Vec<u8>,
+    records: Vec<u8>,
+    groups: Vec<Group>,
+    by_hash: HashMap<u64, usize, FxBuildHasher>,
+    /// Each record's group and its bytes in the arena of records.
+    placed: Vec<(usize, Range<usize>)>,
+}
+
+impl std::fmt::Debug for LogsEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogsEncoder").finish_non_exhaustive()
+    }
+}
+
+impl LogsEncoder {
+    /// The bytes of an `ExportLogsServiceRequest` that holds `batch`.
+    pub fn encode(&mut self, batch: &Batch) -> Result<Vec<u8>, EncodeError> {
+        self.resources.clear();
+        self.records.clear();
+        self.groups.clear();
+        self.by_hash.clear();
+        self.placed.clear();
+        for record in &batch.records {
+            let envelope: FullEnvelope<'_> = serde_json::from_slice(&record.envelope)
+                .map_err(|source| EncodeError { seq: record.seq, source })?;
+            let group = self.group_of(&envelope);
+            self.scratch.clear();
+            put_log_record(&mut self.scratch, &envelope);
+            let start = self.records.len();
+            // ScopeLogs.log_records
+            put_bytes(&mut self.records, 2, &self.scratch);
+            let placed = start..self.records.len();
+            self.groups[group].records_len += placed.len();
+            self.placed.push((group, placed));
+        }
+        Ok(self.assemble())
+    }
+
+    /// Finds the group whose resource is that of `envelope`, or opens one.
+    fn group_of(&mut self, envelope: &FullEnvelope<'_>) -> usize {
+        let start = self.resources.len();
+        put_resource(&mut self.resources, envelope);
+        let resource = start..self.resources.len();
+        let mut hasher = FxHasher::default();
+        hasher.write(&self.resources[resource.clone()]);
+        let opened = self.groups.len();
+        let group = *self.by_hash.entry(hasher.finish()).or_insert(opened);
+        if let Some(known) = self.groups.get(group)
+            && self.resources[known.resource.clone()] == self.resources[resource.clone()]
+        {
+            self.resources.truncate(start);
+            return group;
+        }
+        // New, or another resource with the same hash: a group of its own is never wrong.
+        self.groups.push(Group { resource, records_len: 0 });
+        opened
+    }
+
+    fn assemble(&mut self) -> Vec<u8> {
+        let mut scope = Vec::with_capacity(32);
+        put_str(&mut scope, 1, "tidings");
+        put_str(&mut scope, 2, env!("CARGO_PKG_VERSION"));
+        // Stable: within a group the order of the journal stays.
+        self.placed.sort_by_key(|(group, _)| *group);
+        let overhead = self.groups.len() * (scope.len() + 24);
+        let mut out = Vec::with_capacity(self.resources.len() + self.records.len() + overhead);
+        let mut placed = self.placed.iter().peekable();
+        for (index, group) in self.groups.iter().enumerate() {
+            let scope_logs = field_len(scope.len()) + group.records_len;
+            // ExportLogsServiceRequest.resource_logs, ResourceLogs.resource, .scope_logs
+            put_head(&mut out, 1, field_len(group.resource.len()) + field_len(scope_logs));
+            put_bytes(&mut out, 1, &self.resources[group.resource.clone()]);
+            put_head(&mut out, 2, scope_logs);
+            put_bytes(&mut out, 1, &scope);
+            while let Some((_, record)) = placed.next_if(|(group, _)| *group == index) {
+                out.extend_from_slice(&self.records[record.clone()]);
+            }
+        }
+        out
+    }
+}
+
+/// The attributes of `Resource`, its field 1.
+fn put_resource(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
+    const ATTRIBUTES: u32 = 1;
+    let object = &envelope.event.involved_object;
+    let mut put = |key: &str, value: &str| put_attr(out, ATTRIBUTES, key, value);
+    put("k8s.cluster.name", &envelope.cluster.name);
+    put("k8s.cluster.uid", &envelope.cluster.uid);
+    put("k8s.namespace.name", &object.namespace);
+    put("k8s.object.kind", &object.kind);
+    put("k8s.object.name", &object.name);
+    put("k8s.object.uid", &object.uid);
+    put("k8s.object.fieldpath", &object.field_path);
+    put("k8s.object.api_version", &object.api_version);
+    put("k8s.object.resource_version", &object.resource_version);
+    if let Some((name_key, uid_key)) = kind_keys(object) {
+        put(name_key, &object.name);
+        put(uid_key, &object.uid);
+    }
+    put("k8s.container.name", container_name(&object.field_path));
+    if !is_node(object) {
+        put("k8s.node.name", &envelope.event.source.host);
+    }
+}
+
+/// The members of `LogRecord`.
+fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
+    const ATTRIBUTES: u32 = 6;
+    let event = &envelope.event;
+    put_fixed64(out, 1, unix_nanos(&envelope.time));
+    put_uint(out, 2, severity(&event.type_));
+    put_str(out, 3, &event.type_);
+    if !event.message.is_empty() {
+        put_any_str(out, 5, &event.message);
+    }
+    let mut put = |key: &str, value: &str| put_attr(out, ATTRIBUTES, key, value);
+    put("log.record.uid", &envelope.id);
+    put("k8s.namespace.name", &event.involved_object.namespace);
+    put("k8s.event.reason", &event.reason);
+    put("k8s.event.action", &event.action);
+    put("k8s.event.start_time", &event.metadata.creation_timestamp);
+    put("k8s.event.name", &event.metadata.name);
+    put("k8s.event.uid", &event.metadata.uid);
+    let controller = [&event.reporting_component, &event.source.component];
+    let controller = controller.into_iter().find(|text| !text.is_empty());
+    put("k8s.event.reporting_controller", controller.map_or("", |text| text));
+    put("k8s.event.reporting_instance", &event.reporting_instance);
+    put_attr_int(out, ATTRIBUTES, "k8s.event.count", envelope.occurrences);
+    put_attr_int(out, ATTRIBUTES, "k8s.event.count_delta", envelope.delta);
+    if envelope.replayed {
+        put_attr_true(out, ATTRIBUTES, "k8s.event.replayed");
+    }
+    put_fixed64(out, 11, unix_nanos(&envelope.observed_time));
+    put_str(out, 12, EVENT_NAME);
+}
+
+/// The severity number; an unknown type has none, only its text.
+fn severity(event_type: &str) -> u64 {
+    [("Normal", 9), ("Warning", 13), ("Error", 17), ("Critical", 21)]
+        .into_iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(event_type))
+        .map_or(0, |(_, number)| number)
+}
+
+/// Nanoseconds since 1970; 0, which OTLP reads as unknown, for what is no time.
+fn unix_nanos(text: &str) -> u64 {
+    let time: Option<jiff::Timestamp> = text.parse().ok();
+    time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
+}
+
+/// The container in `spec.containers{app}`, `spec.initContainers{…}` or
+/// `spec.ephemeralContainers{…}`.
+fn container_name(field_path: &str) -> &str {
+    field_path
+        .strip_prefix("spec.")
+        .and_then(|rest| rest.strip_suffix('}')?.split_once('{'))
+        .filter(|(list, _)| {
+            matches!(*list, "containers" | "initContainers" | "ephemeralContainers")
+        })
+        .map_or("", |(_, name)| name)
+}
+
+fn is_node(object: &ObjectReference<'_>) -> bool {
+    &*object.kind == "Node" && matches!(&*object.api_version, "" | "v1")
+}
+
+/// The attributes that the semantic conventions have for a kind.
+///
+/// The group counts too: a Job of another group than `batch` is something else. Some reporters
+/// leave the version out, and then mean the kind that everyone knows.
+fn kind_keys(object: &ObjectReference<'_>) -> Option<(&'static str, &'static str)> {
+    macro_rules! keys {
+        ($kind:literal) => {
+            (concat!("k8s.", $kind, ".name"), concat!("k8s.", $kind, ".uid"))
+        };
+    }
+    let (group, keys) = match &*object.kind {
+        "Pod" => ("", keys!("pod")),
+        "Node" => ("", keys!("node")),
+        "Namespace" => ("", keys!("namespace")),
+        "ReplicationController" => ("", keys!("replicationcontroller")),
+        "Service" => ("", keys!("service")),
+        "PersistentVolume" => ("", keys!("persistentvolume")),
+        "PersistentVolumeClaim" => ("", keys!("persistentvolumeclaim")),
+        "ResourceQuota" => ("", keys!("resourcequota")),
+        "Deployment" => ("apps", keys!("deployment")),
+        "ReplicaSet" => ("apps", keys!("replicaset")),
+        "StatefulSet" => ("apps", keys!("statefulset")),
+        "DaemonSet" => ("apps", keys!("daemonset")),
+        "Job" => ("batch", keys!("job")),
+        "CronJob" => ("batch", keys!("cronjob")),
+        "HorizontalPodAutoscaler" => ("autoscaling", keys!("hpa")),
+        _ => return None,
+    };
+    let stated = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    (object.api_version.is_empty() || stated == group).then_some(keys)
+}
+
+#[cfg(test)]
+#[path = "otlp_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! A sync in two halves, so that appends go on while the disk is busy with it.
+
+use std::{fs::File, io, path::PathBuf, sync::Arc};
+
+use super::{Log, Sync, rotation::Active};
+use crate::journal::recovery::Mark;
+
+/// A sync of what was appended so far, to be run on any thread.
+#[derive(Debug)]
+pub struct SyncJob {
+    file: File,
+    path: Arc<PathBuf>,
+    mark: Mark,
+}
+
+/// What came of a [`SyncJob`].
+#[derive(Debug)]
+pub struct SyncDone {
+    path: Arc<PathBuf>,
+    mark: Mark,
+    result: io::Result<()>,
+}
+
+impl SyncJob {
+    /// Waits until everything is on stable storage; [`Log::end_sync`] takes the answer.
+    pub fn run(self) -> SyncDone {
+        SyncDone { result: self.file.sync_data(), path: self.path, mark: self.mark }
+    }
+}
+
+impl Log {
+    /// The first half of a sync that another thread does, so that appends go on meanwhile; nothing
+    /// when everything is on stable storage already, or a failed sync is to be mended first by
+    /// [`sync`](Self::sync).
+    pub fn begin_sync(&self) -> Option<SyncJob> {
+        let active = self.active.as_ref().filter(|_| !self.sync_failed)?;
+        if self.options.sync == Sync::Never || active.length == active.synced.length {
+            return None;
+        }
+        let file = active.file.try_clone().ok()?;
+        let mark = self.mark(active.length);
+        Some(SyncJob { file, path: Arc::clone(&active.path), mark })
+    }
+
+    /// The second half.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    pub fn end_sync(&mut self, done: SyncDone, now_ms: u64) -> io::Result<()> {
+        let SyncDone { path, mark, result } = done;
+        // A segment that was sealed meanwhile was synced for it.
+        let same = |active: &&mut Active| Arc::ptr_eq(&active.path, &path);
+        let Some(active) = self.active.as_mut().filter(same) else {
+            return Ok(());
+        };
+        match result {
+            Ok(()) => {
+                if mark.length > active.synced.length {
+                    active.synced = mark;
+                }
+                self.last_sync_ms = now_ms;
+                Ok(())
+            }
+            Err(_) => {
+                self.sync_failed = true;
+                self.sync(now_ms)
+            }
+        }
+    }
+}

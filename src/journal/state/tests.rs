@@ -1,0 +1,145 @@
+//! The state, whole and damaged.
+
+use super::*;
+
+const LIMIT: u64 = 100;
+
+fn letter(seq: u64, sink: &str, bytes: usize) -> DeadLetter {
+    DeadLetter {
+        sink: sink.to_owned(),
+        seq,
+        id: format!("uid-{seq}"),
+        class: "invalid".to_owned(),
+        reason: "no".to_owned(),
+        attempts: 3,
+        first_ms: 1,
+        time_ms: 2,
+        unidentified: 0,
+        envelope: vec![b'x'; bytes].into(),
+    }
+}
+
+fn entry(resource_version: u64) -> SeenEntry {
+    SeenEntry { resource_version, occurrences: 2, source: 1 }
+}
+
+fn sample() -> StateCommit {
+    let sink = SinkState {
+        position: Position { next: 41, skipped: 3 },
+        totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
+        positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
+    };
+    StateCommit {
+        sinks: [("audit".to_owned(), sink)].into(),
+        seen: (0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect(),
+        sources: [("all".to_owned(), SourceState { id: 1, first_start_ms: 5 })].into(),
+        applied: 40,
+        dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
+        cluster_uid: Some("c".to_owned()),
+    }
+}
+
+fn is_sample(loaded: &Loaded) -> bool {
+    let sample = sample();
+    loaded.sinks == sample.sinks
+        && loaded.sources == sample.sources
+        && loaded.applied == sample.applied
+        && loaded.cluster_uid == sample.cluster_uid
+        && loaded.seen.len() == 500
+        && sample.seen.iter().all(|(uid, entry)| loaded.seen.get(*uid) == *entry)
+}
+
+#[test]
+fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
+    assert_eq!((loaded.applied, loaded.highest_sequence(), loaded.seen.len()), (1, 0, 0));
+    state.commit(&sample()).unwrap();
+    drop(state);
+    let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
+    assert!(is_sample(&loaded) && loaded.set_aside.is_none());
+    assert_eq!(loaded.highest_sequence(), 40);
+    let seen = vec![
+        (UidKey(7), None),
+        (UidKey(900), Some(entry(1))),
+        (UidKey(900), Some(entry(2))),
+        (UidKey(901), Some(entry(3))),
+        (UidKey(901), None),
+    ];
+    state.commit(&StateCommit { seen, applied: 50, ..StateCommit::default() }).unwrap();
+    drop(state);
+    let (_, loaded) = State::open(&directory, LIMIT, 0).unwrap();
+    assert_eq!((loaded.sinks.len(), loaded.sources.len()), (1, 1));
+    assert_eq!((loaded.seen.len(), loaded.highest_sequence()), (500, 49));
+    assert_eq!(loaded.seen.get(UidKey(7)), None);
+    assert_eq!(loaded.seen.get(UidKey(900)), Some(entry(2)));
+}
+
+#[test]
+fn the_newest_dead_letters_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    state.commit(&sample()).unwrap();
+    let mut of_audit = state.dead_letters(Some("audit"), 10).unwrap();
+    assert_eq!(of_audit.pop(), Some(letter(12, "audit", 30)));
+    assert!(of_audit.is_empty());
+    let dead_letters = vec![letter(14, "audit", 60)];
+    state.commit(&StateCommit { dead_letters, ..StateCommit::default() }).unwrap();
+    drop(state);
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    let dead_letters = vec![letter(15, "audit", 5)];
+    state.commit(&StateCommit { dead_letters, ..StateCommit::default() }).unwrap();
+    let seqs = |state: &State, limit| {
+        let letters = state.dead_letters(None, limit).unwrap();
+        letters.into_iter().map(|letter| letter.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(seqs(&state, 10), [15, 14, 13]);
+    assert_eq!(seqs(&state, 1), [15]);
+    assert_eq!(state.dead_letter_count(), 3);
+}
+
+#[test]
+fn a_commit_after_a_failed_one_opens_the_file_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    state.database = None;
+    assert!(state.dead_letters(None, 1).unwrap().is_empty());
+    state.commit(&sample()).unwrap();
+    drop(state);
+    assert!(is_sample(&State::open(&directory, LIMIT, 0).unwrap().1));
+}
+
+#[test]
+fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    state.commit(&sample()).unwrap();
+    drop(state);
+    let path = dir.path().join(NAME);
+    let whole = std::fs::read(&path).unwrap();
+    let mut anew = 0;
+    for case in 0..120 {
+        let mut bytes = whole.clone();
+        let at = whole.len() * case / 120;
+        match case % 3 {
+            0 => bytes.truncate(at),
+            1 => bytes[at] ^= 1 << (case % 8),
+            _ => bytes.iter_mut().skip(at).take(4096).for_each(|byte| *byte = !*byte),
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let (mut state, loaded) = State::open(&directory, LIMIT, case as u64).unwrap();
+        if let Some((aside, reason)) = &loaded.set_aside {
+            assert_eq!(std::fs::read(aside).unwrap().len(), bytes.len(), "{reason}");
+            std::fs::remove_file(aside).unwrap();
+            anew += 1;
+        }
+        // An empty file is a new one to redb.
+        assert!(is_sample(&loaded) || loaded.set_aside.is_some() || bytes.is_empty());
+        state.commit(&sample()).unwrap();
+    }
+    assert!(anew > 0);
+}

@@ -1,0 +1,268 @@
+//! What the sinks over HTTP share: one client, one POST, and one reading of the answer.
+//!
+//! HTTP/1.1 only. One request is under way at a time, so HTTP/2 would have nothing to multiplex,
+//! and a dead HTTP/2 connection is kept where a dead HTTP/1.1 connection goes with its request.
+
+mod compress;
+mod dns;
+mod status;
+
+use std::time::Duration;
+
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
+    header::{self, CONTENT_ENCODING},
+    uri::Scheme,
+};
+use bytes::Bytes;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{Compression, Secret, SinkBuildError, TlsOptions, net_error, own_deadline, tls};
+use crate::bridge::{Outcome, RetryClass};
+
+/// How much of a refusing answer is read, for its reason.
+const REASON_BYTES: usize = 4096;
+/// How long a body that decides nothing may take, before its connection is given up instead.
+const BODY_WAIT: Duration = Duration::from_millis(250);
+/// For how long a connection is kept for the next request. Some servers close theirs after 5 s,
+/// and a request that meets the close is lost without an answer.
+const KEEP_IDLE: Duration = Duration::from_secs(4);
+/// What this program calls itself.
+pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
+
+/// Headers that the protocol or the client sets.
+const RESERVED: [&str; 7] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "keep-alive",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The parts of an address.
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) uri: Uri,
+    /// `host:port`, for messages: without user, path and query, which may hold secrets.
+    pub(super) peer: String,
+}
+
+impl Address {
+    /// Reads a URL of a key of the configuration. The messages do not repeat it.
+    pub(super) fn parse(key: &'static str, url: &str) -> Result<Self, SinkBuildError> {
+        let bad = |reason: &str| SinkBuildError::Address { key, reason: reason.into() };
+        if !url.contains("://") {
+            return Err(bad("not a URL; write http:// or https:// in front"));
+        }
+        let uri: Uri = url.parse().map_err(|e| bad(&format!("not a URL: {e}")))?;
+        let port = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => 80,
+            Some(scheme) if *scheme == Scheme::HTTPS => 443,
+            _ => return Err(bad("neither http:// nor https://")),
+        };
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("has no host"))?;
+        let peer = format!("{host}:{}", uri.port_u16().unwrap_or(port));
+        Ok(Self { uri, peer })
+    }
+}
+
+/// Reads configured headers; their values are marked as secrets.
+pub(super) fn headers(
+    configured: &[(String, Secret)],
+    ours: &[&str],
+) -> Result<HeaderMap, SinkBuildError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in configured {
+        let bad =
+            |reason: &str| SinkBuildError::Header { name: name.clone(), reason: reason.into() };
+        let parsed: HeaderName = name.parse().map_err(|_| bad("not the name of a header"))?;
+        if RESERVED.contains(&parsed.as_str()) || ours.contains(&parsed.as_str()) {
+            return Err(bad("is set by tidings"));
+        }
+        let mut value = HeaderValue::from_str(value.expose())
+            .map_err(|_| bad("its value has characters that a header cannot carry"))?;
+        value.set_sensitive(true);
+        headers.append(parsed, value);
+    }
+    Ok(headers)
+}
+
+/// A receiver's answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    /// The start of the body.
+    pub(super) body: Vec<u8>,
+}
+
+impl Reply {
+    /// Whether the receiver took it.
+    pub(super) fn is_success(&self) -> bool {
+        self.status.is_success()
+    }
+
+    /// What an answer other than 2xx means; `words` is what the body says.
+    pub(super) fn refusal(&self, words: &str) -> Outcome {
+        status::to_outcome(self.status, self.retry_after, words)
+    }
+}
+
+/// POSTs to one address.
+#[derive(Debug)]
+pub(super) struct HttpPoster {
+    client: reqwest::Client,
+    url: reqwest::Url,
+    peer: String,
+    headers: HeaderMap,
+    compression: Compression,
+    deadline: Duration,
+    /// How much of a 2xx answer is read; 0: it is only drained, for the connection's sake.
+    pub(super) success_bytes: usize,
+}
+
+impl HttpPoster {
+    /// Sets up the client; `headers` go with every request.
+    pub(super) fn new(
+        address: &Address,
+        tls_options: Option<&TlsOptions>,
+        mut headers: HeaderMap,
+        compression: Compression,
+        attempt: Duration,
+    ) -> Result<Self, SinkBuildError> {
+        let mut url = reqwest::Url::parse(&address.uri.to_string()).map_err(|e| {
+            SinkBuildError::Address { key: "url", reason: format!("not a URL: {e}") }
+        })?;
+        let deadline = own_deadline(attempt);
+        let mut builder = reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .http1_only()
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(30))
+            .pool_idle_timeout(KEEP_IDLE)
+            .pool_max_idle_per_host(1)
+            // Before the whole attempt is over, so that the reason can tell the two apart.
+            .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
+        let options = tls_options.cloned().unwrap_or_default();
+        tls::check(&options, address.uri.scheme())?;
+        if address.uri.scheme() != Some(&Scheme::HTTPS) {
+            // Without TLS the system's roots are not needed, and in a bare image there are none.
+            builder = builder.tls_certs_only([]);
+        } else if let Some(pem) = &options.ca {
+            let certificates = reqwest::Certificate::from_pem_bundle(pem)
+                .map_err(|e| SinkBuildError::Tls { key: "ca", reason: innermost(&e) })?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let (Some(cert), Some(key)) = (&options.cert, &options.key) {
+            let pem = [cert.as_slice(), b"\n", key.expose().as_bytes()].concat();
+            let identity = reqwest::Identity::from_pem(&pem)
+                .map_err(|e| SinkBuildError::Tls { key: "cert", reason: innermost(&e) })?;
+            builder = builder.identity(identity);
+        }
+        if let Some(name) = &options.server_name {
+            builder = rename(builder, &mut url, &mut headers, name)?;
+        }
+        let client = builder.build().map_err(|e| SinkBuildError::Client(innermost(&e)))?;
+        let peer = address.peer.clone();
+        Ok(Self { client, url, peer, headers, compression, deadline, success_bytes: 0 })
+    }
+
+    /// One POST. An answer of any status is a reply; no answer is already an outcome.
+    pub(super) async fn post(&self, headers: HeaderMap, body: Bytes) -> Result<Reply, Outcome> {
+        let end = Instant::now() + self.deadline;
+        let body = compress::compress(self.compression, body).await?;
+        let mut request =
+            self.client.post(self.url.clone()).headers(headers).headers(self.headers.clone());
+        if let Some(encoding) = compress::content_encoding(self.compression) {
+            request = request.header(CONTENT_ENCODING, encoding);
+        }
+        let response = match timeout_at(end, request.body(body).send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.failure(error)),
+            Err(_) => {
+                return Err(Outcome::Retry {
+                    after: None,
+                    class: RetryClass::Timeout,
+                    reason: format!("no answer from {} within {:?}", self.peer, self.deadline),
+                });
+            }
+        };
+        let status = response.status();
+        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(status::retry_after);
+        // The status decides; a body that is slow, huge or cut off can only cost the connection.
+        let read = if status.is_success() { self.success_bytes } else { REASON_BYTES };
+        let wait = if status.is_success() && read > 0 {
+            end.saturating_duration_since(Instant::now())
+        } else {
+            BODY_WAIT
+        };
+        let mut body = Vec::new();
+        let _ = timeout(wait, read_body(response, read, &mut body)).await;
+        Ok(Reply { status, retry_after, body })
+    }
+
+    fn failure(&self, error: reqwest::Error) -> Outcome {
+        // The URL may hold secrets.
+        let error = error.without_url();
+        if error.is_timeout() && error.is_connect() {
+            return Outcome::Retry {
+                after: None,
+                class: RetryClass::Timeout,
+                reason: format!("no connection to {} in time", self.peer),
+            };
+        }
+        net_error::to_outcome(&error, &self.peer)
+    }
+}
+
+/// Reads at most `limit` bytes into `body`. What was read when the caller loses patience stays.
+///
+/// An end that comes within one buffer more is read too: it sets the connection free for the next
+/// request.
+async fn read_body(mut response: reqwest::Response, limit: usize, body: &mut Vec<u8>) {
+    let mut drained = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let wanted = limit.saturating_sub(body.len()).min(chunk.len());
+        body.extend_from_slice(&chunk[..wanted]);
+        drained += chunk.len();
+        if drained > limit.max(REASON_BYTES) {
+            return;
+        }
+    }
+}
+
+/// Makes the client ask for, and insist on, the certificate of another name than the host's.
+///
+/// The client takes the name for TLS from the URL and offers no other place for it. So the URL
+/// gets the name, resolving it yields the real host's addresses, and the `Host` header stays what
+/// it was. A proxy would be asked for the name instead of the host, so none is used.
+fn rename(
+    builder: reqwest::ClientBuilder,
+    url: &mut reqwest::Url,
+    headers: &mut HeaderMap,
+    name: &str,
+) -> Result<reqwest::ClientBuilder, SinkBuildError> {
+    let bad = |reason: &str| SinkBuildError::Tls { key: "serverName", reason: reason.into() };
+    let host = url.host_str().unwrap_or_default().to_owned();
+    let authority = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    if !headers.contains_key(header::HOST) {
+        let value = HeaderValue::from_str(&authority).map_err(|_| bad("the host is not ASCII"))?;
+        headers.insert(header::HOST, value);
+    }
+    url.set_host(Some(name)).map_err(|_| bad("not a host name"))?;
+    Ok(builder.no_proxy().dns_resolver(dns::Alias::new(&host)))
+}
+
+/// The end of an error's chain, which says what the rest only frames.
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut current = error;
+    while let Some(source) = current.source() {
+        current = source;
+    }
+    current.to_string()
+}

@@ -1,0 +1,344 @@
+//! Kafka, through librdkafka's idempotent producer.
+//!
+//! Key: the involved object's uid, else `kind/namespace/name`, so that one object's events stay in
+//! order in one partition. Value: the envelope. Headers: `id`, `content-type`. Timestamp: the
+//! envelope's `time`.
+//!
+//! Order and loss. librdkafka keeps the order of each partition and retries by itself, without an
+//! end. When it does report an error, nothing more is queued, all outstanding reports are waited
+//! for, and everything from the first record without an acknowledgement on is to be sent again, in
+//! the order of the journal: also what was acknowledged behind it, for a consumer that takes the
+//! later id first would otherwise see an object's events reversed. A fatal error ends the producer,
+//! and the next attempt begins with another.
+//!
+//! An attempt that runs out of time, or is dropped, leaves its messages in librdkafka's queue. The
+//! [ledger](ledger) knows them, and the next attempt waits for their reports instead of queueing
+//! them twice.
+
+mod classify;
+mod config;
+mod ledger;
+mod reports;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use rdkafka::{
+    ClientConfig,
+    config::FromClientConfigAndContext as _,
+    message::{Header, OwnedHeaders},
+    producer::{BaseRecord, Producer as _, ThreadedProducer},
+    types::RDKafkaErrorCode,
+};
+use serde::Deserialize;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout_at},
+};
+
+use self::{
+    ledger::{Ledger, State},
+    reports::{Context, Reports},
+};
+use super::{KafkaOptions, SinkBuildError, own_deadline};
+use crate::{
+    bridge::{EventFate, Outcome, RefusedClass, RetryClass, Sink},
+    event::{Batch, ObjectReference, Record, Text},
+};
+
+/// Produces batches to one topic.
+pub struct KafkaSink {
+    config: ClientConfig,
+    topic: String,
+    deadline: Duration,
+    /// Made by the first attempt: making it connects.
+    producer: Option<ThreadedProducer<Context>>,
+    reports: Arc<Reports>,
+    ledger: Ledger,
+    /// A producer on its way out; its successor waits for it, or they might overtake each other.
+    retiring: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for KafkaSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The configuration holds secrets.
+        f.debug_struct("KafkaSink").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+/// The members of an envelope that a message is made of.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    time: Text<'a>,
+    #[serde(borrow)]
+    event: PartsOfEvent<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartsOfEvent<'a> {
+    #[serde(borrow, default)]
+    involved_object: Option<ObjectReference<'a>>,
+}
+
+/// What came of handing a batch's records to librdkafka.
+enum Queued {
+    All,
+    /// The local queue has no room for the next one.
+    Full,
+    /// librdkafka refuses, for a reason that is not the record's.
+    Error(RDKafkaErrorCode),
+}
+
+impl KafkaSink {
+    /// Checks the options; nothing is connected yet.
+    pub fn new(options: &KafkaOptions) -> Result<Self, SinkBuildError> {
+        Ok(Self {
+            config: config::build(options)?,
+            topic: options.topic.clone(),
+            deadline: own_deadline(options.timeout),
+            producer: None,
+            reports: Arc::default(),
+            ledger: Ledger::default(),
+            retiring: None,
+        })
+    }
+
+    async fn produce(&mut self, batch: &Batch) -> Outcome {
+        let end = Instant::now() + self.deadline;
+        if let Some(retiring) = &mut self.retiring {
+            if timeout_at(end, retiring).await.is_err() {
+                return retry(RetryClass::Timeout, "librdkafka takes long to end".into());
+            }
+            self.retiring = None;
+        }
+        let first = batch.records.first().map_or(0, |record| record.seq);
+        self.ledger.forget_before(first);
+        loop {
+            for report in self.reports.take() {
+                self.ledger.apply(report);
+            }
+            if self.reports.is_fatal() {
+                return self.give_up_producer(batch);
+            }
+            let failed = self.ledger.first_failed(first);
+            if let Some((seq, code)) = failed
+                && self.ledger.outstanding() == 0
+            {
+                if let Some(outcome) = self.settle_failure(batch, seq, code) {
+                    return outcome;
+                }
+                continue;
+            }
+            // After a failure nothing more is queued until it is settled.
+            let queued = if failed.is_some() { Queued::All } else { self.queue(batch) };
+            let more = match queued {
+                Queued::All => false,
+                Queued::Full => true,
+                Queued::Error(RDKafkaErrorCode::Fatal) => return self.give_up_producer(batch),
+                Queued::Error(code) => {
+                    return self.settle(batch, classify::retry(code), code.to_string());
+                }
+            };
+            let settled = |record: &Record| {
+                matches!(self.ledger.get(record.seq), Some(State::Acked | State::Unqueueable(..)))
+            };
+            if batch.records.iter().all(settled) {
+                return self.settle(batch, RetryClass::Unavailable, String::new());
+            }
+            if more && self.ledger.outstanding() == 0 {
+                // librdkafka makes room a moment after the report; it is making it now.
+                if Instant::now() >= end {
+                    return retry(RetryClass::Timeout, "librdkafka's queue stays full".into());
+                }
+                tokio::task::yield_now().await;
+                continue;
+            }
+            // With a full queue half of it is reason enough to go on, or it would run dry.
+            let outstanding = self.ledger.outstanding();
+            let wake_at = if more { outstanding / 2 } else { outstanding }.max(1);
+            if timeout_at(end, self.reports.wait(wake_at)).await.is_err() {
+                for report in self.reports.take() {
+                    self.ledger.apply(report);
+                }
+                let (class, reason) = self.why_late();
+                return self.settle(batch, class, reason);
+            }
+        }
+    }
+
+    /// Queues what the ledger does not know yet, in order.
+    fn queue(&mut self, batch: &Batch) -> Queued {
+        if self.producer.is_none() {
+            let reports = Arc::<Reports>::default();
+            let context = Context(Arc::clone(&reports));
+            match ThreadedProducer::from_config_and_context(&self.config, context) {
+                Ok(producer) => self.producer = Some(producer),
+                Err(error) => {
+                    let code = error.rdkafka_error_code();
+                    return Queued::Error(code.unwrap_or(RDKafkaErrorCode::Fail));
+                }
+            }
+            self.reports = reports;
+        }
+        let Some(producer) = &self.producer else { return Queued::All };
+        for record in &batch.records {
+            if self.ledger.get(record.seq).is_some() {
+                continue;
+            }
+            let parts: Parts<'_> = match serde_json::from_slice(&record.envelope) {
+                Ok(parts) => parts,
+                Err(error) => {
+                    let reason = format!("not an envelope: {error}");
+                    self.ledger.unqueueable(record.seq, RefusedClass::Invalid, reason);
+                    continue;
+                }
+            };
+            let key = key(parts.event.involved_object.unwrap_or_default());
+            let headers = OwnedHeaders::new_with_capacity(2)
+                .insert(Header { key: "id", value: Some(record.id()) })
+                .insert(Header { key: "content-type", value: Some("application/json") });
+            let message = BaseRecord::with_opaque_to(&self.topic, Box::new(record.seq))
+                .key(&key)
+                .payload(record.envelope.as_ref())
+                .headers(headers)
+                .timestamp(unix_millis(&parts.time));
+            match producer.send(message) {
+                Ok(()) => self.ledger.queued(record.seq),
+                Err((error, _)) => {
+                    let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+                    match classify::refused(code) {
+                        Some(class) => {
+                            self.ledger.unqueueable(record.seq, class, code.to_string());
+                        }
+                        None if code == RDKafkaErrorCode::QueueFull => return Queued::Full,
+                        None => return Queued::Error(code),
+                    }
+                }
+            }
+        }
+        Queued::All
+    }
+
+    /// Acts on a failure once no report is outstanding; `None`: it is worth another try at once.
+    fn settle_failure(
+        &mut self,
+        batch: &Batch,
+        seq: u64,
+        code: RDKafkaErrorCode,
+    ) -> Option<Outcome> {
+        let alone = self.ledger.was_alone();
+        self.ledger.forget_from(seq);
+        let Some(class) = classify::refused(code) else {
+            return Some(self.settle(batch, classify::retry(code), code.to_string()));
+        };
+        let of_this_batch = batch.records.iter().any(|record| record.seq == seq);
+        if of_this_batch && (alone || batch.records.len() > 1) {
+            // The bridge halves a batch of several; what was acknowledged is remembered.
+            return Some(Outcome::Refused { class, reason: code.to_string() });
+        }
+        // Refused in company that the bridge has split since: it gets its answer by itself.
+        None
+    }
+
+    /// The fates of a batch: those in front of the first unsettled record are final, the rest is
+    /// to be sent again.
+    fn settle(&mut self, batch: &Batch, class: RetryClass, reason: String) -> Outcome {
+        let mut fates = Vec::with_capacity(batch.records.len());
+        for record in &batch.records {
+            let Some(fate) = self.ledger.settle(record.seq) else { break };
+            fates.push(fate);
+        }
+        let settled = fates.len();
+        if settled == batch.records.len() {
+            if fates.iter().all(|fate| *fate == EventFate::Delivered) {
+                return Outcome::Delivered;
+            }
+            return Outcome::PerEvent { fates, retry: None };
+        }
+        if settled == 0 {
+            return retry(class, reason);
+        }
+        fates.resize(batch.records.len(), EventFate::Retry);
+        Outcome::PerEvent { fates, retry: Some((class, reason)) }
+    }
+
+    /// Why no report has come in time.
+    fn why_late(&self) -> (RetryClass, String) {
+        match self.reports.last_error() {
+            Some(error) => {
+                let class = match classify::retry(error.code) {
+                    RetryClass::Misconfigured => RetryClass::Misconfigured,
+                    _ => RetryClass::Unavailable,
+                };
+                (class, error.text)
+            }
+            None => (RetryClass::Timeout, format!("no acknowledgement within {:?}", self.deadline)),
+        }
+    }
+
+    /// Lets go of a producer that reported a fatal error.
+    fn give_up_producer(&mut self, batch: &Batch) -> Outcome {
+        let fatal = self.producer.as_ref().and_then(|producer| producer.client().fatal_error());
+        let (code, text) =
+            fatal.unwrap_or((RDKafkaErrorCode::Fatal, "the producer failed fatally".into()));
+        tracing::warn!(error = %text, "the Kafka producer failed fatally and is replaced");
+        self.retire_producer();
+        for report in self.reports.take() {
+            self.ledger.apply(report);
+        }
+        self.reports = Arc::default();
+        self.ledger.abandon();
+        let unacked = |record: &&Record| self.ledger.get(record.seq) != Some(&State::Acked);
+        if let Some(unacked) = batch.records.iter().find(unacked) {
+            self.ledger.forget_from(unacked.seq);
+        }
+        self.settle(batch, classify::retry(code), text)
+    }
+
+    /// Ends the producer away from the runtime: it waits for threads.
+    fn retire_producer(&mut self) {
+        if let Some(producer) = self.producer.take() {
+            self.retiring = Some(tokio::task::spawn_blocking(move || drop(producer)));
+        }
+    }
+}
+
+impl Sink for KafkaSink {
+    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.produce(batch))
+    }
+
+    /// What is still queued was not acknowledged, so it is sent again after the next start; it is
+    /// dropped here rather than sent now and then repeated.
+    fn close(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.retire_producer();
+            if let Some(retiring) = self.retiring.take() {
+                // It can only fail by a panic inside, and then it is gone as well.
+                let _ = tokio::time::timeout(self.deadline, retiring).await;
+            }
+        })
+    }
+}
+
+fn retry(class: RetryClass, reason: String) -> Outcome {
+    Outcome::Retry { after: None, class, reason }
+}
+
+/// What keeps the events of one object together.
+fn key(object: ObjectReference<'_>) -> String {
+    if object.uid.is_empty() {
+        format!("{}/{}/{}", &*object.kind, &*object.namespace, &*object.name)
+    } else {
+        object.uid.0.into_owned()
+    }
+}
+
+/// Milliseconds since 1970; 0, which librdkafka replaces by now, for what is no such time.
+fn unix_millis(text: &str) -> i64 {
+    text.parse::<jiff::Timestamp>().map_or(0, |time| time.as_millisecond().max(0))
+}

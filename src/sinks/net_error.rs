@@ -1,0 +1,151 @@
+//! What went wrong on the network, in a person's words.
+//!
+//! The libraries say it in layers ("error sending request", "client error (Connect)", "tcp connect
+//! error", "Connection refused (os error 111)"), of which only the innermost helps. This walks
+//! down to it, and says whose fault it is.
+
+use std::{error::Error, io};
+
+use rustls::{AlertDescription, CertificateError, Error as TlsError};
+
+use crate::bridge::{Outcome, RetryClass};
+
+/// The retry that a failed exchange with `peer` (`host:port`) is worth.
+pub(super) fn to_outcome(error: &(dyn Error + 'static), peer: &str) -> Outcome {
+    let (class, reason) = describe(error, peer);
+    Outcome::Retry { after: None, class, reason }
+}
+
+fn describe(error: &(dyn Error + 'static), peer: &str) -> (RetryClass, String) {
+    let mut texts: Vec<String> = Vec::new();
+    let mut resolving = false;
+    let mut next = Some(error);
+    while let Some(current) = next {
+        if let Some(tls) = current.downcast_ref::<TlsError>() {
+            return describe_tls(tls, peer);
+        }
+        if let Some(io) = current.downcast_ref::<io::Error>() {
+            if let Some(known) = describe_io(io, resolving, peer) {
+                return known;
+            }
+            // `source` steps over the error that an `io::Error` wraps.
+            if let Some(inner) = io.get_ref() {
+                next = Some(inner);
+                continue;
+            }
+        }
+        let text = current.to_string();
+        resolving |= text == "dns error";
+        // Layers that repeat the one below, or say nothing.
+        if !LAYERS.contains(&text.as_str()) && !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+        next = current.source();
+    }
+    let detail = if texts.is_empty() { "no details".to_owned() } else { texts.join(": ") };
+    if resolving {
+        return (RetryClass::Unavailable, format!("cannot resolve the name of {peer}: {detail}"));
+    }
+    (RetryClass::Unavailable, format!("exchange with {peer} failed: {detail}"))
+}
+
+const LAYERS: [&str; 8] = [
+    "error sending request",
+    "client error (Connect)",
+    "client error (SendRequest)",
+    "tcp connect error",
+    "transport error",
+    "dns error",
+    "connection error",
+    "error reading a body from connection",
+];
+
+fn describe_io(error: &io::Error, resolving: bool, peer: &str) -> Option<(RetryClass, String)> {
+    let class = RetryClass::Unavailable;
+    if resolving {
+        return Some((class, format!("cannot resolve the name of {peer}: {error}")));
+    }
+    // What wraps a TLS error is described by that.
+    if error.get_ref().is_some_and(|inner| inner.is::<TlsError>()) {
+        return None;
+    }
+    let reason = match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("connection refused by {peer}"),
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => format!("connection cut by {peer}"),
+        io::ErrorKind::HostUnreachable => format!("no route to {peer}"),
+        io::ErrorKind::NetworkUnreachable => format!("the network of {peer} cannot be reached"),
+        io::ErrorKind::TimedOut => {
+            return Some((RetryClass::Timeout, format!("no connection to {peer} in time")));
+        }
+        _ => return None,
+    };
+    Some((class, reason))
+}
+
+fn describe_tls(error: &TlsError, peer: &str) -> (RetryClass, String) {
+    let reason = match error {
+        TlsError::InvalidCertificate(why) => {
+            let why = match why {
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "has expired".to_owned()
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "is not valid yet".to_owned()
+                }
+                CertificateError::UnknownIssuer => {
+                    "is signed by an authority that is not trusted (tls.ca)".to_owned()
+                }
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => {
+                    format!("is for another name (tls.serverName): {why}")
+                }
+                CertificateError::Revoked => "has been revoked".to_owned(),
+                other => format!("cannot be accepted: {other}"),
+            };
+            format!("the certificate of {peer} {why}")
+        }
+        TlsError::AlertReceived(alert) => match alert {
+            AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied => format!(
+                "{peer} does not accept our certificate, or asks for one (tls.cert, tls.key): \
+                {alert:?}"
+            ),
+            AlertDescription::UnrecognisedName => {
+                format!("{peer} does not know the name that it was asked for (tls.serverName)")
+            }
+            other => format!("{peer} ended the TLS handshake: {other:?}"),
+        },
+        TlsError::InvalidMessage(_) => {
+            format!("{peer} does not speak TLS; http:// instead of https://?")
+        }
+        other => format!("TLS with {peer} failed: {other}"),
+    };
+    (RetryClass::Misconfigured, reason)
+}
+
+/// At most 300 characters of what a receiver wrote, on one line.
+pub(super) fn excerpt(text: &str) -> String {
+    const CHARS: usize = 300;
+    let mut words = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if !word.is_empty() {
+            if !words.is_empty() {
+                words.push(' ');
+            }
+            words.push_str(word);
+        }
+    }
+    match words.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}…", &words[..end]),
+        None => words,
+    }
+}

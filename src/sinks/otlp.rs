@@ -1,0 +1,87 @@
+//! OTLP logs over gRPC or HTTP; what is sent is [`encode::otlp`](crate::encode::otlp)'s.
+//!
+//! A partial success is the receiver's last word: it took the request, and names a number that it
+//! dropped. Nothing of it is sent again.
+
+mod grpc;
+mod grpc_status;
+mod http;
+#[cfg(test)]
+mod tests;
+
+use futures_util::future::BoxFuture;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
+
+use self::{grpc::GrpcExporter, http::HttpExporter};
+use super::{OtlpOptions, OtlpProtocol, SinkBuildError, net_error::excerpt};
+use crate::{
+    bridge::{Outcome, RefusedClass, Sink},
+    encode::otlp::LogsEncoder,
+    event::Batch,
+};
+
+/// Exports batches to one OTLP receiver.
+#[derive(Debug)]
+pub struct OtlpSink {
+    encoder: LogsEncoder,
+    exporter: Exporter,
+}
+
+#[derive(Debug)]
+enum Exporter {
+    Grpc(Box<GrpcExporter>),
+    Http(Box<HttpExporter>),
+}
+
+impl OtlpSink {
+    /// Checks the options and sets up the client; nothing is connected yet.
+    pub fn new(options: &OtlpOptions) -> Result<Self, SinkBuildError> {
+        let exporter = match options.protocol {
+            OtlpProtocol::Grpc => Exporter::Grpc(Box::new(GrpcExporter::new(options)?)),
+            OtlpProtocol::Http => Exporter::Http(Box::new(HttpExporter::new(options)?)),
+        };
+        Ok(Self { encoder: LogsEncoder::default(), exporter })
+    }
+
+    async fn export(&mut self, batch: &Batch) -> Outcome {
+        let request = match self.encoder.encode(batch) {
+            Ok(request) => request.into(),
+            Err(error) => {
+                let reason = error.to_string();
+                return Outcome::Refused { class: RefusedClass::Invalid, reason };
+            }
+        };
+        let answer = match &mut self.exporter {
+            Exporter::Grpc(grpc) => grpc.export(request).await,
+            Exporter::Http(http) => http.export(request).await,
+        };
+        match answer {
+            Ok(response) => taken(response, batch.records.len() as u64),
+            Err(outcome) => outcome,
+        }
+    }
+}
+
+/// What a successful answer to `sent` records says.
+fn taken(response: ExportLogsServiceResponse, sent: u64) -> Outcome {
+    let Some(partial) = response.partial_success else { return Outcome::Delivered };
+    let words = excerpt(&partial.error_message);
+    match u64::try_from(partial.rejected_log_records).unwrap_or(0).min(sent) {
+        0 => {
+            if !words.is_empty() {
+                tracing::warn!(warning = %words, "the OTLP receiver took all records, with a warning");
+            }
+            Outcome::Delivered
+        }
+        rejected => Outcome::Partial {
+            rejected,
+            reason: if words.is_empty() { "the receiver gave no reason".into() } else { words },
+        },
+    }
+}
+
+impl Sink for OtlpSink {
+    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.export(batch))
+    }
+}

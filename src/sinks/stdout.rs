@@ -1,0 +1,177 @@
+//! stdout: one envelope a line.
+
+use std::{
+    io::{self, Write},
+    sync::mpsc,
+};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::SinkBuildError;
+use crate::{
+    bridge::{Outcome, RetryClass, Sink},
+    event::Batch,
+};
+
+/// Lines for the writing thread, and where it answers.
+type Job = (Vec<u8>, oneshot::Sender<io::Result<()>>);
+
+/// Writes envelopes to the standard output, flushed after each batch.
+///
+/// The writing is done by a thread of its own: a reader that stops reading (`tidings run | less`)
+/// blocks it for as long as it likes, and a thread, unlike a blocking task of the runtime, does
+/// not keep the process from ending meanwhile.
+#[derive(Debug)]
+pub struct StdoutSink {
+    jobs: mpsc::Sender<Job>,
+    /// A write whose answer was not waited for, and the last record in it.
+    unanswered: Option<(u64, oneshot::Receiver<io::Result<()>>)>,
+    /// Everything up to here was written.
+    written_to: u64,
+}
+
+impl StdoutSink {
+    /// Starts the writing thread.
+    pub fn new() -> Result<Self, SinkBuildError> {
+        Self::to(io::stdout())
+    }
+
+    fn to(mut out: impl Write + Send + 'static) -> Result<Self, SinkBuildError> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        std::thread::Builder::new()
+            .name("stdout".into())
+            .spawn(move || {
+                for (lines, answer) in queue {
+                    // Nobody listening only means that the attempt was given up meanwhile; the
+                    // next one asks again.
+                    let _ = answer.send(out.write_all(&lines).and_then(|()| out.flush()));
+                }
+            })
+            .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
+        Ok(Self { jobs, unanswered: None, written_to: 0 })
+    }
+
+    async fn write(&mut self, batch: &Batch) -> Outcome {
+        if let Err(outcome) = self.answer().await {
+            return outcome;
+        }
+        let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
+        let mut last = self.written_to;
+        // Records of a write that the bridge gave up waiting for, but that came through.
+        for record in batch.records.iter().filter(|record| record.seq > self.written_to) {
+            lines.extend_from_slice(&record.envelope);
+            lines.push(b'\n');
+            last = record.seq;
+        }
+        if lines.is_empty() {
+            return Outcome::Delivered;
+        }
+        let (answer, receiver) = oneshot::channel();
+        if self.jobs.send((lines, answer)).is_err() {
+            return misfortune(&io::Error::other("its thread has ended"));
+        }
+        self.unanswered = Some((last, receiver));
+        match self.answer().await {
+            Ok(()) => Outcome::Delivered,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Waits for the write that is under way, if one is. May be dropped and called again.
+    async fn answer(&mut self) -> Result<(), Outcome> {
+        let Some((last, receiver)) = &mut self.unanswered else { return Ok(()) };
+        let result = receiver.await.unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
+        let last = *last;
+        self.unanswered = None;
+        result.map_err(|error| misfortune(&error))?;
+        self.written_to = last;
+        Ok(())
+    }
+}
+
+fn misfortune(error: &io::Error) -> Outcome {
+    let (class, reason) = match error.kind() {
+        // Only a person can give us a reader again.
+        io::ErrorKind::BrokenPipe => (RetryClass::Misconfigured, "stdout is closed".to_owned()),
+        _ => (RetryClass::Unavailable, format!("cannot write to stdout: {error}")),
+    };
+    Outcome::Retry { after: None, class, reason }
+}
+
+impl Sink for StdoutSink {
+    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.write(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::event::Record;
+
+    /// Takes nothing while its lock is held by the test.
+    #[derive(Clone, Default)]
+    struct Pipe(Arc<Mutex<(Vec<u8>, bool)>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+            let mut inner = self.0.lock().unwrap();
+            if inner.1 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            inner.0.extend_from_slice(buf);
+            Ok(buf.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn batch(seqs: std::ops::RangeInclusive<u64>) -> Batch {
+        let record = |seq: u64| Record { seq, envelope: format!("{{\"n\":{seq}}}").into() };
+        Batch { records: seqs.map(record).collect() }
+    }
+
+    #[tokio::test]
+    async fn a_line_each() {
+        let pipe = Pipe::default();
+        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        assert_eq!(sink.send(&batch(1..=2)).await, Outcome::Delivered);
+        assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n");
+    }
+
+    #[tokio::test]
+    async fn a_write_given_up_is_not_repeated() {
+        let pipe = Pipe::default();
+        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        {
+            let _stalled = pipe.0.lock().unwrap();
+            let batch = batch(1..=2);
+            let given_up = futures_util::future::select(sink.send(&batch), Box::pin(async {}));
+            drop(given_up.await);
+        }
+        assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
+        assert_eq!(sink.send(&batch(2..=3)).await, Outcome::Delivered);
+        assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n");
+    }
+
+    #[tokio::test]
+    async fn a_closed_pipe_is_for_a_person_to_mend() {
+        let pipe = Pipe::default();
+        pipe.0.lock().unwrap().1 = true;
+        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        let closed = Outcome::Retry {
+            after: None,
+            class: RetryClass::Misconfigured,
+            reason: "stdout is closed".into(),
+        };
+        let sent = tokio::time::timeout(Duration::from_secs(5), sink.send(&batch(1..=1))).await;
+        assert_eq!(sent.unwrap(), closed);
+    }
+}

@@ -1,0 +1,126 @@
+//! Webhooks: envelopes POSTed as JSON, signed as [Standard Webhooks] asks when a secret is set.
+//!
+//! A batch is one JSON array of envelopes, always, also when it holds one; with `single` it is
+//! one object. The envelopes go out byte for byte as the journal holds them.
+//!
+//! | header | value |
+//! |---|---|
+//! | `webhook-id` | the record's id; of an array `<first id>.<n>.<16 hex digits of SHA-256>` over the ids joined by line feeds, so it is the same in every attempt at the same batch |
+//! | `webhook-timestamp` | Unix seconds of the attempt |
+//! | `webhook-signature` | `v1,` and base64 of HMAC-SHA256 over `id.timestamp.body` |
+//!
+//! The body that is signed is the JSON before compression: what the receiver's framework hands on
+//! after undoing `content-encoding`.
+//!
+//! [Standard Webhooks]: https://www.standardwebhooks.com
+
+mod sign;
+#[cfg(test)]
+mod tests;
+
+use ::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use sha2::{Digest as _, Sha256};
+
+use self::sign::Signer;
+use super::{
+    SinkBuildError, WebhookOptions,
+    http::{self, Address, HttpPoster},
+};
+use crate::{
+    bridge::{Outcome, Sink},
+    event::Batch,
+};
+
+const ID: &str = "webhook-id";
+const TIMESTAMP: &str = "webhook-timestamp";
+const SIGNATURE: &str = "webhook-signature";
+
+/// POSTs batches to one URL.
+#[derive(Debug)]
+pub struct WebhookSink {
+    poster: HttpPoster,
+    signer: Option<Signer>,
+    single: bool,
+}
+
+impl WebhookSink {
+    /// Checks the options and sets up the client; nothing is connected yet.
+    pub fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
+        let address = Address::parse("url", options.url.expose())?;
+        let poster = HttpPoster::new(
+            &address,
+            options.tls.as_ref(),
+            http::headers(&options.headers, &[ID, TIMESTAMP, SIGNATURE])?,
+            options.compression,
+            options.timeout,
+        )?;
+        let signer = options.signing_secret.as_ref().map(Signer::new).transpose()?;
+        Ok(Self { poster, signer, single: options.single })
+    }
+
+    async fn post(&self, batch: &Batch) -> Outcome {
+        let (id, body) = match batch.records.as_slice() {
+            [record] if self.single => (record.id().to_owned(), record.envelope.clone()),
+            _ => (array_id(batch), array_body(batch)),
+        };
+        let timestamp = jiff::Timestamp::now().as_second();
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(TIMESTAMP, HeaderValue::from(timestamp));
+        if let Some(signer) = &self.signer
+            && let Ok(signature) = HeaderValue::try_from(signer.sign(&id, timestamp, &body))
+        {
+            headers.insert(SIGNATURE, signature);
+        }
+        // Ids are printable ASCII by their making.
+        if let Ok(id) = HeaderValue::try_from(id) {
+            headers.insert(ID, id);
+        }
+        match self.poster.post(headers, body).await {
+            Ok(reply) if reply.is_success() => Outcome::Delivered,
+            Ok(reply) => reply.refusal(&String::from_utf8_lossy(&reply.body)),
+            Err(outcome) => outcome,
+        }
+    }
+}
+
+/// One id for a whole batch, of whatever size.
+fn array_id(batch: &Batch) -> String {
+    use std::fmt::Write as _;
+
+    let mut digest = Sha256::new();
+    for (i, record) in batch.records.iter().enumerate() {
+        if i > 0 {
+            digest.update(b"\n");
+        }
+        digest.update(record.id().as_bytes());
+    }
+    let first = batch.records.first().map_or("", |record| record.id());
+    let mut id = format!("{first}.{}.", batch.records.len());
+    for byte in &digest.finalize()[..8] {
+        // Writing to a string cannot fail.
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}
+
+fn array_body(batch: &Batch) -> Bytes {
+    let mut body = Vec::with_capacity(batch.bytes() + batch.records.len() + 1);
+    body.push(b'[');
+    for (i, record) in batch.records.iter().enumerate() {
+        if i > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&record.envelope);
+    }
+    body.push(b']');
+    body.into()
+}
+
+impl Sink for WebhookSink {
+    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.post(batch))
+    }
+}
