@@ -19,7 +19,10 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -376,8 +379,8 @@ impl<S: Store> Reflector<S> {
     ) -> Result<StreamEnd, StepError> {
         let mut lines = Lines::default();
         let mut empty = true;
-        // What is behind the resume point of now is behind every later one.
-        let mut behind = pin!(turns_out_behind(self.api.clone(), self.last));
+        let fed = AtomicU64::new(self.last);
+        let mut behind = pin!(turns_out_behind(self.api.clone(), &fed));
         loop {
             let first = tokio::select! {
                 // A stream that is never silent needs no probe.
@@ -427,6 +430,7 @@ impl<S: Store> Reflector<S> {
                 self.store.apply(events).await?;
                 // What does not belong in the stream has a resourceVersion from anywhere.
                 self.last = self.last.max(last);
+                fed.store(self.last, Ordering::Relaxed);
             }
             match end {
                 None => {}
@@ -495,11 +499,12 @@ async fn list_one(
     Ok(items.finish()?)
 }
 
-/// Probes a server that a watch is open to; completes when it turns out to be behind `last`.
-/// Other failures are the watch's own to notice.
-async fn turns_out_behind(api: EventsApi, last: u64) {
+/// Probes a server that a watch is open to; completes when it turns out to be behind what
+/// the watch has `fed`. Other failures are the watch's own to notice.
+async fn turns_out_behind(api: EventsApi, fed: &AtomicU64) {
     loop {
         sleep(PROBE_EVERY).await;
+        let last = fed.load(Ordering::Relaxed);
         match list_one(&api, Some(last)).await {
             Ok(list) if list.resource_version < last => return,
             Err(error) if error.is_too_large_resource_version() => return,

@@ -132,7 +132,7 @@ impl Followed {
         changes.filter(|(kind, _)| *kind != WatchEventType::Bookmark).map(|(_, v)| v).collect()
     }
 
-    /// The versions that the last list brought.
+    /// The versions that the last list brought, sorted: a list is in the order of names.
     pub(crate) fn listed(&self) -> Vec<u64> {
         let calls = self.calls();
         let last = calls.iter().rposition(|call| matches!(call, Call::Begin(_))).unwrap_or(0);
@@ -140,7 +140,9 @@ impl Followed {
             Call::Page(items) => items.clone(),
             _ => Vec::new(),
         };
-        calls[last..].iter().flat_map(page).collect()
+        let mut listed: Vec<u64> = calls[last..].iter().flat_map(page).collect();
+        listed.sort_unstable();
+        listed
     }
 
     /// Why lists were made, in order.

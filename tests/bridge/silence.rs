@@ -119,6 +119,28 @@ async fn an_etcd_restored_under_an_open_watch_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_etcd_restored_under_an_api_server_that_goes_on_is_noticed() {
+    let server = server();
+    create(&server, "kept");
+    let followed = follow(&server, None, StartFrom::List);
+    followed.watching().await;
+    // The snapshot is newer than the version that the watch began at.
+    let kept = create(&server, "kept too").resource_version;
+    let snapshot = server.snapshot();
+    for n in 0..10 {
+        create(&server, &format!("lost-{n}"));
+    }
+    followed.until("the watch's eleven", |f| f.changes().len() == 11).await;
+    let started = Instant::now();
+    server.rewind(&snapshot);
+    let after = create(&server, "after").resource_version;
+    followed.until("a list", |f| f.calls().contains(&Call::End(after))).await;
+    assert_eq!(followed.listed(), [kept - 1, kept, after]);
+    assert_eq!(followed.reasons(), [ReplaceReason::First, ReplaceReason::NewEpoch]);
+    assert!(started.elapsed() < Duration::from_secs(90), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_etcd_restored_while_the_watch_reports_an_error_is_noticed_by_the_list() {
     let followed = restore_under(async |server, restore| {
         // The watch that is taken up ends with an error; then the list is of the restored etcd.
