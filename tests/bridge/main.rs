@@ -2,4 +2,7 @@
 //! for each version, in order, with deltas that add up, whatever happens in between.
 
 mod basics;
+mod recording;
+mod reflector;
+mod silence;
 mod support;

@@ -13,21 +13,21 @@ use tidings::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, JournalOptions, Outcome, RetryOptions,
         Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
-    demo::api_server::{ApiServer, Options},
+    demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
     journal::{LogOptions, Sync as LogSync},
 };
 
 /// One event as a sink received it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Received {
-    pub id: String,
-    pub seq: u64,
-    pub delta: u64,
-    pub occurrences: u64,
-    pub change: String,
-    pub replayed: bool,
-    pub envelope: String,
+pub(crate) struct Received {
+    pub(crate) id: String,
+    pub(crate) seq: u64,
+    pub(crate) delta: u64,
+    pub(crate) occurrences: u64,
+    pub(crate) change: String,
+    pub(crate) replayed: bool,
+    pub(crate) envelope: String,
 }
 
 #[derive(Default)]
@@ -40,40 +40,40 @@ struct Memory {
 
 /// A sink in memory; clones are the same sink.
 #[derive(Clone, Default)]
-pub struct MemorySink(Arc<Mutex<Memory>>);
+pub(crate) struct MemorySink(Arc<Mutex<Memory>>);
 
 impl MemorySink {
     /// The next attempts are answered so, and take nothing unless it is `Delivered`.
-    pub fn answer(&self, answers: impl IntoIterator<Item = Outcome>) {
+    pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Outcome>) {
         self.0.lock().unwrap().answers.extend(answers);
     }
 
     /// Whatever attempt holds an event for which this answers is answered so.
-    pub fn refuse(&self, rule: impl Fn(&Received) -> Option<Outcome> + Send + 'static) {
+    pub(crate) fn refuse(&self, rule: impl Fn(&Received) -> Option<Outcome> + Send + 'static) {
         self.0.lock().unwrap().refuse = Some(Box::new(rule));
     }
 
-    pub fn accept_everything(&self) {
+    pub(crate) fn accept_everything(&self) {
         let mut memory = self.0.lock().unwrap();
         memory.refuse = None;
         memory.answers.clear();
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<Received> {
         self.0.lock().unwrap().received.clone()
     }
 
-    pub fn ids(&self) -> Vec<String> {
+    pub(crate) fn ids(&self) -> Vec<String> {
         self.received().into_iter().map(|event| event.id).collect()
     }
 
     /// The sizes of the batches taken.
-    pub fn batches(&self) -> Vec<usize> {
+    pub(crate) fn batches(&self) -> Vec<usize> {
         self.0.lock().unwrap().batches.clone()
     }
 
     /// Waits until so many events have been received.
-    pub async fn wait_for(&self, count: usize) -> Vec<Received> {
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
         let arrived = async {
             while self.0.lock().unwrap().received.len() < count {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -122,24 +122,24 @@ impl Sink for MemorySink {
 }
 
 /// How a bridge under test is set up; the defaults suit most tests.
-pub struct Setup<'a> {
-    pub server: &'a ApiServer,
-    pub journal: &'a Path,
-    pub start: SourceStart,
-    pub namespaces: Vec<String>,
-    pub field_selector: String,
-    pub retention: u64,
-    pub sinks: Vec<(&'static str, MemorySink, Tuning)>,
+pub(crate) struct Setup<'a> {
+    pub(crate) server: &'a ApiServer,
+    pub(crate) journal: &'a Path,
+    pub(crate) start: SourceStart,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) field_selector: String,
+    pub(crate) retention: u64,
+    pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
 }
 
 /// What differs between the sinks of a test.
 #[derive(Clone)]
-pub struct Tuning {
-    pub batch: BatchOptions,
-    pub retry: RetryOptions,
-    pub timeout: Duration,
-    pub start: SinkStart,
-    pub filter: Option<&'static str>,
+pub(crate) struct Tuning {
+    pub(crate) batch: BatchOptions,
+    pub(crate) retry: RetryOptions,
+    pub(crate) timeout: Duration,
+    pub(crate) start: SinkStart,
+    pub(crate) filter: Option<&'static str>,
 }
 
 impl Default for Tuning {
@@ -159,7 +159,7 @@ impl Default for Tuning {
 }
 
 impl<'a> Setup<'a> {
-    pub fn new(server: &'a ApiServer, journal: &'a Path) -> Self {
+    pub(crate) fn new(server: &'a ApiServer, journal: &'a Path) -> Self {
         Self {
             server,
             journal,
@@ -171,16 +171,16 @@ impl<'a> Setup<'a> {
         }
     }
 
-    pub fn sink(self, name: &'static str, sink: &MemorySink) -> Self {
+    pub(crate) fn sink(self, name: &'static str, sink: &MemorySink) -> Self {
         self.tuned(name, sink, Tuning::default())
     }
 
-    pub fn tuned(mut self, name: &'static str, sink: &MemorySink, tuning: Tuning) -> Self {
+    pub(crate) fn tuned(mut self, name: &'static str, sink: &MemorySink, tuning: Tuning) -> Self {
         self.sinks.push((name, sink.clone(), tuning));
         self
     }
 
-    pub async fn try_start(self) -> Result<Bridge, BridgeError> {
+    pub(crate) async fn try_start(self) -> Result<Bridge, BridgeError> {
         let sinks = self.sinks.into_iter().map(|(name, sink, tuning)| SinkOptions {
             name: name.to_owned(),
             kind: "memory",
@@ -211,27 +211,32 @@ impl<'a> Setup<'a> {
         Bridge::start(client(self.server), options).await
     }
 
-    pub async fn start(self) -> Bridge {
+    pub(crate) async fn start(self) -> Bridge {
         self.try_start().await.unwrap()
     }
 }
 
-pub fn client(server: &ApiServer) -> kube::Client {
+pub(crate) fn client(server: &ApiServer) -> kube::Client {
     let mut config = kube::Config::new(server.url().parse().unwrap());
     config.default_retry = false;
     kube::Client::try_from(config).unwrap()
 }
 
-pub fn server() -> ApiServer {
+pub(crate) fn server() -> ApiServer {
     ApiServer::start(Options::default()).unwrap()
 }
 
-pub async fn stop(bridge: Bridge) {
+/// Creates an Event about a Pod.
+pub(crate) fn create(server: &ApiServer, pod: &str) -> Written {
+    server.create(EventObject::about_pod("shop", pod, "Started", "Started container web")).unwrap()
+}
+
+pub(crate) async fn stop(bridge: Bridge) {
     bridge.stop(Duration::from_secs(10)).await;
 }
 
 /// Waits until a condition holds.
-pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let holds = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(5)).await;
