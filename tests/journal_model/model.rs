@@ -385,6 +385,9 @@ impl Model {
                 let Some(path) = self.pick(*file) else { return };
                 let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
                 let length = file.metadata().unwrap().len() as usize;
+                if length == 0 {
+                    return;
+                }
                 let at = at.index(length) as u64;
                 let mut byte = [0];
                 std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, at).unwrap();
