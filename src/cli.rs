@@ -66,10 +66,7 @@ pub fn main() -> ExitCode {
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
             }
         }
-        Command::Schema => match serde_json::to_string_pretty(&config::schema()) {
-            Ok(schema) => print(&format!("{schema}\n")),
-            Err(error) => failed(&error, 1),
-        },
+        Command::Schema => print(&config::schema()),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
