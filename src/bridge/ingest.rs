@@ -50,8 +50,8 @@ pub(super) struct IngestSource {
     pub(super) first_start_ms: u64,
     /// Up to where the journal holds it; a resourceVersion of 0 means not at all.
     pub(super) resume: Resume,
-    /// When the journal last heard of it, in milliseconds since the epoch; what a gap starts from
-    /// if it opens before this process has heard of the API server.
+    /// When earlier runs last heard of it, in milliseconds since the epoch; what a gap starts from
+    /// if it opens before this process has caught up.
     pub(super) last_heard_ms: Option<u64>,
     /// Of its first list, only what occurred at most so long ago is exported.
     pub(super) first_since: Option<Duration>,
@@ -306,7 +306,6 @@ impl Ingest {
                     if self.shared.counters.set_journal_error(None) {
                         tracing::info!("the journal can be written again: intake goes on");
                     }
-                    spec.last_heard_ms = Some(now);
                     break written;
                 }
                 Err(error) => {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use opentelemetry_proto::tonic::{
     collector::logs::v1::ExportLogsServiceRequest,
     common::v1::{AnyValue, KeyValue, any_value::Value},
-    logs::v1::LogRecord,
+    logs::v1::{LogRecord, ResourceLogs},
 };
 use prost::Message as _;
 
@@ -109,6 +109,14 @@ fn an_event_of_a_pod() {
     assert_eq!(log.event_name, "k8s.event");
 }
 
+fn ids_by_resource(request: &ExportLogsServiceRequest) -> Vec<Vec<String>> {
+    let ids = |logs: &ResourceLogs| {
+        let records = logs.scope_logs[0].log_records.iter();
+        records.map(|log| attributes(&log.attributes)["log.record.uid"].clone()).collect()
+    };
+    request.resource_logs.iter().map(ids).collect()
+}
+
 #[test]
 fn records_of_one_resource_stand_together_in_order() {
     let of = |seq: u64, pod: &str| {
@@ -118,21 +126,37 @@ fn records_of_one_resource_stand_together_in_order() {
         record(seq, false, &event)
     };
     let request = encode(vec![of(1, "a"), of(2, "b"), of(3, "a"), of(4, "c"), of(5, "b")]);
-    let ids: Vec<Vec<String>> = request
-        .resource_logs
-        .iter()
-        .map(|logs| {
-            let records = logs.scope_logs[0].log_records.iter();
-            records.map(|log| attributes(&log.attributes)["log.record.uid"].clone()).collect()
-        })
-        .collect();
-    assert_eq!(ids, [vec!["e-1", "e-3"], vec!["e-2", "e-5"], vec!["e-4"]]);
+    assert_eq!(ids_by_resource(&request), [vec!["e-1", "e-3"], vec!["e-2", "e-5"], vec!["e-4"]]);
     // What is empty is left out, and an encoder that is used again starts afresh.
     let log = only_record(&request);
     assert_eq!((log.body.as_ref(), log.severity_number, log.time_unix_nano), (None, 0, 0));
     let mut encoder = LogsEncoder::default();
     let batch = Batch { records: vec![of(1, "a"), of(2, "b")] };
     assert_eq!(encoder.encode(&batch).unwrap(), encoder.encode(&batch).unwrap());
+}
+
+#[test]
+fn an_object_keeps_its_order_over_its_resources() {
+    let of = |seq: u64, pod: &str, path: &str| {
+        let event = format!(
+            r#"{{"metadata":{{"uid":"e","resourceVersion":"{seq}"}},
+                "involvedObject":{{"uid":"{pod}","fieldPath":"{path}"}}}}"#
+        );
+        record(seq, false, &event)
+    };
+    let request = encode(vec![
+        of(1, "a", ""),
+        of(2, "a", "spec.containers{app}"),
+        of(3, "a", ""),
+        of(4, "b", ""),
+        of(5, "a", ""),
+        of(6, "a", "spec.containers{app}"),
+        of(7, "b", ""),
+    ]);
+    assert_eq!(
+        ids_by_resource(&request),
+        [vec!["e-1"], vec!["e-2"], vec!["e-3", "e-5"], vec!["e-4", "e-7"], vec!["e-6"]]
+    );
 }
 
 #[test]
