@@ -91,7 +91,6 @@ pub struct JournalStatus {
 /// One sink. `seen = delivered + filtered + correlatedAway + deadLettered + lost + pending`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the fates are those of the accounting identity")]
 pub struct SinkStatus {
     pub name: String,
     pub kind: &'static str,

@@ -170,7 +170,12 @@ impl Ingest {
                     Ok(())
                 }
                 Message::BeginSync { job } => {
-                    let _ = job.send(self.log.begin_sync());
+                    let begun = self.log.begin_sync(now_ms()).unwrap_or_else(|error| {
+                        tracing::error!(%error, "the journal cannot be synced");
+                        None
+                    });
+                    // Without an answer the keeper goes on, and asks again in a second.
+                    let _ = job.send(begun);
                     Ok(())
                 }
                 Message::EndSync { done } => {

@@ -53,7 +53,7 @@ const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
-const MAX_ASKED_WAIT: Duration = Duration::from_secs(60);
+const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 /// While a watch is open the API server is probed so often: of an etcd that is restored under a
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
 /// (seen on 1.34).
