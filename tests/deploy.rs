@@ -1,5 +1,7 @@
 //! The manifests in `deploy/`: what they hold is what the program takes and asks for.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
