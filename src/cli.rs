@@ -7,11 +7,15 @@ mod kube_client;
 mod logging;
 mod run;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, CheckSecrets};
+use crate::config::{self, CheckSecrets, Summary};
 
 /// The exit code of a mistake in the configuration; clap's own for a mistake in the usage.
 const EXIT_CONFIGURATION: u8 = 2;
@@ -46,7 +50,7 @@ enum Command {
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
-    #[cfg(any())]
+    #[cfg(feature = "demo")]
     Demo(crate::demo::DemoArguments),
 }
 
@@ -61,21 +65,28 @@ pub fn main() -> ExitCode {
         Command::Check { config, without_secrets } => {
             let secrets =
                 if without_secrets { CheckSecrets::Optional } else { CheckSecrets::Required };
-            match config::check(&config, std::env::vars_os(), secrets) {
+            match check(&config, secrets) {
                 Ok(summary) => print(&format!("{summary}\n")),
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
             }
         }
-        Command::Schema => match serde_json::to_string_pretty(&config::schema()) {
-            Ok(schema) => print(&format!("{schema}\n")),
-            Err(error) => failed(&error, 1),
-        },
-        #[cfg(any())]
+        Command::Schema => print(&config::schema()),
+        #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error, 1),
         },
     }
+}
+
+/// Checks a configuration as far as it can be without asking anyone.
+fn check(path: &Path, secrets: CheckSecrets) -> Result<Summary, Box<dyn std::error::Error>> {
+    let summary = config::check(path, std::env::vars_os(), secrets)?;
+    if secrets == CheckSecrets::Required {
+        // What only a transport knows, such as whether a certificate can be read.
+        config::load(path, std::env::vars_os())?.into_bridge_options()?;
+    }
+    Ok(summary)
 }
 
 /// Says on stderr why the program ends.

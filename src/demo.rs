@@ -6,4 +6,9 @@ pub mod api_server;
 pub mod picture;
 #[cfg(feature = "demo")]
 pub mod receivers;
+#[cfg(feature = "demo")]
+mod run;
 pub mod story;
+
+#[cfg(feature = "demo")]
+pub use run::{DemoArguments, DemoError, run};

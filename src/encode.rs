@@ -4,6 +4,6 @@
 //! The envelope itself needs no encoder: stdout, Kafka and webhooks send the bytes of the journal.
 
 #[cfg(feature = "otlp")]
-pub mod otlp;
+pub(crate) mod otlp;
 #[cfg(feature = "otlp")]
 mod protobuf;

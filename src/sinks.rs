@@ -4,6 +4,8 @@
 //! Building a sink checks all that can be checked without asking anyone: addresses, certificates,
 //! headers. The network is first touched by the first attempt to deliver.
 
+#[cfg(all(test, any(feature = "http-client", feature = "kafka")))]
+mod fixtures;
 #[cfg(feature = "http-client")]
 mod http;
 #[cfg(feature = "kafka")]
@@ -15,6 +17,7 @@ mod options;
 mod otlp;
 mod stdout;
 #[cfg(all(test, feature = "http-client"))]
+#[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "the webhook tests use all of it"))]
 mod test_server;
 #[cfg(feature = "http-client")]
 mod tls;

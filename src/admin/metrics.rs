@@ -92,7 +92,7 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let values = now.sources.iter().filter_map(|source| {
         Some(([("source", &*source.source)], ConstGauge::new(source.watch_age_seconds?)))
     });
-    let help = "Time since the source was last known to miss nothing";
+    let help = "Time since the API server last answered or sent something";
     family(encoder, "source_watch_age", help, Some(&Unit::Seconds), values)?;
     let values = now.sources.iter().map(|source| {
         ([("source", &*source.source)], ConstGauge::new(i64::from(source.stream_open)))

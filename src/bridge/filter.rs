@@ -16,6 +16,7 @@
 //! the members that the expression names are decoded.
 
 mod check;
+mod rules;
 mod schema;
 mod slots;
 mod types;

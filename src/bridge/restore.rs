@@ -88,7 +88,7 @@ impl Restored {
             applied: loaded.applied,
             sources: loaded.sources,
             resume,
-            last_heard_ms: None,
+            last_heard_ms: opened.newest_ms,
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
             sinks: loaded.sinks,
             positions: loaded.set_aside.is_some().then_some(positions).flatten(),
@@ -106,7 +106,6 @@ impl Restored {
         let mut sources: BTreeMap<Arc<str>, u16> =
             self.sources.iter().map(|(key, state)| (key.as_str().into(), state.id)).collect();
         for_each_frame(&self.log.handle(), self.applied, |frame| {
-            self.last_heard_ms = self.last_heard_ms.max(Some(frame.time_ms));
             let free = sources.values().map(|id| id + 1).max().unwrap_or(0);
             let source = *sources.entry(Arc::clone(&frame.source)).or_insert(free);
             for uid in &frame.forgotten {

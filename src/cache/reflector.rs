@@ -53,7 +53,7 @@ const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
-const MAX_ASKED_WAIT: Duration = Duration::from_secs(60);
+const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 /// While a watch is open the API server is probed so often: of an etcd that is restored under a
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
 /// (seen on 1.34).
@@ -90,6 +90,8 @@ pub struct SourceHealth {
     pub stream_open: bool,
     /// When a stream was last open.
     pub stream_last_open: Option<Instant>,
+    /// When the API server last answered or sent something, in milliseconds since the epoch.
+    pub last_heard_ms: Option<u64>,
     /// When it was last known that nothing was missing, in milliseconds since the epoch.
     pub caught_up_ms: Option<u64>,
     /// The last failure, until the next success.
@@ -380,7 +382,7 @@ impl<S: Store> Reflector<S> {
         let mut lines = Lines::default();
         let mut empty = true;
         let fed = AtomicU64::new(self.last);
-        let mut behind = pin!(turns_out_behind(self.api.clone(), &fed));
+        let mut behind = pin!(turns_out_behind(self.api.clone(), &fed, self.health()));
         loop {
             let first = tokio::select! {
                 // A stream that is never silent needs no probe.
@@ -446,8 +448,10 @@ impl<S: Store> Reflector<S> {
     /// Everything up to now has been read: what a gap starts from. An answer to a probe, or a
     /// stream that opened, does not say so.
     fn caught_up(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.locked(|health| health.caught_up_ms = u64::try_from(now.as_millis()).ok());
+        self.locked(|health| {
+            health.caught_up_ms = now_ms();
+            health.last_heard_ms = health.caught_up_ms;
+        });
     }
 
     /// The API server answers.
@@ -484,6 +488,12 @@ impl<S: Store> Reflector<S> {
     }
 }
 
+/// Milliseconds since the epoch.
+fn now_ms() -> Option<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).ok()
+}
+
 /// Asks for one Event, for the sake of what the list says of itself.
 async fn list_one(
     api: &EventsApi,
@@ -501,14 +511,15 @@ async fn list_one(
 
 /// Probes a server that a watch is open to; completes when it turns out to be behind what
 /// the watch has `fed`. Other failures are the watch's own to notice.
-async fn turns_out_behind(api: EventsApi, fed: &AtomicU64) {
+async fn turns_out_behind(api: EventsApi, fed: &AtomicU64, health: SharedHealth) {
     loop {
         sleep(PROBE_EVERY).await;
         let last = fed.load(Ordering::Relaxed);
         match list_one(&api, Some(last)).await {
             Ok(list) if list.resource_version < last => return,
+            Ok(_) => health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms(),
             Err(error) if error.is_too_large_resource_version() => return,
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
 }

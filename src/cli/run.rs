@@ -1,10 +1,6 @@
 //! `tidings run`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -49,9 +45,9 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     // Without a configuration nothing is kept: the journal goes with the process.
     let scratch = match path {
         Some(_) => None,
-        None => match ScratchJournal::create() {
+        None => match tempfile::Builder::new().prefix("tidings-").tempdir() {
             Ok(scratch) => {
-                settings.journal.path.clone_from(&scratch.0);
+                scratch.path().clone_into(&mut settings.journal.path);
                 settings.journal.sync = SyncPolicy::Never;
                 Some(scratch)
             }
@@ -157,24 +153,5 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-    }
-}
-
-/// A journal that goes with the process.
-struct ScratchJournal(PathBuf);
-
-impl ScratchJournal {
-    fn create() -> std::io::Result<Self> {
-        let name = format!("tidings-{}-{:08x}", std::process::id(), fastrand::u32(..));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ScratchJournal {
-    fn drop(&mut self) {
-        // What cannot be removed, the system's own cleaning of temporary files will.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

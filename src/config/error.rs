@@ -147,7 +147,6 @@ impl fmt::Display for Place {
 }
 
 /// The file under reading: turns byte ranges into places.
-#[derive(Clone, Debug)]
 pub(super) struct SourceFile {
     name: String,
     text: String,

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::suggest::nearest;
 
-/// A configuration as it was written, with what is needed to speak about it.
-#[derive(Debug)]
+/// A configuration as it was written, with what is needed to speak about it. Like all that holds
+/// the text of the file, it has no `Debug`: there may be secrets in it.
 pub(super) struct Loaded {
     pub(super) file: SourceFile,
     pub(super) root: Node,

@@ -72,7 +72,8 @@ fn mask(node: &Node, rule: Rule, bytes: &mut [u8]) {
         Value::List(items) => items.iter().for_each(|item| mask(item, rule, bytes)),
         Value::Map(entries) => {
             for entry in entries {
-                if entry.key == "headers" {
+                // Also where it is mistyped.
+                if entry.key.to_ascii_lowercase().contains("header") {
                     mask_headers(&entry.node, bytes);
                 } else {
                     mask(&entry.node, rule_of(&entry.key), bytes);

@@ -44,7 +44,7 @@ const PREFIX: &str = "TIDINGS_";
 const IGNORED: &str = "TIDINGS_CONFORMANCE_DIR";
 
 /// The variables of a process.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(super) struct Variables(BTreeMap<String, OsString>);
 
 impl Variables {

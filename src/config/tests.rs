@@ -31,7 +31,7 @@ fn drawn(error: &Error) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor());
     let mut out = String::new();
     for problem in error.problems() {
-        handler.render_report(&mut out, problem.report().as_ref()).unwrap();
+        handler.render_report(&mut out, problem.report().as_ref()).expect("a string takes it");
     }
     // Trailing white space is the renderer's affair.
     out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")

@@ -24,14 +24,12 @@ pub(super) enum Origin {
 }
 
 /// A value and where it stands.
-#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) origin: Origin,
 }
 
 /// What a node holds.
-#[derive(Clone, Debug)]
 pub(super) enum Value {
     /// `null`, `~` or nothing at all.
     Null,
@@ -45,7 +43,6 @@ pub(super) enum Value {
 }
 
 /// One `key: value` of a mapping.
-#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) key_origin: Origin,

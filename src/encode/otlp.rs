@@ -20,7 +20,9 @@
 //! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
 //! | `k8s.event.replayed` | only when true |
 //!
-//! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order.
+//! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order,
+//! as far as the order of an object's events allows: those of a Pod and of one of its containers
+//! have different resources, and where they alternate, so do their `ResourceLogs`.
 
 use std::{collections::HashMap, hash::Hasher as _, ops::Range};
 
@@ -39,9 +41,9 @@ const EVENT_NAME: &str = "k8s.event";
 /// A record that is no envelope.
 #[derive(Debug, thiserror::Error)]
 #[error("record {seq} is not an envelope: {source}")]
-pub struct EncodeError {
+pub(crate) struct EncodeError {
     /// Its place in the journal.
-    pub seq: u64,
+    pub(crate) seq: u64,
     source: serde_json::Error,
 }
 
@@ -65,6 +67,16 @@ struct FullEnvelope<'a> {
     event: EventFields<'a>,
 }
 
+impl<'a> FullEnvelope<'a> {
+    fn parse(envelope: &'a [u8]) -> Result<Self, serde_json::Error> {
+        // From text: one look at the whole is cheaper than one at each string.
+        match std::str::from_utf8(envelope) {
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(envelope),
+        }
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct BorrowedCluster<'a> {
@@ -84,12 +96,15 @@ struct Group {
 
 /// Encodes batches, and keeps its buffers from one to the next.
 #[derive(Default)]
-pub struct LogsEncoder {
+pub(crate) struct LogsEncoder {
     scratch: Vec<u8>,
     resources: Vec<u8>,
     records: Vec<u8>,
     groups: Vec<Group>,
-    by_hash: HashMap<u64, usize, FxBuildHasher>,
+    /// The newest group of each resource, by its hash.
+    by_resource: HashMap<u64, usize, FxBuildHasher>,
+    /// The newest group of each involved object, by its hash.
+    by_object: HashMap<u64, usize, FxBuildHasher>,
     /// Each record's group and its bytes in the arena of records.
     placed: Vec<(usize, Range<usize>)>,
 }
@@ -102,14 +117,15 @@ impl std::fmt::Debug for LogsEncoder {
 
 impl LogsEncoder {
     /// The bytes of an `ExportLogsServiceRequest` that holds `batch`.
-    pub fn encode(&mut self, batch: &Batch) -> Result<Vec<u8>, EncodeError> {
+    pub(crate) fn encode(&mut self, batch: &Batch) -> Result<Vec<u8>, EncodeError> {
         self.resources.clear();
         self.records.clear();
         self.groups.clear();
-        self.by_hash.clear();
+        self.by_resource.clear();
+        self.by_object.clear();
         self.placed.clear();
         for record in &batch.records {
-            let envelope: FullEnvelope<'_> = serde_json::from_slice(&record.envelope)
+            let envelope = FullEnvelope::parse(&record.envelope)
                 .map_err(|source| EncodeError { seq: record.seq, source })?;
             let group = self.group_of(&envelope);
             self.scratch.clear();
@@ -125,21 +141,27 @@ impl LogsEncoder {
     }
 
     /// Finds the group whose resource is that of `envelope`, or opens one.
+    ///
+    /// Two hashes that are equal by accident at worst open a group that need not be.
     fn group_of(&mut self, envelope: &FullEnvelope<'_>) -> usize {
         let start = self.resources.len();
         put_resource(&mut self.resources, envelope);
         let resource = start..self.resources.len();
-        let mut hasher = FxHasher::default();
-        hasher.write(&self.resources[resource.clone()]);
+        let hash = hash_of([&self.resources[resource.clone()]]);
         let opened = self.groups.len();
-        let group = *self.by_hash.entry(hasher.finish()).or_insert(opened);
-        if let Some(known) = self.groups.get(group)
+        let newest_of_object =
+            self.by_object.entry(object_hash(&envelope.event.involved_object)).or_default();
+        let newest = self.by_resource.entry(hash).or_insert(opened);
+        if let Some(known) = self.groups.get(*newest)
             && self.resources[known.resource.clone()] == self.resources[resource.clone()]
+            // In an older group it would stand before an event of the same object that it follows.
+            && *newest >= *newest_of_object
         {
+            *newest_of_object = *newest;
             self.resources.truncate(start);
-            return group;
+            return *newest;
         }
-        // New, or another resource with the same hash: a group of its own is never wrong.
+        (*newest, *newest_of_object) = (opened, opened);
         self.groups.push(Group { resource, records_len: 0 });
         opened
     }
@@ -166,6 +188,23 @@ impl LogsEncoder {
         }
         out
     }
+}
+
+/// The hash of an object's uid or, where a reporter leaves that out, of what it is called.
+fn object_hash(object: &ObjectReference<'_>) -> u64 {
+    if object.uid.is_empty() {
+        hash_of([object.kind.as_bytes(), object.namespace.as_bytes(), object.name.as_bytes()])
+    } else {
+        hash_of([object.uid.as_bytes()])
+    }
+}
+
+fn hash_of<const N: usize>(pieces: [&[u8]; N]) -> u64 {
+    let mut hasher = FxHasher::default();
+    for piece in pieces {
+        hasher.write(piece);
+    }
+    hasher.finish()
 }
 
 /// The attributes of `Resource`, its field 1.

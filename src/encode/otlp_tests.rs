@@ -1,1 +1,208 @@
+use std::collections::BTreeMap;
 
+use opentelemetry_proto::tonic::{
+    collector::logs::v1::ExportLogsServiceRequest,
+    common::v1::{AnyValue, KeyValue, any_value::Value},
+    logs::v1::{LogRecord, ResourceLogs},
+};
+use prost::Message as _;
+
+use super::*;
+use crate::event::{Change, EnvelopeHead, Incoming, Record};
+
+fn record(seq: u64, replayed: bool, event: &str) -> Record {
+    let event = Incoming::decode(event.as_bytes()).unwrap();
+    let head = EnvelopeHead {
+        cluster_json: r#"{"name":"prod-eu-1","uid":"c-1"}"#,
+        change: Change::Updated,
+        observed_time: "2026-11-21T10:00:01.5Z",
+        delta: 2,
+        replayed,
+    };
+    let mut envelope = Vec::new();
+    head.write(&event, &mut envelope);
+    Record { seq, envelope: envelope.into() }
+}
+
+fn encode(records: Vec<Record>) -> ExportLogsServiceRequest {
+    let bytes = LogsEncoder::default().encode(&Batch { records }).unwrap();
+    ExportLogsServiceRequest::decode(&*bytes).unwrap()
+}
+
+fn text(value: Option<&AnyValue>) -> String {
+    match value.and_then(|value| value.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => format!("int {number}"),
+        Some(Value::BoolValue(yes)) => format!("bool {yes}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn attributes(pairs: &[KeyValue]) -> BTreeMap<&str, String> {
+    let map: BTreeMap<_, _> =
+        pairs.iter().map(|pair| (&*pair.key, text(pair.value.as_ref()))).collect();
+    assert_eq!(map.len(), pairs.len(), "a key stands twice");
+    map
+}
+
+fn expect(pairs: &[(&'static str, &str)]) -> BTreeMap<&'static str, String> {
+    pairs.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()
+}
+
+fn only_record(request: &ExportLogsServiceRequest) -> &LogRecord {
+    &request.resource_logs[0].scope_logs[0].log_records[0]
+}
+
+const POD: &str = r#"{"metadata":{"name":"web-0.17","namespace":"shop","uid":"e-1","resourceVersion":"12",
+    "creationTimestamp":"2026-11-21T09:59:00Z"},
+    "involvedObject":{"kind":"Pod","namespace":"shop","name":"web-0","uid":"p-1","apiVersion":"v1",
+    "resourceVersion":"7","fieldPath":"spec.containers{app}"},
+    "reason":"BackOff","message":"Back-off \"restarting\"","type":"Warning","count":3,
+    "source":{"component":"kubelet","host":"node-1"},"lastTimestamp":"2026-11-21T10:00:00Z",
+    "reportingComponent":"","reportingInstance":"node-1","action":""}"#;
+
+#[test]
+fn an_event_of_a_pod() {
+    let request = encode(vec![record(1, true, POD)]);
+    let [logs] = request.resource_logs.as_slice() else { panic!() };
+    assert_eq!(
+        attributes(&logs.resource.as_ref().unwrap().attributes),
+        expect(&[
+            ("k8s.cluster.name", "prod-eu-1"),
+            ("k8s.cluster.uid", "c-1"),
+            ("k8s.namespace.name", "shop"),
+            ("k8s.node.name", "node-1"),
+            ("k8s.object.kind", "Pod"),
+            ("k8s.object.name", "web-0"),
+            ("k8s.object.uid", "p-1"),
+            ("k8s.object.fieldpath", "spec.containers{app}"),
+            ("k8s.object.api_version", "v1"),
+            ("k8s.object.resource_version", "7"),
+            ("k8s.pod.name", "web-0"),
+            ("k8s.pod.uid", "p-1"),
+            ("k8s.container.name", "app"),
+        ])
+    );
+    let scope = logs.scope_logs[0].scope.as_ref().unwrap();
+    assert_eq!((&*scope.name, &*scope.version), ("tidings", env!("CARGO_PKG_VERSION")));
+    let log = only_record(&request);
+    assert_eq!(
+        attributes(&log.attributes),
+        expect(&[
+            ("log.record.uid", "e-1-12"),
+            ("k8s.namespace.name", "shop"),
+            ("k8s.event.reason", "BackOff"),
+            ("k8s.event.start_time", "2026-11-21T09:59:00Z"),
+            ("k8s.event.name", "web-0.17"),
+            ("k8s.event.uid", "e-1"),
+            ("k8s.event.reporting_controller", "kubelet"),
+            ("k8s.event.reporting_instance", "node-1"),
+            ("k8s.event.count", "int 3"),
+            ("k8s.event.count_delta", "int 2"),
+            ("k8s.event.replayed", "bool true"),
+        ])
+    );
+    assert_eq!(text(log.body.as_ref()), "Back-off \"restarting\"");
+    assert_eq!((log.severity_number, &*log.severity_text), (13, "Warning"));
+    assert_eq!(log.time_unix_nano, 1_795_255_200_000_000_000);
+    assert_eq!(log.observed_time_unix_nano, 1_795_255_201_500_000_000);
+    assert_eq!(log.event_name, "k8s.event");
+}
+
+fn ids_by_resource(request: &ExportLogsServiceRequest) -> Vec<Vec<String>> {
+    let ids = |logs: &ResourceLogs| {
+        let records = logs.scope_logs[0].log_records.iter();
+        records.map(|log| attributes(&log.attributes)["log.record.uid"].clone()).collect()
+    };
+    request.resource_logs.iter().map(ids).collect()
+}
+
+#[test]
+fn records_of_one_resource_stand_together_in_order() {
+    let of = |seq: u64, pod: &str| {
+        let event = format!(
+            r#"{{"metadata":{{"uid":"e","resourceVersion":"{seq}"}},"involvedObject":{{"uid":"{pod}"}}}}"#
+        );
+        record(seq, false, &event)
+    };
+    let request = encode(vec![of(1, "a"), of(2, "b"), of(3, "a"), of(4, "c"), of(5, "b")]);
+    assert_eq!(ids_by_resource(&request), [vec!["e-1", "e-3"], vec!["e-2", "e-5"], vec!["e-4"]]);
+    // What is empty is left out, and an encoder that is used again starts afresh.
+    let log = only_record(&request);
+    assert_eq!((log.body.as_ref(), log.severity_number, log.time_unix_nano), (None, 0, 0));
+    let mut encoder = LogsEncoder::default();
+    let batch = Batch { records: vec![of(1, "a"), of(2, "b")] };
+    assert_eq!(encoder.encode(&batch).unwrap(), encoder.encode(&batch).unwrap());
+}
+
+#[test]
+fn an_object_keeps_its_order_over_its_resources() {
+    let of = |seq: u64, pod: &str, path: &str| {
+        let event = format!(
+            r#"{{"metadata":{{"uid":"e","resourceVersion":"{seq}"}},
+                "involvedObject":{{"uid":"{pod}","fieldPath":"{path}"}}}}"#
+        );
+        record(seq, false, &event)
+    };
+    let request = encode(vec![
+        of(1, "a", ""),
+        of(2, "a", "spec.containers{app}"),
+        of(3, "a", ""),
+        of(4, "b", ""),
+        of(5, "a", ""),
+        of(6, "a", "spec.containers{app}"),
+        of(7, "b", ""),
+    ]);
+    assert_eq!(
+        ids_by_resource(&request),
+        [vec!["e-1"], vec!["e-2"], vec!["e-3", "e-5"], vec!["e-4", "e-7"], vec!["e-6"]]
+    );
+}
+
+#[test]
+fn kinds_have_their_attributes_only_in_their_group() {
+    let keys = |kind: &str, api_version: &str| {
+        let object = ObjectReference {
+            kind: Text(kind.into()),
+            api_version: Text(api_version.into()),
+            ..Default::default()
+        };
+        kind_keys(&object).map(|(name, _)| name)
+    };
+    assert_eq!(keys("Deployment", "apps/v1"), Some("k8s.deployment.name"));
+    assert_eq!(keys("HorizontalPodAutoscaler", "autoscaling/v2"), Some("k8s.hpa.name"));
+    assert_eq!(keys("Job", "batch/v1"), Some("k8s.job.name"));
+    assert_eq!(keys("Job", "batch.volcano.sh/v1alpha1"), None);
+    assert_eq!(keys("Service", "serving.knative.dev/v1"), None);
+    assert_eq!(keys("Pod", ""), Some("k8s.pod.name"));
+    assert_eq!(keys("Gadget", "v1"), None);
+}
+
+#[test]
+fn a_node_is_named_by_itself() {
+    let event = r#"{"metadata":{"uid":"e","resourceVersion":"1"},"source":{"host":"other"},
+        "involvedObject":{"kind":"Node","name":"node-1","uid":"n-1"}}"#;
+    let request = encode(vec![record(1, false, event)]);
+    let resource = attributes(&request.resource_logs[0].resource.as_ref().unwrap().attributes);
+    assert_eq!(resource["k8s.node.name"], "node-1");
+    assert_eq!(resource["k8s.node.uid"], "n-1");
+}
+
+#[test]
+fn details_of_the_mapping() {
+    assert_eq!(container_name("spec.initContainers{init-db}"), "init-db");
+    for none in ["", "spec.containers", "spec.containers[0]", "spec.volumes{data}", "x{y}"] {
+        assert_eq!(container_name(none), "", "{none}");
+    }
+    assert_eq!(
+        ["Normal", "warning", "Error", "Critical", "Odd", ""].map(severity),
+        [9, 13, 17, 21, 0, 0]
+    );
+}
+
+#[test]
+fn what_is_no_envelope_is_named() {
+    let records = vec![record(6, false, POD), Record { seq: 7, envelope: "{}".into() }];
+    let error = LogsEncoder::default().encode(&Batch { records }).unwrap_err();
+    assert!(error.to_string().starts_with("record 7 is not an envelope: "), "{error}");
+}

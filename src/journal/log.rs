@@ -55,6 +55,8 @@ pub struct Opened {
     pub oldest: Position,
     /// Where each source stands.
     pub resume: BTreeMap<Arc<str>, Resume>,
+    /// When it was last appended to, in milliseconds since the epoch, if it ever was.
+    pub newest_ms: Option<u64>,
     /// The uid of the cluster whose events the log holds, if it was known.
     pub cluster_uid: Option<String>,
     /// How many bytes were cut off the end: a write that a crash tore.
@@ -161,6 +163,7 @@ impl Log {
             tail: found.tail,
             oldest,
             resume: found.resume.clone(),
+            newest_ms: (found.newest_ms > 0).then_some(found.newest_ms),
             cluster_uid: found.cluster.clone(),
             cut_bytes: found.cut_bytes,
             damaged: found.damaged,

@@ -20,6 +20,8 @@ mod config;
 mod ledger;
 mod reports;
 #[cfg(test)]
+mod test_cluster;
+#[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};
@@ -125,6 +127,11 @@ impl KafkaSink {
                 return self.give_up_producer(batch);
             }
             let failed = self.ledger.first_failed(first);
+            if let Some((_, code)) = failed
+                && classify::of_a_dead_producer(code)
+            {
+                return self.give_up_producer(batch);
+            }
             if let Some((seq, code)) = failed
                 && self.ledger.outstanding() == 0
             {

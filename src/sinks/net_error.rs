@@ -25,11 +25,15 @@ fn describe(error: &(dyn Error + 'static), peer: &str) -> (RetryClass, String) {
             return describe_tls(tls, peer);
         }
         if let Some(io) = current.downcast_ref::<io::Error>() {
+            let inner = io.get_ref();
+            if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<TlsError>()) {
+                return describe_tls(tls, peer);
+            }
             if let Some(known) = describe_io(io, resolving, peer) {
                 return known;
             }
             // `source` steps over the error that an `io::Error` wraps.
-            if let Some(inner) = io.get_ref() {
+            if let Some(inner) = inner {
                 next = Some(inner);
                 continue;
             }
@@ -65,10 +69,6 @@ fn describe_io(error: &io::Error, resolving: bool, peer: &str) -> Option<(RetryC
     if resolving {
         return Some((class, format!("cannot resolve the name of {peer}: {error}")));
     }
-    // What wraps a TLS error is described by that.
-    if error.get_ref().is_some_and(|inner| inner.is::<TlsError>()) {
-        return None;
-    }
     let reason = match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("connection refused by {peer}"),
         io::ErrorKind::ConnectionReset
@@ -95,7 +95,8 @@ fn describe_tls(error: &TlsError, peer: &str) -> (RetryClass, String) {
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                     "is not valid yet".to_owned()
                 }
-                CertificateError::UnknownIssuer => {
+                // The second: by one of the same name as a trusted one, and another key.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     "is signed by an authority that is not trusted (tls.ca)".to_owned()
                 }
                 CertificateError::NotValidForName

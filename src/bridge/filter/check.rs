@@ -11,6 +11,7 @@ use cel::common::ast::{
 use regex::{Regex, RegexBuilder};
 
 use super::{
+    rules::{function, operator},
     schema::{Field, Shape, VARIABLES},
     types::Type,
 };
@@ -33,11 +34,11 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    fn new(id: u64, what: impl Into<String>) -> Self {
+    pub(super) fn new(id: u64, what: impl Into<String>) -> Self {
         Self { at: (id, 0), what: what.into(), hint: None }
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -99,7 +100,8 @@ impl Checker {
         if Type::Bool.fits(&type_) {
             return Ok(());
         }
-        Err(Fault::new(expr.id, format!("the expression is {}, not a boolean", type_.name()))
+        // No node has the id 0: it is the expression as a whole.
+        Err(Fault::new(0, format!("the expression is {}, not a boolean", type_.name()))
             .hint("compare it with something, for instance by `==`"))
     }
 
@@ -269,7 +271,11 @@ impl Checker {
             types.push(self.check(arg, depth + 1)?);
         }
         if call.target.is_none() && !call.func_name.starts_with(|c: char| c.is_alphabetic()) {
-            return operator(id, &call.func_name, &types);
+            let made = operator(id, &call.func_name, &types)?;
+            if call.func_name == operators::INDEX && types[0] == Shape::Texts.into() {
+                index_or_empty(expr);
+            }
+            return Ok(made);
         }
         function(id, &call.func_name, call.target.is_some(), &types)
             .map_err(|fault| fault.before_parenthesis(&call.func_name))
@@ -394,143 +400,17 @@ fn unknown_variable(id: u64, name: &str) -> Fault {
     }
 }
 
-/// Checks an operator and answers what it makes.
-fn operator(id: u64, name: &str, types: &[Type]) -> Result<Type, Fault> {
-    let refuse = |verb: &str| {
-        let operands: Vec<_> = types.iter().map(Type::name).collect();
-        Fault::new(id, format!("cannot {verb} {}", operands.join(" and ")))
+/// Rewrites `labels[key]` to `key in labels ? labels[key] : ""`: an absent label reads as "",
+/// however its key is come by.
+fn index_or_empty(expr: &mut IdedExpr) {
+    let id = expr.id;
+    let index = std::mem::take(&mut expr.expr);
+    let call = |func_name: &str, args| {
+        Expr::Call(CallExpr { func_name: func_name.to_owned(), target: None, args })
     };
-    match (name, types) {
-        (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
-            match types.iter().find(|type_| !type_.fits(&Type::Bool)) {
-                Some(other) => {
-                    let what = format!("{} stands where a boolean is needed", other.name());
-                    Err(Fault::new(id, what))
-                }
-                None => Ok(Type::Bool),
-            }
-        }
-        (operators::NOT_STRICTLY_FALSE, _) => Ok(Type::Bool),
-        (operators::EQUALS | operators::NOT_EQUALS, [left, right]) => {
-            if left.comparable(right) {
-                Ok(Type::Bool)
-            } else {
-                Err(refuse("compare").hint("they are never equal"))
-            }
-        }
-        (
-            operators::LESS
-            | operators::LESS_EQUALS
-            | operators::GREATER
-            | operators::GREATER_EQUALS,
-            [left, right],
-        ) => {
-            if left.ordered(right) {
-                Ok(Type::Bool)
-            } else {
-                Err(refuse("order"))
-            }
-        }
-        (operators::IN, [needle, hay]) => match hay {
-            Type::List(element) if needle.comparable(element) => Ok(Type::Bool),
-            Type::Map(_) | Type::Object(_) if needle.fits(&Type::Text) => Ok(Type::Bool),
-            Type::Any => Ok(Type::Bool),
-            Type::Text => Err(Fault::new(id, "`in` looks into lists and maps, not into a text")
-                .hint("write `text.contains(part)`")),
-            _ => Err(Fault::new(id, format!("{} is never in {}", needle.name(), hay.name()))),
-        },
-        (operators::CONDITIONAL, [condition, yes, no]) => {
-            if condition.fits(&Type::Bool) {
-                Ok(yes.clone().join(no))
-            } else {
-                Err(Fault::new(id, format!("the condition is {}", condition.name())))
-            }
-        }
-        (operators::NEGATE, [operand]) => {
-            Type::arithmetic(operators::SUBSTRACT, operand, operand).ok_or_else(|| refuse("negate"))
-        }
-        (operators::INDEX, [container, key]) => match container {
-            Type::List(element) if key.fits(&Type::Int) => Ok((**element).clone()),
-            Type::Map(value) if key.fits(&Type::Text) => Ok((**value).clone()),
-            Type::Object(_) if key.fits(&Type::Text) => Ok(Type::Any),
-            Type::Any => Ok(Type::Any),
-            _ => Err(Fault::new(
-                id,
-                format!("{} cannot be indexed with {}", container.name(), key.name()),
-            )),
-        },
-        (
-            operators::ADD
-            | operators::SUBSTRACT
-            | operators::MULTIPLY
-            | operators::DIVIDE
-            | operators::MODULO,
-            [left, right],
-        ) => Type::arithmetic(name, left, right).ok_or_else(|| refuse("calculate with")),
-        _ => Err(Fault::new(id, "this operator is not available")),
-    }
-}
-
-const METHODS: &[&str] = &["contains", "startsWith", "endsWith", "matches", "size"];
-const FUNCTIONS: &[&str] = &["size", "matches", "string", "int", "uint", "double", "bool"];
-const MACROS: &[&str] = &["has", "all", "exists", "exists_one", "map", "filter"];
-
-/// Checks a function or method and answers what it returns. A method's target is the first type.
-fn function(id: u64, name: &str, method: bool, types: &[Type]) -> Result<Type, Fault> {
-    let misused = |usage: &str| {
-        let given: Vec<_> = types.iter().map(Type::name).collect();
-        let what = if given.is_empty() {
-            format!("`{name}` is given nothing")
-        } else {
-            format!("`{name}` does not work on {}", given.join(" and "))
-        };
-        Fault::new(id, what).hint(format!("write `{usage}`"))
-    };
-    let text = |type_: &Type| type_.fits(&Type::Text);
-    match (name, method, types) {
-        ("contains" | "startsWith" | "endsWith", true, [a, b]) if text(a) && text(b) => {
-            Ok(Type::Bool)
-        }
-        ("contains" | "startsWith" | "endsWith", _, _) => {
-            Err(misused(&format!("text.{name}(\"part\")")))
-        }
-        (
-            "size",
-            _,
-            [
-                Type::Text
-                | Type::Bytes
-                | Type::List(_)
-                | Type::Map(_)
-                | Type::Object(_)
-                | Type::Any,
-            ],
-        ) => Ok(Type::Int),
-        ("size", _, _) => Err(misused("size(text, list or map)")),
-        ("string", false, [_]) => Ok(Type::Text),
-        ("int", false, [_]) => Ok(Type::Int),
-        ("uint", false, [_]) => Ok(Type::Uint),
-        ("double", false, [_]) => Ok(Type::Double),
-        ("bool", false, [_]) => Ok(Type::Bool),
-        ("string" | "int" | "uint" | "double" | "bool", _, _) => {
-            Err(misused(&format!("{name}(value)")))
-        }
-        ("has", _, _) => Err(misused("has(event.series)")),
-        ("all" | "exists" | "exists_one" | "map" | "filter", _, _) => {
-            Err(misused(&format!("list.{name}(item, condition)")))
-        }
-        _ => {
-            let known = METHODS.iter().chain(FUNCTIONS).chain(MACROS).copied();
-            let fault = Fault::new(id, format!("there is no function `{name}`"));
-            Err(match nearest(name, known) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!(
-                    "there are {}, {} and {}",
-                    METHODS.join(", "),
-                    FUNCTIONS[2..].join(", "),
-                    MACROS.join(", "),
-                )),
-            })
-        }
-    }
+    let node = |expr| IdedExpr { id, expr };
+    let Expr::Call(CallExpr { args, .. }) = &index else { return };
+    let is_there = call(operators::IN, args.iter().rev().cloned().collect());
+    let empty = Expr::Literal(LiteralValue::String("".into()));
+    expr.expr = call(operators::CONDITIONAL, vec![node(is_there), node(index), node(empty)]);
 }

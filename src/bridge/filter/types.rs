@@ -59,9 +59,11 @@ impl Type {
     /// Whether it can be, or turn out to be, `other`.
     pub(super) fn fits(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Any, _) | (_, Self::Any) => true,
+            (Self::Any, _)
+            | (_, Self::Any)
+            | (Self::Object(_), Self::Map(_))
+            | (Self::Map(_), Self::Object(_)) => true,
             (Self::List(a), Self::List(b)) | (Self::Map(a), Self::Map(b)) => a.fits(b),
-            (Self::Object(_), Self::Map(_)) | (Self::Map(_), Self::Object(_)) => true,
             (a, b) => a == b,
         }
     }

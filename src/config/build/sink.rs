@@ -296,6 +296,14 @@ impl Builder<'_> {
                 self.wrong(path, wrong.hint("write the path, or `{env: NAME}` for a variable"));
                 return None;
             }
+            // A key pasted without its frame is no path, and must not be shown as one.
+            Text::Plain(key)
+                if kind == Pem::PrivateKey && !key.contains('.') && !key.starts_with('/') =>
+            {
+                let wrong = wrong("this is not the path of a file");
+                self.wrong(path, wrong.hint("write the path of a PEM file"));
+                return None;
+            }
             Text::Plain(file) => Text::File(file.clone()),
             reference => reference.clone(),
         };

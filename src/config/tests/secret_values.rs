@@ -54,6 +54,8 @@ fn no_error_and_no_debug_shows_a_secret() {
         "sinks: {a: {otlp: {endpoint: \"http://u:hunter2@x\"}}}\n".to_owned(),
         "sinks: {a: {webhook: {url: \"https://x\", tls: {key: \"-----BEGIN PRIVATE KEY-----hunter2\"}}}}\n".to_owned(),
         "sinks: {a: {webhook: {url: \"https://x\", headers: hunter2}}}\n".to_owned(),
+        "sinks: {a: {webhook: {url: \"https://x\", header: {name: hunter2}}}}\n".to_owned(),
+        "sinks: {a: {webhook: {url: \"https://x\", tls: {key: hunter2}}}}\n".to_owned(),
         "sinks: {a: {webhook: {url: \"https://x\", headers: [hunter2]}}}\n".to_owned(),
         "sinks: {a: {webhook: {url: \"https://x\", signing: hunter2}}}\n".to_owned(),
         "sinks:\n  a:\n    webhook:\n      url: https://x\n      headers:\n        A: |\n          hunter2\n          hunter2\n".to_owned(),

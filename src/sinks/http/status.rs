@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let read = |text: &str| retry_after(&HeaderValue::from_str(text).unwrap());
-        assert_eq!(read("120"), Some(Duration::from_secs(120)));
+        assert_eq!(read("100"), Some(Duration::from_secs(100)));
         assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
         let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(90);
         let soon =

@@ -24,6 +24,12 @@ pub(super) fn refused(code: Code) -> Option<RefusedClass> {
     }
 }
 
+/// Whether a report says that the producer has failed fatally: it then purges its queues, which
+/// the sink never does, and these reports may come before the word of the error itself.
+pub(super) fn of_a_dead_producer(code: Code) -> bool {
+    matches!(code, Code::Fatal | Code::PurgeQueue | Code::PurgeInflight)
+}
+
 /// How an error is to be retried.
 pub(super) fn retry(code: Code) -> RetryClass {
     match code {

@@ -1,1 +1,343 @@
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use opentelemetry_proto::tonic::collector::logs::v1::{
+    ExportLogsPartialSuccess, ExportLogsServiceRequest,
+    logs_service_server::{LogsService, LogsServiceServer},
+};
+use prost::Message as _;
+use tonic::{
+    Code, Request, Response, Status,
+    codec::CompressionEncoding,
+    metadata::MetadataMap,
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+};
+
+use super::{
+    grpc_status::{Delay, Detail, RetryInfo, RpcStatus},
+    *,
+};
+use crate::{
+    bridge::RetryClass,
+    sinks::{
+        Compression, Secret, TlsOptions,
+        fixtures::batch,
+        test_server::{Pki, Step, TestServer, answer},
+    },
+};
+
+fn options(endpoint: String, protocol: OtlpProtocol) -> OtlpOptions {
+    OtlpOptions {
+        endpoint,
+        protocol,
+        headers: vec![("x-token".into(), Secret::new("s3cret"))],
+        tls: None,
+        compression: Compression::None,
+        timeout: Duration::from_secs(5),
+    }
+}
+
+fn partial(rejected: i64, words: &str) -> ExportLogsServiceResponse {
+    let partial_success = Some(ExportLogsPartialSuccess {
+        rejected_log_records: rejected,
+        error_message: words.into(),
+    });
+    ExportLogsServiceResponse { partial_success }
+}
+
+type Change = fn(&mut OtlpOptions);
+
+type Answer = Result<ExportLogsServiceResponse, Status>;
+
+/// An OTLP/gRPC receiver that gives one answer.
+#[derive(Clone)]
+struct Receiver {
+    answer: Arc<Mutex<Answer>>,
+    received: Arc<Mutex<Vec<(MetadataMap, ExportLogsServiceRequest)>>>,
+}
+
+#[tonic::async_trait]
+impl LogsService for Receiver {
+    async fn export(
+        &self,
+        request: Request<ExportLogsServiceRequest>,
+    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
+        let (metadata, _, message) = request.into_parts();
+        self.received.lock().unwrap().push((metadata, message));
+        self.answer.lock().unwrap().clone().map(Response::new)
+    }
+}
+
+impl Receiver {
+    async fn start(answer: Answer, tls: Option<ServerTlsConfig>) -> (Self, SocketAddr) {
+        let receiver = Self { answer: Arc::new(Mutex::new(answer)), received: Arc::default() };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut server = Server::builder();
+        if let Some(tls) = tls {
+            server = server.tls_config(tls).unwrap();
+        }
+        let service = LogsServiceServer::new(receiver.clone())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Zstd)
+            .max_decoding_message_size(100_000);
+        let router = server.add_service(service);
+        tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
+        (receiver, address)
+    }
+
+    fn set(&self, answer: Answer) {
+        *self.answer.lock().unwrap() = answer;
+    }
+}
+
+fn parts(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
+    match outcome {
+        Outcome::Retry { after, class, reason } => (class, after, reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn throttled(seconds: i64) -> Status {
+    let info = RetryInfo { retry_delay: Some(Delay { seconds, nanos: 500_000_000 }) };
+    let detail = Detail {
+        type_url: "type.googleapis.com/google.rpc.RetryInfo".into(),
+        value: info.encode_to_vec(),
+    };
+    let details = RpcStatus { code: 8, message: "busy".into(), details: vec![detail] };
+    Status::with_details(Code::ResourceExhausted, "busy", details.encode_to_vec().into())
+}
+
+#[tokio::test]
+async fn grpc_delivers_and_reads_the_answer() {
+    let (receiver, address) = Receiver::start(Ok(partial(0, "a warning")), None).await;
+    let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
+    let mut sink = OtlpSink::new(&options).unwrap();
+    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    receiver.set(Ok(partial(2, "too old")));
+    assert_eq!(
+        sink.send(&batch(1..=3)).await,
+        Outcome::Partial { rejected: 2, reason: "too old".into() }
+    );
+    receiver.set(Ok(ExportLogsServiceResponse::default()));
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        options.compression = compression;
+        let mut sink = OtlpSink::new(&options).unwrap();
+        assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    }
+    let received = receiver.received.lock().unwrap();
+    assert_eq!(received.len(), 4);
+    for (metadata, request) in received.iter() {
+        assert_eq!(metadata.get("x-token").unwrap(), "s3cret");
+        assert_eq!(request.resource_logs.len(), 3);
+    }
+    assert!(received[0].0.get("user-agent").unwrap().to_str().unwrap().starts_with("tidings/"));
+}
+
+#[tokio::test]
+async fn grpc_statuses_become_outcomes() {
+    let (receiver, address) = Receiver::start(Err(Status::ok("")), None).await;
+    let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
+    let mut sink = OtlpSink::new(&options).unwrap();
+    let mut outcome = async |status: Status| {
+        receiver.set(Err(status));
+        sink.send(&batch(1..=2)).await
+    };
+    assert_eq!(
+        outcome(Status::invalid_argument("no\nlogs")).await,
+        Outcome::Refused {
+            class: RefusedClass::Invalid,
+            reason: "gRPC InvalidArgument: no logs".into()
+        }
+    );
+    let (class, after, _) = parts(outcome(throttled(3)).await);
+    assert_eq!((class, after), (RetryClass::Throttled, Some(Duration::from_millis(3500))));
+    let (class, after, _) = parts(outcome(throttled(-3)).await);
+    assert_eq!((class, after), (RetryClass::Throttled, None));
+    for code in [Code::ResourceExhausted, Code::OutOfRange] {
+        let message = "grpc: received message larger than max (5242895 vs. 4194304)";
+        assert!(matches!(
+            outcome(Status::new(code, message)).await,
+            Outcome::Refused { class: RefusedClass::TooLarge, .. }
+        ));
+    }
+    for (code, class) in [
+        (Code::ResourceExhausted, RetryClass::Throttled),
+        (Code::OutOfRange, RetryClass::Unavailable),
+        (Code::Unavailable, RetryClass::Unavailable),
+        (Code::Internal, RetryClass::Unavailable),
+        (Code::Unknown, RetryClass::Unavailable),
+        (Code::Aborted, RetryClass::Unavailable),
+        (Code::Cancelled, RetryClass::Unavailable),
+        (Code::DataLoss, RetryClass::Unavailable),
+        (Code::DeadlineExceeded, RetryClass::Timeout),
+        (Code::Unauthenticated, RetryClass::Misconfigured),
+        (Code::PermissionDenied, RetryClass::Misconfigured),
+        (Code::Unimplemented, RetryClass::Misconfigured),
+        (Code::NotFound, RetryClass::Misconfigured),
+        (Code::FailedPrecondition, RetryClass::Misconfigured),
+    ] {
+        assert_eq!(parts(outcome(Status::new(code, "words")).await).0, class, "{code:?}");
+    }
+    // The receiver's own limit on a message.
+    assert!(matches!(
+        sink.send(&batch(1..=2000)).await,
+        Outcome::Refused { class: RefusedClass::TooLarge, .. }
+    ));
+}
+
+#[tokio::test]
+async fn grpc_survives_a_receiver_that_is_away() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
+    options.timeout = Duration::from_secs(1);
+    let mut sink = OtlpSink::new(&options).unwrap();
+    let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
+    assert_eq!(
+        (class, reason),
+        (RetryClass::Unavailable, format!("connection refused by {address}"))
+    );
+    // Something that accepts and says nothing.
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let (class, ..) = parts(sink.send(&batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Timeout);
+    drop(listener);
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let receiver =
+        Receiver { answer: Arc::new(Mutex::new(Ok(partial(0, "")))), received: Arc::default() };
+    let router = Server::builder().add_service(LogsServiceServer::new(receiver));
+    tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
+    assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
+}
+
+#[tokio::test]
+async fn grpc_over_tls() {
+    let pki = Pki::new("collector.example.com");
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(&pki.server.0, &pki.server.1))
+        .client_ca_root(Certificate::from_pem(&pki.ca));
+    let (_receiver, address) = Receiver::start(Ok(partial(0, "")), Some(tls)).await;
+    let mut options = options(format!("https://{address}"), OtlpProtocol::Grpc);
+    let outcome =
+        async |options: &OtlpOptions| OtlpSink::new(options).unwrap().send(&batch(1..=1)).await;
+    options.tls = Some(pki.options(true));
+    let (class, _, reason) = parts(outcome(&options).await);
+    assert_eq!(class, RetryClass::Misconfigured);
+    assert!(reason.contains("is for another name (tls.serverName)"), "{reason}");
+    options.tls.as_mut().unwrap().server_name = Some("collector.example.com".into());
+    assert_eq!(outcome(&options).await, Outcome::Delivered);
+    options.tls.as_mut().unwrap().ca = Some(Pki::new("x").ca.into());
+    let (class, _, reason) = parts(outcome(&options).await);
+    assert_eq!(class, RetryClass::Misconfigured);
+    assert!(reason.contains("not trusted (tls.ca)"), "{reason}");
+}
+
+#[tokio::test]
+async fn http_delivers_and_reads_the_answer() {
+    let bodies = [partial(0, "a warning").encode_to_vec(), partial(2, "too old").encode_to_vec()];
+    let server = TestServer::start(None, move |i| {
+        let mut bytes = answer("200 OK", "", "");
+        if let Some(body) = bodies.get(i) {
+            bytes = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()).into();
+            bytes.extend_from_slice(body);
+        }
+        vec![Step::Write(bytes)]
+    })
+    .await;
+    let mut options = options(server.url("http"), OtlpProtocol::Http);
+    let mut sink = OtlpSink::new(&options).unwrap();
+    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    assert_eq!(
+        sink.send(&batch(1..=3)).await,
+        Outcome::Partial { rejected: 2, reason: "too old".into() }
+    );
+    options.compression = Compression::Gzip;
+    assert_eq!(OtlpSink::new(&options).unwrap().send(&batch(1..=3)).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    assert_eq!(received[0].line(), "POST /v1/logs HTTP/1.1");
+    assert_eq!(received[0].header("content-type"), Some("application/x-protobuf"));
+    assert_eq!(received[0].header("x-token"), Some("s3cret"));
+    let request = ExportLogsServiceRequest::decode(&*received[0].body).unwrap();
+    assert_eq!(request.resource_logs.len(), 3);
+    assert_eq!(received[2].header("content-encoding"), Some("gzip"));
+}
+
+#[tokio::test]
+async fn http_reasons_are_read_from_the_status_message() {
+    let status = RpcStatus { code: 3, message: "bad batch".into(), details: vec![] };
+    let body = String::from_utf8(status.encode_to_vec()).unwrap();
+    let server = TestServer::always("400 Bad Request", "", &body).await;
+    let mut sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
+    assert_eq!(
+        sink.send(&batch(1..=1)).await,
+        Outcome::Refused {
+            class: RefusedClass::Invalid,
+            reason: "HTTP 400 Bad Request: bad batch".into()
+        }
+    );
+    let server = TestServer::always("502 Bad Gateway", "", "<html>upstream").await;
+    let mut sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
+    let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert_eq!(reason, "HTTP 502 Bad Gateway: <html>upstream");
+}
+
+#[test]
+fn options_are_checked_without_a_network() {
+    let error = |protocol, endpoint: &str, change: Change| {
+        let mut options = options(endpoint.into(), protocol);
+        change(&mut options);
+        OtlpSink::new(&options).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(error(OtlpProtocol::Grpc, "https://collector:4317", |_| ()), Ok(()));
+    assert_eq!(error(OtlpProtocol::Http, "https://collector:4318", |_| ()), Ok(()));
+    let bad: [(_, _, Change, _); 5] = [
+        (
+            OtlpProtocol::Grpc,
+            "collector:4317",
+            |_| (),
+            "endpoint: not a URL; write http:// or https:// in front",
+        ),
+        (
+            OtlpProtocol::Grpc,
+            "http://collector:4317/v1/logs",
+            |_| (),
+            "endpoint: gRPC takes no path; is protocol: http meant?",
+        ),
+        (
+            OtlpProtocol::Grpc,
+            "http://c:1",
+            |o| o.headers[0].0 = "x-bin".into(),
+            "headers: \"x-bin\": binary metadata is not supported",
+        ),
+        (
+            OtlpProtocol::Http,
+            "http://c:1",
+            |o| o.headers[0].0 = "content-type".into(),
+            "headers: \"content-type\": is set by tidings",
+        ),
+        (
+            OtlpProtocol::Grpc,
+            "https://c:1",
+            |o| o.tls = Some(TlsOptions { ca: Some(vec![]), ..Default::default() }),
+            "tls.ca: holds no certificate in PEM",
+        ),
+    ];
+    for (protocol, endpoint, change, message) in bad {
+        assert_eq!(error(protocol, endpoint, change), Err(message.into()));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_envelope_is_refused() {
+    let mut sink =
+        OtlpSink::new(&options("http://127.0.0.1:1".into(), OtlpProtocol::Http)).unwrap();
+    let record = crate::event::Record { seq: 1, envelope: "{}".into() };
+    let outcome = sink.send(&Batch { records: vec![record] }).await;
+    assert!(matches!(outcome, Outcome::Refused { class: RefusedClass::Invalid, .. }));
+}

@@ -1,1 +1,298 @@
+use std::time::{Duration, Instant};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+
+use super::*;
+use crate::{
+    bridge::{RefusedClass, RetryClass},
+    sinks::{
+        Compression, Secret, TlsOptions,
+        fixtures::batch,
+        test_server::{Pki, Step, TestServer, answer},
+    },
+};
+
+fn options(url: String) -> WebhookOptions {
+    WebhookOptions {
+        url: Secret::new(url),
+        headers: vec![("authorization".into(), Secret::new("Bearer s3cret"))],
+        tls: None,
+        signing_secret: Some(Secret::new("whsec_c2VjcmV0IG9mIHR3ZW50eS1mb3VyIGI=")),
+        compression: Compression::None,
+        single: false,
+        timeout: Duration::from_secs(5),
+    }
+}
+
+async fn send(options: &WebhookOptions, batch: &Batch) -> Outcome {
+    WebhookSink::new(options).unwrap().send(batch).await
+}
+
+fn retry_of(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
+    match outcome {
+        Outcome::Retry { after, class, reason } => (class, after, reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_an_array_and_a_single_is_an_object() {
+    let server = TestServer::always("204 No Content", "", "").await;
+    let mut options = options(server.url("http") + "/hook?token=t");
+    let mut sink = WebhookSink::new(&options).unwrap();
+    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    assert_eq!(sink.send(&batch(7..=7)).await, Outcome::Delivered);
+    options.single = true;
+    assert_eq!(send(&options, &batch(7..=7)).await, Outcome::Delivered);
+
+    let received = server.received.lock().unwrap();
+    let [first, again, one, single] = received.as_slice() else { panic!() };
+    let of = |b: Batch| b.records.iter().map(|r| r.envelope.to_vec()).collect::<Vec<_>>();
+    assert_eq!(first.body, [b"[", of(batch(1..=3)).join(&b',').as_slice(), b"]"].concat());
+    assert_eq!(one.body, [b"[", of(batch(7..=7))[0].as_slice(), b"]"].concat());
+    assert_eq!(single.body, of(batch(7..=7))[0]);
+
+    assert_eq!(first.line(), "POST /hook?token=t HTTP/1.1");
+    assert_eq!(first.header("content-type"), Some("application/json"));
+    assert_eq!(first.header("user-agent"), Some(concat!("tidings/", env!("CARGO_PKG_VERSION"))));
+    assert_eq!(first.header("authorization"), Some("Bearer s3cret"));
+    // printf 'e1-1\ne2-2\ne3-3' | sha256sum
+    assert_eq!(first.header("webhook-id"), Some("e1-1.3.a9305e0c72dd66e3"));
+    assert_eq!(first.header("webhook-id"), again.header("webhook-id"));
+    assert_eq!(single.header("webhook-id"), Some("e7-7"));
+    // One connection for one sink.
+    assert_eq!((first.connection, one.connection, single.connection), (0, 0, 1));
+
+    for request in received.iter() {
+        let header = |name| request.header(name).unwrap();
+        let timestamp: i64 = header("webhook-timestamp").parse().unwrap();
+        assert!((jiff::Timestamp::now().as_second() - timestamp).abs() < 30);
+        let mut mac = Hmac::<Sha256>::new_from_slice(b"secret of twenty-four b").unwrap();
+        mac.update(header("webhook-id").as_bytes());
+        mac.update(format!(".{timestamp}.").as_bytes());
+        mac.update(&request.body);
+        let signature = STANDARD.decode(&header("webhook-signature")["v1,".len()..]).unwrap();
+        mac.verify_slice(&signature).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_signed_before_compression() {
+    let server = TestServer::always("200 OK", "", "ok").await;
+    let mut options = options(server.url("http"));
+    let large = batch(1..=1000);
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        options.compression = compression;
+        assert_eq!(send(&options, &large).await, Outcome::Delivered);
+    }
+    let received = server.received.lock().unwrap();
+    assert_eq!(received[0].header("content-encoding"), Some("gzip"));
+    assert_eq!(received[1].header("content-encoding"), Some("zstd"));
+    let mut plain = Vec::new();
+    let mut gzip = flate2::read::GzDecoder::new(received[0].body.as_slice());
+    std::io::Read::read_to_end(&mut gzip, &mut plain).unwrap();
+    assert_eq!(plain, array_body(&large));
+    assert_eq!(zstd::stream::decode_all(received[1].body.as_slice()).unwrap(), plain);
+    let request = &received[0];
+    let id = request.header("webhook-id").unwrap();
+    let timestamp = request.header("webhook-timestamp").unwrap().parse().unwrap();
+    let signer = Signer::new(options.signing_secret.as_ref().unwrap()).unwrap();
+    assert_eq!(request.header("webhook-signature"), Some(&*signer.sign(id, timestamp, &plain)));
+}
+
+#[tokio::test]
+async fn answers_become_outcomes() {
+    let outcome = |status: &'static str, headers: &'static str| async move {
+        let server = TestServer::always(status, headers, "no\nthanks").await;
+        send(&options(server.url("http")), &batch(1..=2)).await
+    };
+    assert_eq!(
+        outcome("400 Bad Request", "").await,
+        Outcome::Refused {
+            class: RefusedClass::Invalid,
+            reason: "HTTP 400 Bad Request: no thanks".into()
+        }
+    );
+    assert!(matches!(
+        outcome("413 Too Large", "").await,
+        Outcome::Refused { class: RefusedClass::TooLarge, .. }
+    ));
+    let (class, after, reason) = retry_of(outcome("503 Busy", "retry-after: 7\r\n").await);
+    assert_eq!((class, after), (RetryClass::Unavailable, Some(Duration::from_secs(7))));
+    assert_eq!(reason, "HTTP 503 Service Unavailable: no thanks");
+    let (class, after, _) = retry_of(outcome("429 Slow", "retry-after: 0\r\n").await);
+    assert_eq!((class, after), (RetryClass::Throttled, Some(Duration::ZERO)));
+    // A redirect is not followed.
+    let (class, ..) = retry_of(outcome("302 Found", "location: http://127.0.0.1:1/\r\n").await);
+    assert_eq!(class, RetryClass::Misconfigured);
+    let (class, ..) = retry_of(outcome("401 Unauthorized", "").await);
+    assert_eq!(class, RetryClass::Misconfigured);
+}
+
+#[tokio::test]
+async fn bodies_neither_hold_nor_fill_us() {
+    let head = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 9000000\r\n\r\n");
+    let slow = |status: &str| {
+        vec![Step::Write(head(status).into_bytes()), Step::Wait(Duration::from_secs(50))]
+    };
+    let huge = |status: &str| {
+        vec![Step::Write(head(status).into_bytes()), Step::Write(vec![b'x'; 9_000_000])]
+    };
+    let cut = |status: &str| vec![Step::Write(head(status).into_bytes()), Step::Cut];
+    let steps = [slow("200 OK"), huge("200 OK"), cut("200 OK")];
+    let refusals = [slow("400 No"), huge("400 No"), cut("400 No")];
+    let script: Vec<_> = steps.into_iter().chain(refusals).collect();
+    let server = TestServer::start(None, move |i| script[i].clone()).await;
+    let mut sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let start = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
+    }
+    for _ in 0..3 {
+        let Outcome::Refused { reason, .. } = sink.send(&batch(1..=1)).await else { panic!() };
+        assert!(reason.len() < 400, "{}", reason.len());
+    }
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_said_in_words() {
+    // Nobody listens.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://user:pass@{free}/?token=t");
+    let (class, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert_eq!(reason, format!("connection refused by {free}"));
+
+    let (class, _, reason) =
+        retry_of(send(&options("http://no-such-host.invalid/".into()), &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert!(reason.starts_with("cannot resolve the name of no-such-host.invalid:80: "), "{reason}");
+
+    let server = TestServer::start(None, |_| vec![Step::Cut]).await;
+    let (class, _, reason) = retry_of(send(&options(server.url("http")), &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert!(reason.contains("connection") && !reason.contains("token"), "{reason}");
+
+    // A part of the status line, and no more.
+    let half = || vec![Step::Write(b"HTTP/1.1 200 O".to_vec()), Step::Cut];
+    let server = TestServer::start(None, move |_| half()).await;
+    let (class, ..) = retry_of(send(&options(server.url("http")), &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+
+    let server = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(50))]).await;
+    let mut silent = options(server.url("http"));
+    silent.timeout = Duration::from_millis(300);
+    let (class, _, reason) = retry_of(send(&silent, &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Timeout);
+    assert_eq!(reason, format!("no answer from {} within 270ms", server.address));
+}
+
+#[tokio::test]
+async fn tls_is_verified_both_ways() {
+    let pki = Pki::new("127.0.0.1");
+    let ok = answer("200 OK", "", "");
+    let server = {
+        let ok = ok.clone();
+        TestServer::start(Some(pki.server_config(true)), move |_| vec![Step::Write(ok.clone())])
+            .await
+    };
+    let mut options = options(server.url("https"));
+    options.tls = Some(pki.options(true));
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+
+    options.tls = Some(pki.options(false));
+    let (class, _, reason) = retry_of(send(&options, &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Misconfigured, "{reason}");
+    assert!(reason.contains("our certificate"), "{reason}");
+
+    options.tls = Some(Pki::new("127.0.0.1").options(true));
+    let (class, _, reason) = retry_of(send(&options, &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Misconfigured);
+    assert!(reason.ends_with("is signed by an authority that is not trusted (tls.ca)"), "{reason}");
+
+    // TLS towards a server that speaks none.
+    let plain = TestServer::always("200 OK", "", "").await;
+    options.url = Secret::new(plain.url("https"));
+    options.timeout = Duration::from_secs(1);
+    let (class, ..) = retry_of(send(&options, &batch(1..=1)).await);
+    assert_ne!(class, RetryClass::Throttled);
+}
+
+#[tokio::test]
+async fn the_certificate_may_be_for_another_name() {
+    let pki = Pki::new("hooks.example.com");
+    let ok = answer("200 OK", "", "");
+    let server =
+        TestServer::start(Some(pki.server_config(false)), move |_| vec![Step::Write(ok.clone())])
+            .await;
+    let mut options = options(server.url("https") + "/x");
+    options.tls = Some(pki.options(false));
+    let (class, _, reason) = retry_of(send(&options, &batch(1..=1)).await);
+    assert_eq!(class, RetryClass::Misconfigured);
+    assert!(reason.contains("is for another name (tls.serverName)"), "{reason}");
+
+    options.tls.as_mut().unwrap().server_name = Some("hooks.example.com".into());
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    assert_eq!(received[0].header("host"), Some(&*server.address.to_string()));
+}
+
+#[test]
+fn options_are_checked_without_a_network() {
+    let error = |change: fn(&mut WebhookOptions)| {
+        let mut options = options("https://hooks.invalid/secret-path".into());
+        change(&mut options);
+        WebhookSink::new(&options).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(error(|_| ()), Ok(()));
+    for (change, message) in [
+        (
+            (|o| o.url = Secret::new("hooks.invalid/x")) as fn(&mut WebhookOptions),
+            "url: not a URL; write http:// or https:// in front",
+        ),
+        (|o| o.url = Secret::new("ftp://hooks.invalid"), "url: neither http:// nor https://"),
+        (
+            |o| o.headers[0].0 = "bad header".into(),
+            "headers: \"bad header\": not the name of a header",
+        ),
+        (|o| o.headers[0].0 = "Webhook-Id".into(), "headers: \"Webhook-Id\": is set by tidings"),
+        (
+            |o| o.headers[0].1 = Secret::new("a\nb"),
+            "headers: \"authorization\": its value has characters that a header cannot carry",
+        ),
+        (
+            |o| o.signing_secret = Some(Secret::new("whsec_?")),
+            "signing.secret: not base64 after whsec_",
+        ),
+        (
+            |o| o.tls = Some(TlsOptions { ca: Some(b"nonsense".to_vec()), ..Default::default() }),
+            "tls.ca: holds no certificate in PEM",
+        ),
+        (
+            |o| {
+                o.tls = Some(TlsOptions { key: Some(Secret::new("k")), ..Default::default() });
+            },
+            "tls.cert: is missing; cert and key go together",
+        ),
+        (
+            |o| {
+                let name = Some("10.0.0.1".into());
+                o.tls = Some(TlsOptions { server_name: name, ..Default::default() });
+            },
+            "tls.serverName: \"10.0.0.1\" is not a DNS name",
+        ),
+        (
+            |o| {
+                o.url = Secret::new("http://hooks.invalid");
+                let name = Some("other.example".into());
+                o.tls = Some(TlsOptions { server_name: name, ..Default::default() });
+            },
+            "tls.serverName: is set, but the address is http://; write https://",
+        ),
+    ] {
+        assert_eq!(error(change), Err(message.into()));
+    }
+}

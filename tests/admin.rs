@@ -1,0 +1,130 @@
+//! The admin server: what it says of a running bridge, over HTTP.
+
+#[path = "bridge/support.rs"]
+#[expect(dead_code, reason = "shared with the bridge's tests, which use more of it")]
+mod support;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidings::{
+    admin::AdminServer,
+    bridge::{Outcome, RetryClass},
+    demo::api_server::{EventObject, Fault, On},
+};
+
+use crate::support::{MemorySink, Setup, Tuning, server, stop, until};
+
+async fn get(admin: &AdminServer, path: &str) -> (u16, String) {
+    let answer = reqwest::get(format!("http://{}{path}", admin.address())).await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+async fn status(admin: &AdminServer) -> Value {
+    serde_json::from_str(&get(admin, "/api/v1/status").await.1).unwrap()
+}
+
+async fn serve(bridge: &tidings::bridge::Bridge) -> AdminServer {
+    AdminServer::start("127.0.0.1:0".parse().unwrap(), bridge.view()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_and_metrics_say_what_became_of_each_event() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let (all, warnings) = (MemorySink::default(), MemorySink::default());
+    let only_warnings = Tuning { filter: Some("event.type == \"Warning\""), ..Tuning::default() };
+    let bridge = Setup::new(&server, dir.path())
+        .sink("all", &all)
+        .tuned("warnings", &warnings, only_warnings)
+        .start()
+        .await;
+    let admin = serve(&bridge).await;
+    for n in 0..10 {
+        let event = EventObject::about_pod("shop", "web-0", "BackOff", &format!("try {n}"));
+        server.create(if n < 3 { event.warning() } else { event }).unwrap();
+    }
+    all.wait_for(10).await;
+    warnings.wait_for(3).await;
+    let settled = async || {
+        let now = status(&admin).await;
+        (0..2).all(|sink| now["sinks"][sink]["pending"] == 0)
+    };
+    while !settled().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let now = status(&admin).await;
+    assert_eq!(now["cluster"]["name"], "test");
+    assert_eq!(now["cluster"]["uid"], "c1d4b1b6-2f3e-4b6e-9d7b-5f0f2b3f8a10");
+    assert_eq!(now["sources"][0]["source"], "*");
+    assert_eq!(now["sources"][0]["streamOpen"], true);
+    assert_eq!(now["ingest"]["events"], 10);
+    assert_eq!(now["journal"]["records"], 10);
+    let [first, second] = [&now["sinks"][0], &now["sinks"][1]];
+    assert_eq!((&first["name"], &first["state"]), (&"all".into(), &"healthy".into()));
+    assert_eq!((&first["seen"], &first["delivered"]), (&10.into(), &10.into()));
+    assert_eq!((&second["delivered"], &second["filtered"]), (&3.into(), &7.into()));
+
+    let metrics = get(&admin, "/metrics").await.1;
+    for line in [
+        "tidings_sink_events_total{sink=\"warnings\",fate=\"delivered\"} 3",
+        "tidings_sink_events_total{sink=\"warnings\",fate=\"filtered\"} 7",
+        "tidings_sink_events_total{sink=\"all\",fate=\"lost\"} 0",
+        "tidings_sink_pending{sink=\"all\"} 0",
+        "tidings_sink_lag_seconds{sink=\"all\"} 0.0",
+        "tidings_sink_redelivered_total{sink=\"all\"} 0",
+        "tidings_sink_state{sink=\"all\",state=\"healthy\"} 1",
+        "tidings_source_gap_seconds_total 0.0",
+        "tidings_source_skipped_increments_total 0",
+        "tidings_source_events_total 10",
+        "tidings_journal_writable 1",
+    ] {
+        assert!(metrics.lines().any(|have| have == line), "{line} is not in\n{metrics}");
+    }
+    assert!(metrics.contains("tidings_source_watch_age_seconds{source=\"*\"} "));
+    assert!(metrics.ends_with("# EOF\n"));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let refused = server.set_fault(On::List, None, Fault::Forbidden);
+    let sink = MemorySink::default();
+    sink.refuse(|_| {
+        let reason = "down".to_owned();
+        Some(Outcome::Retry { after: None, class: RetryClass::Unavailable, reason })
+    });
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    let admin = serve(&bridge).await;
+    assert_eq!(get(&admin, "/livez").await.0, 200);
+    let denied = async || {
+        let (code, why) = get(&admin, "/readyz").await;
+        code == 503 && why.contains("cannot list resource \"events\"")
+    };
+    while !denied().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.clear_fault(refused);
+    server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
+    while get(&admin, "/readyz").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    until("the sink is retried", || bridge.view().sinks[0].snapshot().failed_attempts > 2).await;
+    let now = status(&admin).await;
+    assert_eq!(now["sinks"][0]["state"], "retrying");
+    assert_eq!(now["sinks"][0]["lastError"], "down");
+    assert_eq!((&now["sinks"][0]["seen"], &now["sinks"][0]["pending"]), (&1.into(), &1.into()));
+    assert_eq!(get(&admin, "/readyz").await.0, 200, "a sink that is down does not count");
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_in_use_is_an_error_that_says_so() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let bridge = Setup::new(&server, dir.path()).start().await;
+    let first = serve(&bridge).await;
+    let error = AdminServer::start(first.address(), bridge.view()).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {}", first.address())), "{error}");
+    assert!(error.contains("hint: "), "{error}");
+    stop(bridge).await;
+}
