@@ -27,12 +27,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = ApiServer::start(Options::default())?;
     let mut config =
         if real { kube::Config::infer().await? } else { kube::Config::new(server.url().parse()?) };
-    // The bridge decides when to ask again. Retries underneath would hide failures from it.
+    // The bridge decides when to ask again.
     config.default_retry = false;
     let client = kube::Client::try_from(config)?;
 
-    // A program keeps this directory from run to run: it is what makes the bridge lose nothing.
-    // An example does not.
+    // A program keeps this directory from run to run; that is why the bridge loses nothing.
     let journal = tempfile::tempdir()?;
 
     let options = BridgeOptions {
@@ -42,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             // Empty: all namespaces, by one watch.
             namespaces: Vec::new(),
             field_selector: String::new(),
-            // This journal is new, so the question of where to start arises: with what exists.
+            // This journal is new, so it has to be said: with what exists.
             start: SourceStart::All,
         },
         journal: JournalOptions {
@@ -67,8 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }],
     };
 
-    // A journal that cannot be used is an error. An API server that does not answer is none: the
-    // bridge tries until it does.
+    // An API server that does not answer is no error: the bridge tries until it does.
     let mut bridge = Bridge::start(client, options).await?;
 
     // For whoever wants to look: `admin::AdminServer`, `admin::registry`, or the loops below.
@@ -94,8 +92,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         error = bridge.failed() => println!("the bridge has failed: {error}"),
     }
 
-    // Stops reading, delivers what has been read, and saves. What a sink has not taken by the
-    // deadline stays in the journal for the next start.
+    // Delivers what has been read, and saves. What is left stays in the journal for the next start.
     bridge.stop(Duration::from_secs(10)).await;
     for sink in admin::status(&view).sinks {
         println!(

@@ -1,10 +1,7 @@
-//! A sink of one's own: envelopes as lines over TCP, to a receiver that answers each batch. It
-//! hangs up on the first, as receivers do; watch the batch come again under the same ids.
-//! `embed.rs` explains the options of the bridge.
+//! A sink of one's own: envelopes as lines over TCP, to a receiver that hangs up on the first
+//! batch, as receivers do. Watch it come again under the same ids. (The options: `embed.rs`.)
 //!
-//! ```text
-//! cargo run --example own_sink
-//! ```
+//!     cargo run --example own_sink
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::{io, time::Duration};
@@ -33,16 +30,14 @@ struct LinesSink {
 
 impl LinesSink {
     async fn attempt(&mut self, batch: &Batch) -> io::Result<String> {
-        // Cancel-safety: the bridge may drop this future at any await, with half a batch on the
-        // wire. So the connection is taken out, and put back only after an answer: dropped with
-        // the future it is closed, and the next attempt begins clean on a new one.
+        // Cancel-safety: the bridge may drop this future at any await, with half a batch sent. So
+        // the connection is taken out, and put back only after an answer: dropped, it is closed.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => BufStream::new(TcpStream::connect(&self.address).await?),
         };
         connection.write_all(format!("{}\n", batch.records.len()).as_bytes()).await?;
         for record in &batch.records {
-            // An envelope is one line of JSON, without the line feed.
             connection.write_all(&record.envelope).await?;
             connection.write_all(b"\n").await?;
         }
@@ -63,9 +58,8 @@ impl Sink for LinesSink {
             match self.attempt(batch).await {
                 // The receiver said so. To have written to a socket would not be enough.
                 Ok(answer) if answer == "ok" => Outcome::Delivered,
-                // The payload is bad, today and tomorrow. The bridge halves the batch until the
-                // culprit stands alone, and that one goes to the dead letters. (An answer about us,
-                // "log in first", is no refusal: that is `RetryClass::Misconfigured`.)
+                // The payload is bad, today and tomorrow: it goes to the dead letters. (An answer
+                // about us, "log in first", is no refusal: that is `RetryClass::Misconfigured`.)
                 Ok(reason) => Outcome::Refused { class: RefusedClass::Invalid, reason },
                 // Whether it has arrived nobody knows, so the bridge will send it again.
                 Err(error) => {
@@ -77,10 +71,8 @@ impl Sink for LinesSink {
     }
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
 /// The other side: takes a batch, and answers or hangs up.
-async fn receive(listener: &TcpListener, answers: bool) -> Result<(), Failure> {
+async fn receive(listener: &TcpListener, answers: bool) -> Result<(), Box<dyn std::error::Error>> {
     let mut lines = BufStream::new(listener.accept().await?.0).lines();
     let count = lines.next_line().await?.unwrap_or_default();
     for _ in 0..count.parse::<u32>()? {
@@ -95,12 +87,12 @@ async fn receive(listener: &TcpListener, answers: bool) -> Result<(), Failure> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let receiver = TcpListener::bind("127.0.0.1:0").await?;
     let sink = LinesSink { address: receiver.local_addr()?.to_string(), connection: None };
     let (server, journal) = (ApiServer::start(Options::default())?, tempfile::tempdir()?);
-    for pod in ["web-1", "web-2", "web-3"] {
-        server.create(EventObject::about_pod("shop", pod, "Started", "Started container web"))?;
+    for pod in ["web-1", "web-2"] {
+        server.create(EventObject::about_pod("shop", pod, "Killing", "Stopping container"))?;
     }
     let (sync, start) = (SyncPolicy::Interval(Duration::from_secs(1)), SourceStart::All);
     let log = LogOptions { retention_size: 1 << 30, retention_age: Duration::from_hours(24), sync };

@@ -6,4 +6,4 @@ mod status;
 
 pub use metrics::registry;
 pub use server::{AdminServer, ServeError};
-pub use status::{Status, status};
+pub use status::{IngestStatus, JournalStatus, SinkStatus, SourceStatus, Status, status};

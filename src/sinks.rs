@@ -17,6 +17,7 @@ mod options;
 mod otlp;
 mod stdout;
 #[cfg(all(test, feature = "http-client"))]
+#[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "the webhook tests use all of it"))]
 mod test_server;
 #[cfg(feature = "http-client")]
 mod tls;

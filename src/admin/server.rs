@@ -20,7 +20,7 @@ use super::{registry, status};
 use crate::bridge::BridgeView;
 
 /// A watch that has been closed for so long is not one that is just being renewed.
-const STREAM_MAY_BE_CLOSED: Duration = Duration::from_secs(60);
+const STREAM_MAY_BE_CLOSED: Duration = Duration::from_mins(1);
 
 /// Why the admin server does not start.
 #[derive(Debug, thiserror::Error)]

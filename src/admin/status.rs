@@ -41,7 +41,8 @@ pub struct SourceStatus {
     /// Seconds since a stream was last open; 0 while one is, absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_closed_seconds: Option<f64>,
-    /// Seconds since it was last known that nothing was missing.
+    /// Seconds since the API server last answered or sent something; an open watch is probed
+    /// every 15 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch_age_seconds: Option<f64>,
     /// List requests since the start of the process.
@@ -91,7 +92,6 @@ pub struct JournalStatus {
 /// One sink. `seen = delivered + filtered + correlatedAway + deadLettered + lost + pending`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the fates are those of the accounting identity")]
 pub struct SinkStatus {
     pub name: String,
     pub kind: &'static str,
@@ -149,7 +149,7 @@ pub fn status(view: &BridgeView) -> Status {
                     stream_open: health.stream_open,
                     stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
                     watch_age_seconds: health
-                        .caught_up_ms
+                        .last_heard_ms
                         .map(|at| seconds(now.saturating_sub(at))),
                     lists: health.lists,
                     watches: health.watches,

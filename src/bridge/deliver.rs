@@ -21,7 +21,7 @@ const REFUSALS_IN_A_ROW: u32 = 20;
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
 /// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
-const MAX_ASKED_WAIT: Duration = Duration::from_secs(600);
+const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
 
 /// What the program wants of its deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,7 @@ impl Gather {
     /// Runs until the feed or the delivery ends.
     pub(super) async fn run(mut self, mut feed: Feed) {
         loop {
-            let due = self.due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let due = self.due.unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
             let gone_on = tokio::select! {
                 // A full batch is worth more than a punctual one.
                 biased;

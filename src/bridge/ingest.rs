@@ -6,8 +6,10 @@
 //! new, computes by how much it raises the Event's occurrences, writes its envelope, and appends
 //! the frame together with the resume point that covers it. Only then is the frame published.
 
+mod lists;
+mod store;
+
 use std::{
-    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,11 +21,13 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
+use self::lists::Replacing;
+pub(super) use self::store::JournalStore;
 use super::shared::{IngestCounters, SeenChanges, now_ms};
 use crate::{
-    cache::{ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of},
+    cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, Seen, SeenEntry, UidKey},
-    journal::{Frame, FrameBuilder, Log, Resume, Staging, SyncDone, SyncJob},
+    journal::{Frame, FrameBuilder, Log, Resume, SyncDone, SyncJob},
     watch::Broadcaster,
 };
 
@@ -91,55 +95,6 @@ pub(super) enum Message {
     },
     /// Nothing comes after this.
     Stop,
-}
-
-/// The end of the channel that a reflector of one source holds.
-#[derive(Clone)]
-pub(super) struct JournalStore {
-    pub(super) source: usize,
-    pub(super) messages: mpsc::Sender<Message>,
-}
-
-impl JournalStore {
-    async fn send(&self, message: Message) -> Result<(), StoreClosed> {
-        self.messages.send(message).await.map_err(|_| StoreClosed)
-    }
-}
-
-impl Store for JournalStore {
-    async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
-        self.send(Message::BeginReplace { source: self.source, reason }).await
-    }
-
-    async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
-        self.send(Message::Page { source: self.source, items }).await
-    }
-
-    async fn end_replace(&mut self, resource_version: u64) -> Result<bool, StoreClosed> {
-        let (kept, answer) = oneshot::channel();
-        self.send(Message::EndReplace { source: self.source, resource_version, kept }).await?;
-        answer.await.map_err(|_| StoreClosed)
-    }
-
-    async fn abort(&mut self) -> Result<(), StoreClosed> {
-        self.send(Message::Abort { source: self.source }).await
-    }
-
-    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), StoreClosed> {
-        self.send(Message::Apply { source: self.source, events }).await
-    }
-
-    async fn start_at(&mut self, resource_version: u64) -> Result<(), StoreClosed> {
-        self.send(Message::StartAt { source: self.source, resource_version }).await
-    }
-}
-
-/// A list on its way into the journal.
-struct Replacing {
-    reason: ReplaceReason,
-    staging: Staging,
-    /// The uids of the list, to find what has been deleted unseen; `None` when nothing was known.
-    listed: Option<HashSet<UidKey>>,
 }
 
 struct Source {
@@ -215,7 +170,12 @@ impl Ingest {
                     Ok(())
                 }
                 Message::BeginSync { job } => {
-                    let _ = job.send(self.log.begin_sync());
+                    let begun = self.log.begin_sync(now_ms()).unwrap_or_else(|error| {
+                        tracing::error!(%error, "the journal cannot be synced");
+                        None
+                    });
+                    // Without an answer the keeper goes on, and asks again in a second.
+                    let _ = job.send(begun);
                     Ok(())
                 }
                 Message::EndSync { done } => {
@@ -257,7 +217,7 @@ impl Ingest {
         for event in events {
             if event.kind == WatchEventType::Bookmark {
                 if let Some(version) = resource_version_of(&event.object) {
-                    resume.resource_version = version;
+                    resume.resource_version = resume.resource_version.max(version);
                 }
                 continue;
             }
@@ -268,7 +228,7 @@ impl Ingest {
                     continue;
                 }
             };
-            resume.resource_version = incoming.resource_version;
+            resume.resource_version = resume.resource_version.max(incoming.resource_version);
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
@@ -317,163 +277,6 @@ impl Ingest {
         self.seen.insert(incoming.uid, entry);
         frame.changed.push((incoming.uid, Some(entry)));
         delta
-    }
-
-    fn begin_replace(&mut self, source: usize, reason: ReplaceReason) {
-        match Staging::create(self.log.directory()) {
-            Ok(staging) => {
-                let id = self.sources[source].spec.id;
-                let known = self.seen.iter().any(|(_, entry)| entry.source == id);
-                let listed = known.then(HashSet::new);
-                self.sources[source].replacing = Some(Replacing { reason, staging, listed });
-            }
-            Err(error) => self.staging_failed(source, &error),
-        }
-    }
-
-    fn page(&mut self, source: usize, items: &[Bytes]) {
-        let cutoff = self.sources[source].spec.first_since.map(|since| {
-            Timestamp::from_millisecond(now_ms().cast_signed()).unwrap_or_default() - since
-        });
-        for item in items {
-            let incoming = match Incoming::decode(item) {
-                Ok(incoming) => incoming,
-                Err(error) => {
-                    self.undecodable(source, &error);
-                    continue;
-                }
-            };
-            let before = self.seen.get(incoming.uid);
-            let resume = self.sources[source].spec.resume;
-            let Some(replacing) = &mut self.sources[source].replacing else { return };
-            if let Some(listed) = &mut replacing.listed {
-                listed.insert(incoming.uid);
-            }
-            let version = incoming.resource_version;
-            let news = match replacing.reason {
-                ReplaceReason::NewEpoch => true,
-                ReplaceReason::First if before.is_none() => match cutoff {
-                    None => true,
-                    Some(cutoff) => {
-                        incoming.fields.time().parse().is_ok_and(|time: Timestamp| time >= cutoff)
-                    }
-                },
-                // A list that was cut short by a crash has journalled some already.
-                ReplaceReason::First | ReplaceReason::Gap { .. } => {
-                    version > resume.resource_version
-                        && before.is_none_or(|entry| entry.resource_version < version)
-                }
-            };
-            if news && let Err(error) = replacing.staging.push(version, item) {
-                self.staging_failed(source, &error);
-                return;
-            }
-        }
-    }
-
-    /// Exports what is new of a list, oldest first, and then moves the resume point. Answers
-    /// whether the list could be kept; if not, it has to be fetched again.
-    fn end_replace(&mut self, source: usize, resource_version: u64) -> Result<bool, GaveUp> {
-        let Some(Replacing { reason, staging, listed }) = self.sources[source].replacing.take()
-        else {
-            return Ok(false);
-        };
-        let mut sorted = match staging.into_sorted() {
-            Ok(sorted) => sorted,
-            Err(error) => {
-                self.staging_failed(source, &error);
-                return Ok(false);
-            }
-        };
-        let replayed = reason != ReplaceReason::First;
-        let observed = Timestamp::now().to_string();
-        let before_list = self.sources[source].spec.resume;
-        let (mut frame, mut item) = (self.frame(source), Vec::new());
-        let (mut exported, mut skipped) = (0u64, 0u64);
-        loop {
-            match sorted.next_into(&mut item) {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error) => {
-                    self.append(source, frame, before_list)?;
-                    self.staging_failed(source, &error);
-                    return Ok(false);
-                }
-            }
-            // It was decoded once already, when it was staged.
-            let Ok(incoming) = Incoming::decode(&item) else { continue };
-            let before = self.seen.get(incoming.uid);
-            let delta = self.record(&mut frame, source, &incoming, before, &observed, replayed);
-            exported += 1;
-            skipped += delta.saturating_sub(1);
-            if frame.is_full() {
-                let full = std::mem::replace(&mut frame, self.frame(source));
-                // The resume point stays where it was until the whole list is in.
-                self.append(source, full, before_list)?;
-            }
-        }
-        if let Some(listed) = listed {
-            let id = self.sources[source].spec.id;
-            let gone = self.seen.iter().filter(|(uid, e)| e.source == id && !listed.contains(uid));
-            for uid in gone.map(|(uid, _)| uid).collect::<Vec<_>>() {
-                frame.builder.forget(uid);
-                frame.changed.push((uid, None));
-                self.seen.remove(uid);
-            }
-        }
-        let epoch = before_list.epoch + u32::from(reason == ReplaceReason::NewEpoch);
-        self.append(source, frame, Resume { epoch, resource_version })?;
-        self.state_what_was_missed(source, reason, exported, skipped);
-        Ok(true)
-    }
-
-    fn state_what_was_missed(
-        &self,
-        source: usize,
-        reason: ReplaceReason,
-        exported: u64,
-        skipped: u64,
-    ) {
-        let spec = &self.sources[source].spec;
-        match reason {
-            ReplaceReason::First => {
-                tracing::info!(source = &*spec.key, exported, "the first list is in the journal");
-            }
-            ReplaceReason::NewEpoch => {
-                self.shared.counters.epochs.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(
-                    source = &*spec.key,
-                    exported,
-                    epoch = spec.resume.epoch,
-                    "a new epoch: everything that the API server lists is exported again under the same ids"
-                );
-            }
-            ReplaceReason::Gap { .. } if exported == 0 => {
-                tracing::info!(
-                    source = &*spec.key,
-                    "the watch could not be resumed, and nothing was missed"
-                );
-            }
-            ReplaceReason::Gap { last_sign_of_life_ms } => {
-                let now = now_ms();
-                let since = last_sign_of_life_ms.or(spec.last_heard_ms).unwrap_or(now);
-                let text = |ms: u64| {
-                    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default().to_string()
-                };
-                self.shared.counters.gap_ms.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
-                self.shared.counters.gaps.fetch_add(1, Ordering::Relaxed);
-                self.shared.counters.skipped_increments.fetch_add(skipped, Ordering::Relaxed);
-                tracing::warn!(
-                    source = &*spec.key,
-                    from = text(since),
-                    to = text(now),
-                    replayed = exported,
-                    skipped_increments = skipped,
-                    "a gap in the watch: the newest version of each Event was replayed; \
-                     versions between, and Events that came and went, were not seen"
-                );
-            }
-        }
     }
 
     fn move_resume_point(&mut self, source: usize, resource_version: u64) -> Result<(), GaveUp> {
@@ -536,15 +339,6 @@ impl Ingest {
                 "an object that is no Event was skipped"
             );
         }
-    }
-
-    fn staging_failed(&mut self, source: usize, error: &std::io::Error) {
-        self.sources[source].replacing = None;
-        tracing::error!(
-            source = &*self.sources[source].spec.key,
-            %error,
-            "a list cannot be staged on disk: it will be fetched again"
-        );
     }
 }
 

@@ -1,10 +1,7 @@
 //! What ingest, the sink watchers and the keeper share: counters and pending changes of views.
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -50,11 +47,6 @@ impl IngestCounters {
     /// Why the journal cannot be written, while it cannot.
     pub fn journal_error(&self) -> Option<String> {
         lock(&self.journal_error).clone()
-    }
-
-    /// Reads one counter.
-    pub(super) fn get(counter: &AtomicU64) -> u64 {
-        counter.load(Ordering::Relaxed)
     }
 }
 

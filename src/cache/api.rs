@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::{lines::LineError, list_items::ListError};
 
 /// How long the API server may take until it starts to answer, and between two reads of a list.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// An error's body is read so far.
 const MAX_STATUS_BYTES: usize = 64 << 10;
 

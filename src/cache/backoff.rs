@@ -19,7 +19,7 @@ impl BackoffManager {
     /// The longest wait, before jitter.
     pub const MAX: Duration = Duration::from_secs(30);
     /// After so long a quiet time the waits start over.
-    pub const RESET: Duration = Duration::from_secs(120);
+    pub const RESET: Duration = Duration::from_mins(2);
 
     /// A manager that has not been called yet.
     pub fn new() -> Self {

@@ -161,7 +161,7 @@ mod tests {
             tail in "[a-z]{0,5}",
             cuts in prop::collection::vec(0usize..200, 0..8),
         ) {
-            let stream = lines.iter().map(|l| format!("{l}\n")).collect::<String>() + &tail;
+            let stream = lines.iter().fold(String::new(), |all, line| all + line + "\n") + &tail;
             let mut cuts: Vec<usize> = cuts.iter().map(|c| c % (stream.len() + 1)).collect();
             cuts.extend([0, stream.len()]);
             cuts.sort_unstable();

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A failure of any of them waits (see [`BackoffManager`]) and then takes the same step again, or
-//! the one that the failure asks for.
+//! the one that the failure asks for. A watch is never taken up again without a probe, and a list
+//! that is older than the resume point is of another epoch, whatever it was made for.
 
 use std::{
     pin::pin,
@@ -50,6 +51,9 @@ const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
 const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
 /// The wait between two probes meanwhile.
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
+/// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
+/// is resumed from, goes back five minutes.
+const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
 /// While a watch is open the API server is probed so often: of an etcd that is restored under a
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
 /// (seen on 1.34).
@@ -86,6 +90,8 @@ pub struct SourceHealth {
     pub stream_open: bool,
     /// When a stream was last open.
     pub stream_last_open: Option<Instant>,
+    /// When the API server last answered or sent something, in milliseconds since the epoch.
+    pub last_heard_ms: Option<u64>,
     /// When it was last known that nothing was missing, in milliseconds since the epoch.
     pub caught_up_ms: Option<u64>,
     /// The last failure, until the next success.
@@ -175,9 +181,14 @@ impl<S: Store> Reflector<S> {
                 Err(StepError::Closed) => return,
                 Err(StepError::Failed(error)) => {
                     let wait = self.backoff.next_wait();
-                    let wait = error.retry_after().map_or(wait, |asked| wait.max(asked));
+                    let asked = error.retry_after().unwrap_or_default().min(MAX_ASKED_WAIT);
+                    let wait = wait.max(asked);
                     self.report(&error, wait);
                     sleep(wait).await;
+                    if self.state == State::Watch {
+                        // What answers next may have been restored meanwhile.
+                        self.state = State::Probe { too_large_since: None };
+                    }
                 }
             }
         }
@@ -209,19 +220,22 @@ impl<S: Store> Reflector<S> {
         State::List(ReplaceReason::Gap { last_sign_of_life_ms })
     }
 
+    /// The API server is at `server` and so behind the resume point.
+    fn new_epoch(&self, server: u64) -> State {
+        tracing::warn!(
+            source = self.options.name,
+            resume_point = self.last,
+            server,
+            "the API server is behind the resume point: its etcd was restored, or it is another one"
+        );
+        State::List(ReplaceReason::NewEpoch)
+    }
+
     /// Asks whether the API server still is the one that the resume point is of.
     async fn probe(&mut self, too_large_since: Option<Instant>) -> Result<State, StepError> {
         match self.list_one(Some(self.last)).await {
             Ok(list) if list.resource_version >= self.last => Ok(State::Watch),
-            Ok(list) => {
-                tracing::warn!(
-                    source = self.options.name,
-                    resume_point = self.last,
-                    server = list.resource_version,
-                    "the API server is behind the resume point: its etcd was restored, or it is another one"
-                );
-                Ok(State::List(ReplaceReason::NewEpoch))
-            }
+            Ok(list) => Ok(self.new_epoch(list.resource_version)),
             Err(error) if error.is_expired() => Ok(self.gap()),
             Err(error) if error.is_too_large_resource_version() => {
                 let since = too_large_since.unwrap_or_else(Instant::now);
@@ -243,9 +257,7 @@ impl<S: Store> Reflector<S> {
 
     async fn list_one(&mut self, not_older_than: Option<u64>) -> Result<ListMeta, ListWatchError> {
         self.locked(|health| health.lists += 1);
-        let meta = list_one(&self.api, not_older_than).await?;
-        self.alive();
-        Ok(meta)
+        list_one(&self.api, not_older_than).await
     }
 
     async fn list(&mut self, reason: ReplaceReason) -> Result<State, StepError> {
@@ -264,6 +276,12 @@ impl<S: Store> Reflector<S> {
             list => list,
         };
         match list {
+            Ok(resource_version)
+                if resource_version < self.last && reason != ReplaceReason::NewEpoch =>
+            {
+                self.store.abort().await?;
+                Ok(self.new_epoch(resource_version))
+            }
             Ok(resource_version) => {
                 if !self.store.end_replace(resource_version).await? {
                     sleep(self.backoff.next_wait()).await;
@@ -363,8 +381,8 @@ impl<S: Store> Reflector<S> {
     ) -> Result<StreamEnd, StepError> {
         let mut lines = Lines::default();
         let mut empty = true;
-        let newest = AtomicU64::new(self.last);
-        let mut behind = pin!(turns_out_behind(self.api.clone(), &newest));
+        let fed = AtomicU64::new(self.last);
+        let mut behind = pin!(turns_out_behind(self.api.clone(), &fed, self.health()));
         loop {
             let first = tokio::select! {
                 // A stream that is never silent needs no probe.
@@ -410,10 +428,11 @@ impl<S: Store> Reflector<S> {
                 empty = false;
                 self.caught_up();
                 // Events that came before an error count; what they say of the resourceVersion too.
-                let last = last_resource_version(&events);
+                let last = last_resource_version(&events).unwrap_or(0);
                 self.store.apply(events).await?;
-                self.last = last.unwrap_or(self.last);
-                newest.store(self.last, Ordering::Relaxed);
+                // What does not belong in the stream has a resourceVersion from anywhere.
+                self.last = self.last.max(last);
+                fed.store(self.last, Ordering::Relaxed);
             }
             match end {
                 None => {}
@@ -429,8 +448,10 @@ impl<S: Store> Reflector<S> {
     /// Everything up to now has been read: what a gap starts from. An answer to a probe, or a
     /// stream that opened, does not say so.
     fn caught_up(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.locked(|health| health.caught_up_ms = u64::try_from(now.as_millis()).ok());
+        self.locked(|health| {
+            health.caught_up_ms = now_ms();
+            health.last_heard_ms = health.caught_up_ms;
+        });
     }
 
     /// The API server answers.
@@ -467,6 +488,12 @@ impl<S: Store> Reflector<S> {
     }
 }
 
+/// Milliseconds since the epoch.
+fn now_ms() -> Option<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).ok()
+}
+
 /// Asks for one Event, for the sake of what the list says of itself.
 async fn list_one(
     api: &EventsApi,
@@ -482,17 +509,17 @@ async fn list_one(
     Ok(items.finish()?)
 }
 
-/// Probes a server that a watch is open to; completes when it turns out to be behind what the
-/// watch has brought by then: a snapshot may well be newer than the watch. Other failures are the
-/// watch's own to notice.
-async fn turns_out_behind(api: EventsApi, newest: &AtomicU64) {
+/// Probes a server that a watch is open to; completes when it turns out to be behind what
+/// the watch has `fed`. Other failures are the watch's own to notice.
+async fn turns_out_behind(api: EventsApi, fed: &AtomicU64, health: SharedHealth) {
     loop {
         sleep(PROBE_EVERY).await;
-        let last = newest.load(Ordering::Relaxed);
+        let last = fed.load(Ordering::Relaxed);
         match list_one(&api, Some(last)).await {
             Ok(list) if list.resource_version < last => return,
+            Ok(_) => health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms(),
             Err(error) if error.is_too_large_resource_version() => return,
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
     }
 }

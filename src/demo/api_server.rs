@@ -241,8 +241,13 @@ impl ApiServer {
     /// Goes back to a snapshot as a restored etcd does: revisions after it are given out a second
     /// time, and the API server, started anew, has dropped its connections.
     pub fn restore(&self, snapshot: &Snapshot) {
-        self.shared.state().clone_from(&snapshot.0);
+        self.rewind(snapshot);
         self.cut_connections();
+    }
+
+    /// The same under an API server that goes on: watches stay open, and say nothing.
+    pub fn rewind(&self, snapshot: &Snapshot) {
+        self.shared.state().clone_from(&snapshot.0);
     }
 
     /// Closes every connection.

@@ -96,10 +96,10 @@ pub fn run(arguments: &DemoArguments) -> Result<(), DemoError> {
 
 async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
     let mut screen = Screen::new();
-    let mut stage = Stage::set(arguments.seed).await?;
+    let mut stage = Stage::set(arguments.seed)?;
     let mut script = Script::new(arguments.lasting);
     let began = Instant::now();
-    let mut stories = stage.tell(f64::from(arguments.rate));
+    let stories = stage.tell(f64::from(arguments.rate));
     let mut ticks = interval(if screen.live { REDRAW } else { LINE });
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -161,7 +161,7 @@ impl Screen {
             let lines = picture::render(now, self.style);
             self.write(&picture::redraw(self.drawn, &lines));
             self.drawn = lines.len();
-        } else if self.last_line.is_none_or(|last| last.elapsed() >= LINE - REDRAW) {
+        } else if self.last_line.is_none_or(|last| last.elapsed() + REDRAW >= LINE) {
             self.last_line = Some(Instant::now());
             self.write(&format!("{}\n", picture::line(now)));
         }

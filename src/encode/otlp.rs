@@ -67,6 +67,16 @@ struct FullEnvelope<'a> {
     event: EventFields<'a>,
 }
 
+impl<'a> FullEnvelope<'a> {
+    fn parse(envelope: &'a [u8]) -> Result<Self, serde_json::Error> {
+        // From text: one look at the whole is cheaper than one at each string.
+        match std::str::from_utf8(envelope) {
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(envelope),
+        }
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct BorrowedCluster<'a> {
@@ -115,7 +125,7 @@ impl LogsEncoder {
         self.by_object.clear();
         self.placed.clear();
         for record in &batch.records {
-            let envelope: FullEnvelope<'_> = serde_json::from_slice(&record.envelope)
+            let envelope = FullEnvelope::parse(&record.envelope)
                 .map_err(|source| EncodeError { seq: record.seq, source })?;
             let group = self.group_of(&envelope);
             self.scratch.clear();

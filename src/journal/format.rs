@@ -15,7 +15,12 @@
 //!
 //! The header holds the resume point of *every* source known by then, so that the last segment is
 //! enough to open a log. It is written under another name and renamed, so that a segment never
-//! exists without it; and before it exists, what it speaks of has been synced.
+//! exists without it; and before it exists, what it speaks of has been synced. A segment that has
+//! no records yet would have the same name as its successor: so its frames go there with the name.
+//!
+//! After a sync that failed, the next segment starts with a copy of the frames which that should
+//! have written, and the one before it is cut where they begin. So a copy is synced anew, which a
+//! second sync of the same pages would only pretend to do.
 //!
 //! # A frame
 //!
@@ -53,7 +58,10 @@
 //! behind the frame before it in sequence, skipped or ordinal. Otherwise the next marker is looked
 //! for, from the byte after the bad frame's start (its length is as doubtful as the rest). In a
 //! sealed segment a frame that reaches beyond the first sequence of the next segment does not count
-//! either: it is the remainder of a write that failed and was made again.
+//! either: it is the remainder of a write that failed and was made again, or has been copied there.
+//!
+//! Where the last segment's header is damaged, a log is opened from the last one that has a header;
+//! the damaged one is read too, and a new segment states what its header said.
 //!
 //! At the end of the last segment what is not a frame is taken for a torn write and cut. That may
 //! be a frame which was whole once and is damaged now; nothing tells the two apart. Either way the

@@ -83,15 +83,12 @@ impl Scanner {
             if self.fill(disk, file, needed, left)? < needed {
                 // The file is shorter than it was said to be.
                 self.in_damage = true;
-                self.restart_after_loss(end);
+                self.offset = end;
             }
         }
-        Ok(None)
-    }
-
-    fn restart_after_loss(&mut self, end: u64) {
-        self.offset = end;
+        // A walk that rests keeps no memory.
         self.chunk = Bytes::new();
+        Ok(None)
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -117,4 +114,77 @@ impl Scanner {
 
 fn clamp(left: u64, length: usize) -> usize {
     usize::try_from(left).map_or(length, |left| left.min(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::{
+        super::{FrameBuilder, Position, Resume, disk::RealDisk},
+        *,
+    };
+
+    fn frame(first: u64, bytes: usize) -> Vec<u8> {
+        let mut builder = FrameBuilder::new("all".into(), Resume::default());
+        builder.record(|out| out.resize(out.len() + bytes, b'x'));
+        builder.seal(Position { next: first, skipped: 0 }, 1).to_vec()
+    }
+
+    fn walk(content: &[u8], ends: &[usize]) -> (Vec<(u64, u64)>, u64) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let (mut scanner, mut found) = (Scanner::default(), Vec::new());
+        for end in ends {
+            while let Some((at, frame)) = scanner.next(&RealDisk, &file, *end as u64).unwrap() {
+                found.push((at, frame.first));
+            }
+        }
+        scanner.finish();
+        (found, scanner.damaged())
+    }
+
+    #[test]
+    fn a_frame_after_damage_is_found_wherever_its_marker_lies() {
+        let good = frame(1, 10);
+        for around in [0, CHUNK, 2 * CHUNK] {
+            for length in around.saturating_sub(80)..around + 9 {
+                let mut content = vec![MARKER[0]; length];
+                content.extend_from_slice(&good);
+                let expected = (vec![(length as u64, 1)], u64::from(length > 0));
+                assert_eq!(walk(&content, &[content.len()]), expected, "{length} bytes before it");
+            }
+        }
+    }
+
+    #[test]
+    fn frames_larger_than_a_chunk_and_across_its_end_are_read() {
+        let mut content = Vec::new();
+        let mut expected = Vec::new();
+        for (first, bytes) in [(1, 3 * CHUNK), (2, CHUNK - 100), (3, 300), (4, 5)] {
+            expected.push((content.len() as u64, first));
+            content.extend_from_slice(&frame(first, bytes));
+        }
+        assert_eq!(walk(&content, &[content.len()]), (expected, 0));
+    }
+
+    #[test]
+    fn a_walk_goes_on_after_damage_at_what_was_the_end() {
+        let mut content = frame(1, 10);
+        let damaged = content.len();
+        content.extend_from_slice(&frame(2, 10));
+        // Its length now reaches beyond everything.
+        content[damaged + 14] = 1;
+        let end = content.len();
+        content.extend_from_slice(&frame(3, 10));
+        let expected = (vec![(0, 1), (end as u64, 3)], 1);
+        assert_eq!(walk(&content, &[damaged, end, content.len()]), expected);
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_than_was_said_ends_in_damage() {
+        let content = frame(1, 10);
+        assert_eq!(walk(&content, &[content.len() + 500]), (vec![(0, 1)], 1));
+        assert_eq!(walk(&content, &[content.len() + 5]), (vec![(0, 1)], 1));
+    }
 }

@@ -168,3 +168,19 @@ impl Segment {
         self.index.before(sequence).unwrap_or(self.data_start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_answers_a_place_before_all_frames_of_a_sequence() {
+        let mut index = Index::default();
+        for (first, at) in [(5, 100), (6, 200), (9, 100 + INDEX_STEP), (9, 100 + 2 * INDEX_STEP)] {
+            index.note(first, at);
+        }
+        assert_eq!(index.before(5), None);
+        assert_eq!(index.before(9), Some(100), "frames without records may come before the noted");
+        assert_eq!(index.before(10), Some(100 + 2 * INDEX_STEP));
+    }
+}

@@ -399,3 +399,36 @@ fn a_reader_finds_its_place_without_reading_all_before_it() {
     assert_eq!(log.handle().bytes_from(101), 0);
     assert_eq!(log.handle().reader(90).read(1).unwrap()[0].first, 90);
 }
+
+#[test]
+fn readers_beside_the_writer_miss_nothing_that_retention_leaves() {
+    let bench = Bench::new(Sync::Never);
+    let (mut log, _) = bench.open();
+    let records = 3_000;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let handle = log.handle();
+            scope.spawn(move || {
+                let mut reader = handle.reader(1);
+                let (mut read, mut lost) = (0, 0);
+                while reader.position().next <= records {
+                    let mut at = reader.position();
+                    let frames = reader.read(50_000).unwrap();
+                    for frame in &frames {
+                        lost += frame.start().ordinal() - at.ordinal();
+                        read += u64::from(frame.count());
+                        at = frame.end();
+                    }
+                    lost += reader.position().ordinal() - at.ordinal();
+                }
+                assert_eq!((read + lost, reader.damaged()), (records, 0));
+            });
+        }
+        for n in 0..records {
+            append(&mut log, &"x".repeat(2_000), n);
+            if n % 100 == 0 {
+                log.retain(1, None).unwrap();
+            }
+        }
+    });
+}

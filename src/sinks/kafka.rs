@@ -20,6 +20,8 @@ mod config;
 mod ledger;
 mod reports;
 #[cfg(test)]
+mod test_cluster;
+#[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};

@@ -1,12 +1,6 @@
 //! What happens when nothing goes wrong.
 
-use tidings::demo::api_server::{ApiServer, EventObject};
-
-use crate::support::{MemorySink, Setup, server, stop};
-
-pub fn create(server: &ApiServer, pod: &str) -> tidings::demo::api_server::Written {
-    server.create(EventObject::about_pod("shop", pod, "Started", "Started container web")).unwrap()
-}
+use crate::support::{MemorySink, Setup, create, server, stop};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_version_arrives_once_and_in_order_at_every_sink() {

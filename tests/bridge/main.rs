@@ -2,4 +2,9 @@
 //! for each version, in order, with deltas that add up, whatever happens in between.
 
 mod basics;
+mod gaps;
+mod recording;
+mod reflector;
+mod silence;
+mod sources;
 mod support;

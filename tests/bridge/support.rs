@@ -3,79 +3,111 @@
 use std::{
     collections::VecDeque,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use tidings::{
+    admin::{SinkStatus, status},
     bridge::{
-        BatchOptions, Bridge, BridgeError, BridgeOptions, JournalOptions, Outcome, RetryOptions,
-        Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, EventFate, JournalOptions,
+        Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart,
+        SourceOptions, SourceStart,
     },
-    demo::api_server::{ApiServer, Options},
+    demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
-    journal::{LogOptions, Sync as LogSync},
+    journal::{DeadLetter, Directory, LogOptions, State, Sync as LogSync},
 };
+use tokio::{sync::watch, time::Instant};
 
 /// One event as a sink received it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Received {
-    pub id: String,
-    pub seq: u64,
-    pub delta: u64,
-    pub occurrences: u64,
-    pub change: String,
-    pub replayed: bool,
-    pub envelope: String,
+pub(crate) struct Received {
+    pub(crate) id: String,
+    pub(crate) seq: u64,
+    pub(crate) delta: u64,
+    pub(crate) occurrences: u64,
+    pub(crate) change: String,
+    pub(crate) replayed: bool,
+    pub(crate) envelope: String,
 }
+
+/// Answers a batch; `None` is `Delivered`.
+type Rule = Box<dyn FnMut(&[Received]) -> Option<Outcome> + Send>;
 
 #[derive(Default)]
 struct Memory {
     received: Vec<Received>,
+    attempts: Vec<(Instant, Vec<String>)>,
     batches: Vec<usize>,
     answers: VecDeque<Outcome>,
-    refuse: Option<Box<dyn Fn(&Received) -> Option<Outcome> + Send>>,
+    rule: Option<Rule>,
 }
 
 /// A sink in memory; clones are the same sink.
 #[derive(Clone, Default)]
-pub struct MemorySink(Arc<Mutex<Memory>>);
+pub(crate) struct MemorySink {
+    memory: Arc<Mutex<Memory>>,
+    held: watch::Sender<bool>,
+}
 
 impl MemorySink {
-    /// The next attempts are answered so, and take nothing unless it is `Delivered`.
-    pub fn answer(&self, answers: impl IntoIterator<Item = Outcome>) {
-        self.0.lock().unwrap().answers.extend(answers);
+    /// The next attempts are answered so.
+    pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Outcome>) {
+        self.locked().answers.extend(answers);
+    }
+
+    /// Attempts are answered by this rule.
+    pub(crate) fn respond(
+        &self,
+        rule: impl FnMut(&[Received]) -> Option<Outcome> + Send + 'static,
+    ) {
+        self.locked().rule = Some(Box::new(rule));
     }
 
     /// Whatever attempt holds an event for which this answers is answered so.
-    pub fn refuse(&self, rule: impl Fn(&Received) -> Option<Outcome> + Send + 'static) {
-        self.0.lock().unwrap().refuse = Some(Box::new(rule));
+    pub(crate) fn refuse(&self, rule: impl Fn(&Received) -> Option<Outcome> + Send + 'static) {
+        self.respond(move |events| events.iter().find_map(&rule));
     }
 
-    pub fn accept_everything(&self) {
-        let mut memory = self.0.lock().unwrap();
-        memory.refuse = None;
+    pub(crate) fn accept_everything(&self) {
+        let mut memory = self.locked();
+        memory.rule = None;
         memory.answers.clear();
     }
 
-    pub fn received(&self) -> Vec<Received> {
-        self.0.lock().unwrap().received.clone()
+    /// From now on attempts are not answered, until they are again.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
-    pub fn ids(&self) -> Vec<String> {
+    /// When which ids were sent, taken or not.
+    pub(crate) fn attempts(&self) -> Vec<(Instant, Vec<String>)> {
+        self.locked().attempts.clone()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap()
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.locked().received.clone()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<String> {
         self.received().into_iter().map(|event| event.id).collect()
     }
 
     /// The sizes of the batches taken.
-    pub fn batches(&self) -> Vec<usize> {
-        self.0.lock().unwrap().batches.clone()
+    pub(crate) fn batches(&self) -> Vec<usize> {
+        self.locked().batches.clone()
     }
 
     /// Waits until so many events have been received.
-    pub async fn wait_for(&self, count: usize) -> Vec<Received> {
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
         let arrived = async {
-            while self.0.lock().unwrap().received.len() < count {
+            while self.locked().received.len() < count {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -106,15 +138,30 @@ impl Sink for MemorySink {
     fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let events = read(batch);
-            let mut memory = self.0.lock().unwrap();
-            let answer = memory
-                .answers
-                .pop_front()
-                .or_else(|| memory.refuse.as_ref().and_then(|rule| events.iter().find_map(rule)));
+            let ids = events.iter().map(|event| event.id.clone()).collect();
+            self.locked().attempts.push((Instant::now(), ids));
+            // An error would mean that the sender is gone, which `self` holds.
+            let _ = self.held.subscribe().wait_for(|held| !held).await;
+            let mut memory = self.locked();
+            let mut answer = memory.answers.pop_front();
+            if answer.is_none() {
+                answer = memory.rule.as_mut().and_then(|rule| rule(&events));
+            }
             let answer = answer.unwrap_or(Outcome::Delivered);
-            if answer == Outcome::Delivered {
-                memory.batches.push(events.len());
-                memory.received.extend(events);
+            let taken: Vec<Received> = match &answer {
+                Outcome::Delivered => events,
+                Outcome::Partial { rejected, .. } => {
+                    events.into_iter().skip(usize::try_from(*rejected).unwrap()).collect()
+                }
+                Outcome::PerEvent { fates, .. } => {
+                    let fates = events.into_iter().zip(fates);
+                    fates.filter(|(_, f)| **f == EventFate::Delivered).map(|(e, _)| e).collect()
+                }
+                Outcome::Retry { .. } | Outcome::Refused { .. } => Vec::new(),
+            };
+            if !taken.is_empty() {
+                memory.batches.push(taken.len());
+                memory.received.extend(taken);
             }
             answer
         })
@@ -122,24 +169,24 @@ impl Sink for MemorySink {
 }
 
 /// How a bridge under test is set up; the defaults suit most tests.
-pub struct Setup<'a> {
-    pub server: &'a ApiServer,
-    pub journal: &'a Path,
-    pub start: SourceStart,
-    pub namespaces: Vec<String>,
-    pub field_selector: String,
-    pub retention: u64,
-    pub sinks: Vec<(&'static str, MemorySink, Tuning)>,
+pub(crate) struct Setup<'a> {
+    pub(crate) server: &'a ApiServer,
+    pub(crate) journal: &'a Path,
+    pub(crate) start: SourceStart,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) field_selector: String,
+    pub(crate) retention: u64,
+    pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
 }
 
 /// What differs between the sinks of a test.
 #[derive(Clone)]
-pub struct Tuning {
-    pub batch: BatchOptions,
-    pub retry: RetryOptions,
-    pub timeout: Duration,
-    pub start: SinkStart,
-    pub filter: Option<&'static str>,
+pub(crate) struct Tuning {
+    pub(crate) batch: BatchOptions,
+    pub(crate) retry: RetryOptions,
+    pub(crate) timeout: Duration,
+    pub(crate) start: SinkStart,
+    pub(crate) filter: Option<&'static str>,
 }
 
 impl Default for Tuning {
@@ -159,7 +206,7 @@ impl Default for Tuning {
 }
 
 impl<'a> Setup<'a> {
-    pub fn new(server: &'a ApiServer, journal: &'a Path) -> Self {
+    pub(crate) fn new(server: &'a ApiServer, journal: &'a Path) -> Self {
         Self {
             server,
             journal,
@@ -171,16 +218,16 @@ impl<'a> Setup<'a> {
         }
     }
 
-    pub fn sink(self, name: &'static str, sink: &MemorySink) -> Self {
+    pub(crate) fn sink(self, name: &'static str, sink: &MemorySink) -> Self {
         self.tuned(name, sink, Tuning::default())
     }
 
-    pub fn tuned(mut self, name: &'static str, sink: &MemorySink, tuning: Tuning) -> Self {
+    pub(crate) fn tuned(mut self, name: &'static str, sink: &MemorySink, tuning: Tuning) -> Self {
         self.sinks.push((name, sink.clone(), tuning));
         self
     }
 
-    pub async fn try_start(self) -> Result<Bridge, BridgeError> {
+    pub(crate) async fn try_start(self) -> Result<Bridge, BridgeError> {
         let sinks = self.sinks.into_iter().map(|(name, sink, tuning)| SinkOptions {
             name: name.to_owned(),
             kind: "memory",
@@ -211,27 +258,69 @@ impl<'a> Setup<'a> {
         Bridge::start(client(self.server), options).await
     }
 
-    pub async fn start(self) -> Bridge {
+    pub(crate) async fn start(self) -> Bridge {
         self.try_start().await.unwrap()
     }
 }
 
-pub fn client(server: &ApiServer) -> kube::Client {
+pub(crate) fn client(server: &ApiServer) -> kube::Client {
     let mut config = kube::Config::new(server.url().parse().unwrap());
     config.default_retry = false;
     kube::Client::try_from(config).unwrap()
 }
 
-pub fn server() -> ApiServer {
+pub(crate) fn server() -> ApiServer {
     ApiServer::start(Options::default()).unwrap()
 }
 
-pub async fn stop(bridge: Bridge) {
+/// Creates an Event about a Pod.
+pub(crate) fn create(server: &ApiServer, pod: &str) -> Written {
+    server.create(EventObject::about_pod("shop", pod, "Started", "Started container web")).unwrap()
+}
+
+pub(crate) async fn stop(bridge: Bridge) {
     bridge.stop(Duration::from_secs(10)).await;
 }
 
+pub(crate) fn invalid(reason: &str) -> Outcome {
+    Outcome::Refused { class: RefusedClass::Invalid, reason: reason.to_owned() }
+}
+
+pub(crate) fn retry(class: RetryClass) -> Outcome {
+    Outcome::Retry { after: None, class, reason: format!("{class:?}") }
+}
+
+/// A sink's part of the status document, held to the identity of its fates.
+pub(crate) fn sink_status(view: &BridgeView, name: &str) -> SinkStatus {
+    let sink = status(view).sinks.into_iter().find(|sink| sink.name == name).unwrap();
+    let fates = [
+        sink.delivered,
+        sink.filtered,
+        sink.correlated_away,
+        sink.dead_lettered,
+        sink.lost,
+        sink.pending,
+    ];
+    assert_eq!(sink.seen, fates.iter().sum::<u64>(), "{sink:?}");
+    sink
+}
+
+/// Waits until every record has a fate at a sink.
+pub(crate) async fn settled(view: &BridgeView, name: &str) -> SinkStatus {
+    until("nothing pending", || sink_status(view, name).pending == 0).await;
+    sink_status(view, name)
+}
+
+/// The dead letters of a journal that no bridge holds, oldest first.
+pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
+    let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
+    let mut letters = state.dead_letters(None, usize::MAX).unwrap();
+    letters.reverse();
+    letters
+}
+
 /// Waits until a condition holds.
-pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let holds = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -125,12 +125,13 @@ impl Model {
             assert!(empty || !cut.stands_in(&files), "an undamaged frame was cut");
         }
         self.appended.truncate(kept);
+        // What the last file no longer has at its end was torn off and is not lost. The position
+        // does not tell for frames without records.
         let last_file = files.keys().next_back();
-        while self
-            .appended
-            .pop_if(|a| a.frame.count() == 0 && Some(&a.path) == last_file && !a.stands_in(&files))
-            .is_some()
-        {}
+        let torn = |a: &mut Appended| Some(&a.path) == last_file && !a.stands_in(&files);
+        while let Some(torn) = self.appended.pop_if(torn) {
+            assert_eq!(torn.frame.count(), 0, "what was torn off is counted as written");
+        }
         for (at, source) in SOURCES.iter().enumerate() {
             let of_source = || self.appended.iter().rev().filter(|a| &*a.frame.source == *source);
             let most = of_source().map(|a| a.frame.resume.resource_version).next();
@@ -385,6 +386,9 @@ impl Model {
                 let Some(path) = self.pick(*file) else { return };
                 let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
                 let length = file.metadata().unwrap().len() as usize;
+                if length == 0 {
+                    return;
+                }
                 let at = at.index(length) as u64;
                 let mut byte = [0];
                 std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, at).unwrap();

@@ -27,7 +27,6 @@ const ROUND: Duration = Duration::from_secs(40);
 /// The actions in their order, and what is going on between them.
 #[derive(Debug)]
 pub(super) struct Script {
-    lasting: Option<Duration>,
     round: u32,
     actions: Vec<(Duration, Action)>,
     scene: Option<&'static str>,
@@ -35,7 +34,7 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(lasting: Option<Duration>) -> Self {
-        let mut script = Self { lasting, round: 0, actions: Vec::new(), scene: None };
+        let mut script = Self { round: 0, actions: Vec::new(), scene: None };
         match lasting {
             Some(length) => {
                 script.add_round(Duration::ZERO, length, 2);

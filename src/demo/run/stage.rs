@@ -68,7 +68,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts every part.
-    pub(super) async fn set(seed: u64) -> Result<Self, DemoError> {
+    pub(super) fn set(seed: u64) -> Result<Self, DemoError> {
         let server = ApiServer::start(Options { seed, ..Options::default() })
             .map_err(DemoError::start("the API server"))?;
         let kafka = KafkaReceiver::start(TOPIC).map_err(DemoError::start("Kafka"))?;

@@ -30,16 +30,25 @@ impl SyncJob {
 
 impl Log {
     /// The first half of a sync that another thread does, so that appends go on meanwhile; nothing
-    /// when everything is on stable storage already, or a failed sync is to be mended first by
-    /// [`sync`](Self::sync).
-    pub fn begin_sync(&self) -> Option<SyncJob> {
-        let active = self.active.as_ref().filter(|_| !self.sync_failed)?;
-        if self.options.sync == Sync::Never || active.length == active.synced.length {
-            return None;
+    /// when everything is on stable storage already.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync), where an earlier sync failed and is mended here; or the file cannot
+    /// be opened a second time.
+    pub fn begin_sync(&mut self, now_ms: u64) -> io::Result<Option<SyncJob>> {
+        if self.sync_failed {
+            return self.sync(now_ms).map(|()| None);
         }
-        let file = active.file.try_clone().ok()?;
+        let Some(active) = &self.active else { return Ok(None) };
+        if self.options.sync == Sync::Never || active.length == active.synced.length {
+            return Ok(None);
+        }
+        // Opened, not cloned: the system tells of a failed write once for each open file, and a
+        // rotation that syncs this segment meanwhile has to hear of it too.
+        let file = File::open(&*active.path)?;
         let mark = self.mark(active.length);
-        Some(SyncJob { file, path: Arc::clone(&active.path), mark })
+        Ok(Some(SyncJob { file, path: Arc::clone(&active.path), mark }))
     }
 
     /// The second half.
@@ -54,18 +63,14 @@ impl Log {
         let Some(active) = self.active.as_mut().filter(same) else {
             return Ok(());
         };
-        match result {
-            Ok(()) => {
-                if mark.length > active.synced.length {
-                    active.synced = mark;
-                }
-                self.last_sync_ms = now_ms;
-                Ok(())
-            }
-            Err(_) => {
-                self.sync_failed = true;
-                self.sync(now_ms)
-            }
+        if result.is_err() {
+            self.sync_failed = true;
+            return self.sync(now_ms);
         }
+        if mark.length > active.synced.length {
+            active.synced = mark;
+        }
+        self.last_sync_ms = now_ms;
+        Ok(())
     }
 }

@@ -158,3 +158,25 @@ async fn a_large_list_is_compressed_for_who_takes_it() {
     assert_eq!((&*request.method, &*request.path), ("GET", "/api/v1/events"));
     assert!(request.header("accept-encoding").contains("gzip"));
 }
+
+#[cfg(feature = "http-client")]
+#[tokio::test]
+async fn small_lists_and_other_clients_get_plain_text() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = ApiServer::start(Options { gzip_above: 5000, ..Options::default() }).unwrap();
+    let packed = async |accept: &str| {
+        let mut stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+        let request =
+            format!("GET /api/v1/events HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {accept}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while memchr::memmem::find(&answer, b"\r\n\r\n").is_none() {
+            timeout(LONG, stream.read_buf(&mut answer)).await.unwrap().unwrap();
+        }
+        memchr::memmem::find(&answer, b"Content-Encoding: gzip\r\n").is_some()
+    };
+    assert!(!packed("gzip").await);
+    fill(&server, "shop", 20);
+    assert!(packed("deflate, gzip").await);
+    assert!(!packed("identity").await);
+}

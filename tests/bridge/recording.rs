@@ -1,0 +1,178 @@
+//! A reflector under test, and a store that writes down what it is fed.
+//!
+//! These tests run in paused time, in which a runtime that has nothing to do jumps to its next
+//! timer. It does so while an answer is on its way over a socket, too; so something has to tick, or
+//! a timeout of a minute would pass between a request and its answer.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tidings::{
+    cache::{
+        EventsApi, Reflector, ReflectorOptions, ReplaceReason, SharedHealth, SourceHealth,
+        StartFrom, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+    },
+    demo::api_server::ApiServer,
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+
+use crate::support::client;
+
+/// How fast paused time goes: this much for each turn of the runtime.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What a store was told.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call {
+    Begin(ReplaceReason),
+    Page(Vec<u64>),
+    End(u64),
+    Abort,
+    Apply(Vec<(WatchEventType, u64)>),
+    StartAt(u64),
+}
+
+/// A store that keeps the calls, and of the objects their resourceVersions and sizes.
+#[derive(Clone, Default)]
+pub(crate) struct Recording {
+    calls: Arc<Mutex<Vec<Call>>>,
+    largest: Arc<Mutex<usize>>,
+}
+
+impl Recording {
+    fn note(&self, call: Call) -> Result<(), StoreClosed> {
+        self.calls.lock().unwrap().push(call);
+        Ok(())
+    }
+
+    fn version(&self, object: &Bytes) -> u64 {
+        let mut largest = self.largest.lock().unwrap();
+        *largest = object.len().max(*largest);
+        resource_version_of(object).unwrap_or(0)
+    }
+}
+
+impl Store for Recording {
+    async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
+        self.note(Call::Begin(reason))
+    }
+
+    async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
+        self.note(Call::Page(items.iter().map(|item| self.version(item)).collect()))
+    }
+
+    async fn end_replace(&mut self, resource_version: u64) -> Result<bool, StoreClosed> {
+        self.note(Call::End(resource_version)).map(|()| true)
+    }
+
+    async fn abort(&mut self) -> Result<(), StoreClosed> {
+        self.note(Call::Abort)
+    }
+
+    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), StoreClosed> {
+        let events = events.iter().map(|event| (event.kind, self.version(&event.object)));
+        self.note(Call::Apply(events.collect()))
+    }
+
+    async fn start_at(&mut self, resource_version: u64) -> Result<(), StoreClosed> {
+        self.note(Call::StartAt(resource_version))
+    }
+}
+
+/// A reflector that runs until this is dropped.
+pub(crate) struct Followed {
+    store: Recording,
+    health: SharedHealth,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Starts a reflector of all namespaces.
+pub(crate) fn follow(server: &ApiServer, resume: Option<u64>, start: StartFrom) -> Followed {
+    let store = Recording::default();
+    let options = ReflectorOptions { name: "*".to_owned(), resume, start };
+    let reflector =
+        Reflector::new(EventsApi::new(client(server), None, ""), store.clone(), options);
+    let health = reflector.health();
+    Followed { store, health, task: tokio::spawn(reflector.run()) }
+}
+
+impl Followed {
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.store.calls.lock().unwrap().clone()
+    }
+
+    pub(crate) fn health(&self) -> SourceHealth {
+        self.health.lock().unwrap().clone()
+    }
+
+    /// The size of the largest object so far, in bytes.
+    pub(crate) fn largest(&self) -> usize {
+        *self.store.largest.lock().unwrap()
+    }
+
+    /// The versions that changes brought, bookmarks left out, in order.
+    pub(crate) fn changes(&self) -> Vec<u64> {
+        let apply = |call: Call| match call {
+            Call::Apply(events) => events,
+            _ => Vec::new(),
+        };
+        let changes = self.calls().into_iter().flat_map(apply);
+        changes.filter(|(kind, _)| *kind != WatchEventType::Bookmark).map(|(_, v)| v).collect()
+    }
+
+    /// The versions that the last list brought, sorted: a list is in the order of names.
+    pub(crate) fn listed(&self) -> Vec<u64> {
+        let calls = self.calls();
+        let last = calls.iter().rposition(|call| matches!(call, Call::Begin(_))).unwrap_or(0);
+        let page = |call: &Call| match call {
+            Call::Page(items) => items.clone(),
+            _ => Vec::new(),
+        };
+        let mut listed: Vec<u64> = calls[last..].iter().flat_map(page).collect();
+        listed.sort_unstable();
+        listed
+    }
+
+    /// Why lists were made, in order.
+    pub(crate) fn reasons(&self) -> Vec<ReplaceReason> {
+        let reason = |call| match call {
+            Call::Begin(reason) => Some(reason),
+            _ => None,
+        };
+        self.calls().into_iter().filter_map(reason).collect()
+    }
+
+    /// Lets time go until a condition holds.
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(1200);
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "still not: {what}; calls: {:?}", self.calls());
+            sleep(TICK).await;
+        }
+    }
+
+    /// Waits until a watch is open.
+    pub(crate) async fn watching(&self) {
+        self.until("watching", |f| f.health().stream_open).await;
+    }
+}
+
+/// Lets so much time go.
+pub(crate) async fn pass(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        sleep(TICK).await;
+    }
+}

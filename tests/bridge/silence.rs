@@ -1,0 +1,161 @@
+//! What a reflector does about an API server that says nothing wrong, and nothing right either:
+//! quiet watches, dead connections, and an etcd that was restored from a snapshot.
+
+use std::time::Duration;
+
+use tidings::{
+    cache::{ReplaceReason, StartFrom},
+    demo::api_server::{ApiServer, Fault, On, StreamFault},
+};
+use tokio::time::Instant;
+
+use crate::{
+    recording::{Call, Followed, follow, pass},
+    support::{create, server},
+};
+
+fn watch_timeouts(server: &ApiServer) -> Vec<u64> {
+    let watches = server.requests().into_iter().filter(|r| r.request.flag("watch"));
+    watches.map(|r| r.request.param("timeoutSeconds").parse().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_ends_after_five_to_ten_minutes_and_is_begun_again() {
+    let server = server();
+    let followed = follow(&server, None, StartFrom::List);
+    pass(Duration::from_secs(2400)).await;
+    let timeouts = watch_timeouts(&server);
+    assert!((4..=8).contains(&timeouts.len()), "{timeouts:?}");
+    assert!(timeouts.iter().all(|seconds| (300..600).contains(seconds)), "{timeouts:?}");
+    assert!(timeouts.iter().any(|seconds| *seconds != timeouts[0]), "{timeouts:?}");
+    assert_eq!(followed.reasons(), [ReplaceReason::First], "a watch that ends in time is no gap");
+    let next = create(&server, "next").resource_version;
+    followed.until("what comes next", |f| f.changes() == [next]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_connection_is_given_up_after_the_watchs_own_time() {
+    let server = server();
+    server.fail_once(On::Watch, Fault::Stream { after: 1, then: StreamFault::Stall });
+    let followed = follow(&server, Some(server.revision()), StartFrom::List);
+    followed.watching().await;
+    let started = Instant::now();
+    let first = create(&server, "first").resource_version;
+    let second = create(&server, "second").resource_version;
+    followed.until("what the connection swallowed", |f| f.changes() == [first, second]).await;
+    let (waited, timeout) = (started.elapsed().as_secs(), watch_timeouts(&server)[0]);
+    assert!((timeout..timeout + 60).contains(&waited), "{waited} s for a watch of {timeout} s");
+    assert_eq!(followed.reasons(), []);
+}
+
+/// A server whose etcd holds one Event, and is behind the resume point that comes with it.
+fn restored() -> (ApiServer, u64) {
+    let server = server();
+    create(&server, "kept");
+    let snapshot = server.snapshot();
+    for n in 0..10 {
+        create(&server, &format!("lost-{n}"));
+    }
+    let resume = server.revision();
+    server.restore(&snapshot);
+    (server, resume)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_that_stands_for_thirty_seconds_is_another_epoch() {
+    let (server, resume) = restored();
+    let started = Instant::now();
+    let followed = follow(&server, Some(resume), StartFrom::List);
+    followed.watching().await;
+    let waited = started.elapsed().as_secs();
+    assert!((30..35).contains(&waited), "{waited} s");
+    assert_eq!(followed.reasons(), [ReplaceReason::NewEpoch]);
+    assert_eq!(followed.listed(), [1001]);
+    let next = create(&server, "next").resource_version;
+    followed.until("what comes next", |f| f.changes() == [next]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_only_lags_is_waited_for() {
+    let (server, resume) = restored();
+    let followed = follow(&server, Some(resume), StartFrom::List);
+    pass(Duration::from_secs(20)).await;
+    server.skip_revisions(10);
+    followed.watching().await;
+    assert_eq!(followed.reasons(), []);
+    let probes = server.requests().into_iter().filter(|r| r.request.param("limit") == "1");
+    assert!((15..=21).contains(&probes.count()), "one a second");
+}
+
+/// Restores a watched server to its first Event, by way of `how`; what is created then has to come.
+async fn restore_under(how: impl AsyncFnOnce(&ApiServer, &dyn Fn())) -> Followed {
+    let server = server();
+    create(&server, "kept");
+    let snapshot = server.snapshot();
+    let followed = follow(&server, None, StartFrom::List);
+    followed.watching().await;
+    for n in 0..10 {
+        create(&server, &format!("lost-{n}"));
+    }
+    followed.until("the first ten", |f| f.changes().len() == 10).await;
+    how(&server, &|| server.restore(&snapshot)).await;
+    let again = create(&server, "written after it").resource_version;
+    assert_eq!(again, 1002, "a version that was given out before");
+    followed.until("a new epoch", |f| f.reasons().contains(&ReplaceReason::NewEpoch)).await;
+    followed.until("its list", |f| matches!(f.calls().last(), Some(Call::End(1002)))).await;
+    assert_eq!(followed.listed(), [1001, 1002]);
+    followed.watching().await;
+    let next = create(&server, "next").resource_version;
+    followed.until("what comes next", |f| f.changes().last() == Some(&next)).await;
+    followed
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_restored_under_an_open_watch_is_noticed() {
+    let started = Instant::now();
+    let followed = restore_under(async |_, restore| restore()).await;
+    assert!(started.elapsed() < Duration::from_secs(60), "before the next watch, not after it");
+    assert_eq!(followed.reasons(), [ReplaceReason::First, ReplaceReason::NewEpoch]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_restored_under_an_api_server_that_goes_on_is_noticed() {
+    let server = server();
+    create(&server, "kept");
+    let followed = follow(&server, None, StartFrom::List);
+    followed.watching().await;
+    // The snapshot is newer than the version that the watch began at.
+    let kept = create(&server, "kept too").resource_version;
+    let snapshot = server.snapshot();
+    for n in 0..10 {
+        create(&server, &format!("lost-{n}"));
+    }
+    followed.until("the watch's eleven", |f| f.changes().len() == 11).await;
+    let started = Instant::now();
+    server.rewind(&snapshot);
+    let after = create(&server, "after").resource_version;
+    followed.until("a list", |f| f.calls().contains(&Call::End(after))).await;
+    assert_eq!(followed.listed(), [kept - 1, kept, after]);
+    assert_eq!(followed.reasons(), [ReplaceReason::First, ReplaceReason::NewEpoch]);
+    assert!(started.elapsed() < Duration::from_secs(90), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_restored_while_the_watch_reports_an_error_is_noticed_by_the_list() {
+    let followed = restore_under(async |server, restore| {
+        // The watch that is taken up ends with an error; then the list is of the restored etcd.
+        server.fail_once(On::Watch, Fault::Stream { after: 0, then: StreamFault::InternalError });
+        let asked = server.requests().len();
+        server.cut_connections();
+        while !server.requests()[asked..].iter().any(|r| r.request.flag("watch")) {
+            pass(Duration::from_millis(50)).await;
+        }
+        restore();
+    })
+    .await;
+    let [ReplaceReason::First, ReplaceReason::Gap { .. }, ReplaceReason::NewEpoch] =
+        followed.reasons()[..]
+    else {
+        panic!("{:?}", followed.reasons())
+    };
+}

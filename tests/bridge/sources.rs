@@ -1,0 +1,219 @@
+//! Which Events are read, and from where on.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidings::{
+    admin::status,
+    bridge::SourceStart,
+    demo::api_server::{EventObject, seconds},
+};
+
+use crate::support::{MemorySink, Received, Setup, create, server, stop, until};
+
+fn about(namespace: &str, pod: &str) -> EventObject {
+    EventObject::about_pod(namespace, pod, "Started", "Started container web")
+}
+
+fn names(received: &[Received]) -> Vec<String> {
+    let event = |event: &Received| {
+        let json: serde_json::Value = serde_json::from_str(&event.envelope).unwrap();
+        json["event"]["involvedObject"]["name"].as_str().unwrap().to_owned()
+    };
+    let mut names: Vec<_> = received.iter().map(event).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_namespace_is_a_source_of_its_own() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    for namespace in ["blue", "green", "grey"] {
+        server.create(about(namespace, namespace)).unwrap();
+    }
+    let setup = || {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.namespaces = vec!["blue".to_owned(), "green".to_owned()];
+        setup
+    };
+    let bridge = setup().start().await;
+    until("two watches", || server.open_watches() == 2).await;
+    for namespace in ["blue", "green", "grey"] {
+        server.create(about(namespace, &format!("{namespace}-2"))).unwrap();
+    }
+    assert_eq!(names(&sink.wait_for(4).await), ["blue", "blue-2", "green", "green-2"]);
+    let sources: Vec<_> = status(&bridge.view()).sources.into_iter().map(|s| s.source).collect();
+    assert_eq!(sources, ["blue", "green"]);
+    stop(bridge).await;
+    for namespace in ["blue", "green", "grey"] {
+        server.create(about(namespace, &format!("{namespace}-3"))).unwrap();
+    }
+    server.forget_requests();
+    let bridge = setup().start().await;
+    sink.wait_for(6).await;
+    stop(bridge).await;
+    assert_eq!(names(&sink.received()[4..]), ["blue-3", "green-3"]);
+    let lists = server.requests().into_iter().filter(|r| r.request.path.ends_with("/events"));
+    let lists = lists.filter(|r| !r.request.flag("watch"));
+    assert!(
+        lists.into_iter().all(|r| r.request.param("limit") == "1"),
+        "each has its resume point"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_selector_selects_on_the_server() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    server.create(about("shop", "normal")).unwrap();
+    server.create(about("shop", "listed").warning()).unwrap();
+    let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+    setup.field_selector = "type=Warning".to_owned();
+    let bridge = setup.start().await;
+    until("a watch", || server.open_watches() == 1).await;
+    server.create(about("shop", "normal-2")).unwrap();
+    server.create(about("shop", "watched").warning()).unwrap();
+    assert_eq!(names(&sink.wait_for(2).await), ["listed", "watched"]);
+    assert_eq!(status(&bridge.view()).sources[0].source, "*?type=Warning");
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_leaves_the_selection_and_comes_back_is_new_and_survives_a_restart() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.field_selector = "type=Warning".to_owned();
+        setup
+    };
+    let bridge = setup().start().await;
+    let event = server.create(about("shop", "web").warning()).unwrap();
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    // All of it is read at once, and lands in one frame.
+    for (kind, count) in [("Normal", 2), ("Warning", 3)] {
+        let patch = serde_json::json!({"type": kind, "count": count});
+        server.patch("shop", &event.name, &patch).unwrap();
+    }
+    let bridge = setup().start().await;
+    sink.wait_for(2).await;
+    stop(bridge).await;
+    // The state is behind the log, as after a crash: the view is brought up from the log.
+    std::fs::remove_file(dir.path().join("state.redb")).unwrap();
+    let bridge = setup().start().await;
+    server.patch_count("shop", &event.name, 5, Timestamp::now()).unwrap();
+    until("the last version", || sink.received().last().unwrap().occurrences == 5).await;
+    stop(bridge).await;
+    let last = sink.received().pop().unwrap();
+    assert_eq!((last.delta, &*last.change), (2, "updated"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_with_now_or_lately_leaves_out_what_was_before() {
+    let server = server();
+    let hours_ago = seconds(Timestamp::now() - Duration::from_secs(7200));
+    let mut old = about("shop", "old");
+    old.metadata.creation_timestamp = Some(hours_ago.clone());
+    old.first_timestamp = Some(hours_ago.clone());
+    old.last_timestamp = Some(hours_ago.clone());
+    let mut again = about("shop", "old but again");
+    again.metadata.creation_timestamp = Some(hours_ago.clone());
+    again.first_timestamp = Some(hours_ago);
+    again.count = 7;
+    let old = server.create(old).unwrap();
+    server.create(again).unwrap();
+    for (start, expected) in [
+        (SourceStart::All, &["live", "old", "old", "old but again"][..]),
+        (SourceStart::Since(Duration::from_secs(3600)), &["live", "old", "old but again"]),
+        (SourceStart::Now, &["live", "old"]),
+    ] {
+        let (dir, sink) = (tempfile::tempdir().unwrap(), MemorySink::default());
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.start = start;
+        let bridge = setup.start().await;
+        until("a watch", || server.open_watches() == 1).await;
+        let live = create(&server, "live");
+        let count = 2 + i32::try_from(server.revision()).unwrap();
+        let patched = server.patch_count("shop", &old.name, count, Timestamp::now()).unwrap();
+        let received = sink.wait_for(expected.len()).await;
+        assert_eq!(names(&received), expected, "{start:?}");
+        let last = received.last().unwrap();
+        assert_eq!(last.id, patched.id());
+        if start != SourceStart::All {
+            // What happened to it before the start is not ours to announce.
+            assert_eq!((last.delta, &*last.change), (1, "created"), "{start:?}");
+        }
+        stop(bridge).await;
+        server.delete("shop", &live.name).unwrap();
+        server
+            .patch_count("shop", &old.name, 1, Timestamp::now() - Duration::from_secs(7200))
+            .unwrap();
+        until("no watch", || server.open_watches() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_no_news_but_is_taken_note_of() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || Setup::new(&server, dir.path()).sink("a", &sink);
+    let event = create(&server, "web");
+    let bridge = setup().start().await;
+    sink.wait_for(1).await;
+    until("a watch", || server.open_watches() == 1).await;
+    assert_eq!(server.expire_ttl(Duration::ZERO), 1);
+    let mut again = about("shop", "web");
+    again.metadata.uid = event.uid;
+    again.count = 3;
+    server.create(again).unwrap();
+    let received = sink.wait_for(2).await;
+    assert_eq!((received[1].delta, &*received[1].change), (3, "created"));
+    server.expire_ttl(Duration::ZERO);
+    let deleted_at = server.revision();
+    let journalled = || status(&bridge.view()).journal.bytes;
+    let before = journalled();
+    until("the deletion is journalled", || journalled() > before || server.events_sent() == 4)
+        .await;
+    stop(bridge).await;
+    server.forget_requests();
+    let bridge = setup().start().await;
+    until("a watch", || server.open_watches() == 1).await;
+    stop(bridge).await;
+    let watch = server.requests().into_iter().find(|r| r.request.flag("watch")).unwrap();
+    assert_eq!(watch.request.param("resourceVersion"), deleted_at.to_string());
+    assert_eq!(sink.received().len(), 2);
+}
+
+/// Paused time stands still while ingest has its thread: so it is pushed, faster than it goes.
+async fn push_time() {
+    loop {
+        tokio::time::advance(Duration::from_millis(20)).await;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_etcd_is_a_new_epoch_and_all_of_it_comes_again_under_the_same_ids() {
+    let time = tokio::spawn(push_time());
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || Setup::new(&server, dir.path()).sink("a", &sink);
+    let kept = [create(&server, "one").id(), create(&server, "two").id()];
+    let snapshot = server.snapshot();
+    for n in 0..5 {
+        create(&server, &format!("lost-{n}"));
+    }
+    let bridge = setup().start().await;
+    sink.wait_for(7).await;
+    stop(bridge).await;
+    server.restore(&snapshot);
+    let after = create(&server, "after").id();
+    let bridge = setup().start().await;
+    sink.wait_for(10).await;
+    assert_eq!(sink.ids()[7..], [&kept[..], &[after]].concat());
+    assert!(sink.received()[7..].iter().all(|event| event.replayed));
+    let ingest = status(&bridge.view()).ingest;
+    assert_eq!((ingest.epochs, ingest.gaps), (1, 0));
+    let next = create(&server, "next").id();
+    sink.wait_for(11).await;
+    stop(bridge).await;
+    assert_eq!(sink.ids()[10..], [next]);
+    time.abort();
+}
