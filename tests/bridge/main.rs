@@ -2,6 +2,7 @@
 //! for each version, in order, with deltas that add up, whatever happens in between.
 
 mod basics;
+mod delivery;
 mod gaps;
 mod recording;
 mod reflector;
