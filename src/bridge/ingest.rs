@@ -228,6 +228,7 @@ impl Ingest {
                     continue;
                 }
             };
+            let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
@@ -240,6 +241,13 @@ impl Ingest {
             if before.is_some_and(|entry| entry.resource_version >= incoming.resource_version) {
                 self.shared.counters.repeats.fetch_add(1, Ordering::Relaxed);
                 continue;
+            }
+            // What a frame forgets it forgets after its records; an Event can come back only where
+            // a field selector had let it go.
+            let comes_back = before.is_none() && frame.changed.contains(&(incoming.uid, None));
+            if comes_back {
+                let before_it = std::mem::replace(&mut frame, self.frame(source));
+                self.append(source, before_it, resume_before)?;
             }
             self.record(&mut frame, source, &incoming, before, &observed, false);
             if frame.is_full() {

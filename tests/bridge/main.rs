@@ -6,6 +6,7 @@ mod delivery;
 mod gaps;
 mod recording;
 mod reflector;
+mod retention;
 mod silence;
 mod sources;
 mod support;
