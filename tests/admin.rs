@@ -1,5 +1,7 @@
 //! The admin server: what it says of a running bridge, over HTTP.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 #[path = "bridge/support.rs"]
 #[expect(dead_code, reason = "shared with the bridge's tests, which use more of it")]
 mod support;

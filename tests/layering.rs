@@ -1,5 +1,7 @@
 //! Layers point one way: a module uses only modules above it in the map of `src/lib.rs`.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// From the bottom of the dependencies to the top; modules of one row do not know each other.

@@ -65,13 +65,13 @@ pub(crate) const SCENES: [Scene; 7] = [
         subject: Subject::Drain,
     },
     Scene {
-        name: "burst-webhook",
+        name: "burst-webhook-single",
         what: "burst of 200 000, webhook one by one",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(ONE_BY_ONE, "json"),
     },
     Scene {
-        name: "burst-webhook-batched",
+        name: "burst-webhook-batch",
         what: "burst of 200 000, webhook in batches of 500",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(BATCHED, "json"),
@@ -83,19 +83,19 @@ pub(crate) const SCENES: [Scene; 7] = [
         subject: Subject::Bridge(OTLP, "otlp"),
     },
     Scene {
-        name: "steady-webhook",
+        name: "steady-webhook-single",
         what: "1 000/s for 20 s, webhook one by one",
         load: Load::Steady(1000, 20),
         subject: Subject::Bridge(ONE_BY_ONE, "stamped-json"),
     },
     Scene {
-        name: "steady-webhook-batched",
+        name: "steady-webhook-batch",
         what: "1 000/s for 20 s, webhook in batches (20 ms)",
         load: Load::Steady(1000, 20),
         subject: Subject::Bridge(BATCHED, "stamped-json"),
     },
     Scene {
-        name: "start-webhook-batched",
+        name: "start-webhook-batch",
         what: "start with 100 000 live Events, webhook in batches of 500",
         load: Load::Live(100_000),
         subject: Subject::Bridge(BATCHED, "json"),

@@ -12,9 +12,6 @@ use prometheus_client::{
 use super::status::{SinkStatus, Status, status};
 use crate::bridge::{BridgeView, SinkCondition};
 
-/// The labels of a metric that has one value.
-const NO_LABELS: [(&str, &str); 0] = [];
-
 /// A registry with every metric of a bridge.
 pub fn registry(view: &BridgeView) -> Registry {
     let mut registry = Registry::with_prefix("tidings");
@@ -99,9 +96,8 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     });
     family(encoder, "source_stream_open", "Whether a watch stream is open", None, values)?;
     let ingest = &now.ingest;
-    let mut counter = |name, help, value: u64| {
-        family(encoder, name, help, None, [(NO_LABELS, ConstCounter::new(value))])
-    };
+    let mut counter =
+        |name, help, value: u64| single(encoder, name, help, None, &ConstCounter::new(value));
     counter("source_events", "Changes read and journalled", ingest.events)?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
     counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
@@ -116,24 +112,19 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
         "Times that the API server was another or a restored one",
         ingest.epochs,
     )?;
-    let gap = [(NO_LABELS, ConstCounter::new(ingest.gap_seconds))];
-    family(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), gap)
+    let gap = ConstCounter::new(ingest.gap_seconds);
+    single(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), &gap)
 }
 
 fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let journal = &now.journal;
-    let size = [(NO_LABELS, ConstGauge::new(journal.bytes))];
-    family(
-        encoder,
-        "journal_size",
-        "The journal on disk, all files told",
-        Some(&Unit::Bytes),
-        size,
-    )?;
-    let records = [(NO_LABELS, ConstGauge::new(journal.records))];
-    family(encoder, "journal_records", "Events that the journal holds", None, records)?;
-    let writable = [(NO_LABELS, ConstGauge::new(i64::from(journal.error.is_none())))];
-    family(encoder, "journal_writable", "Whether the last append succeeded", None, writable)
+    let size = ConstGauge::new(journal.bytes);
+    let help = "The journal on disk, all files told";
+    single(encoder, "journal_size", help, Some(&Unit::Bytes), &size)?;
+    let records = ConstGauge::new(journal.records);
+    single(encoder, "journal_records", "Events that the journal holds", None, &records)?;
+    let writable = ConstGauge::new(i64::from(journal.error.is_none()));
+    single(encoder, "journal_writable", "Whether the last append succeeded", None, &writable)
 }
 
 /// One metric: its name and help, and a value for each label set.
@@ -151,4 +142,15 @@ fn family<L: EncodeLabelSet, M: EncodeMetric>(
         metric.encode(family.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+/// One metric with one value.
+fn single(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
 }

@@ -93,15 +93,23 @@ pub struct JournalStatus {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SinkStatus {
+    /// Its name in the configuration.
     pub name: String,
+    /// Its transport.
     pub kind: &'static str,
     /// How it does.
     pub state: SinkCondition,
+    /// Every record that it was to have.
     pub seen: u64,
+    /// The receiver has them.
     pub delivered: u64,
+    /// `match` did not want them.
     pub filtered: u64,
+    /// The correlator held them back for good.
     pub correlated_away: u64,
+    /// The receiver refused them.
     pub dead_lettered: u64,
+    /// They were gone from the journal before they had a fate.
     pub lost: u64,
     /// Without a fate yet.
     pub pending: u64,

@@ -16,6 +16,9 @@ use crate::event::Cluster;
 /// An API server that takes longer for one get is taken for one that does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
+/// What to do about a 401.
+const NOT_ACCEPTED: &str = "the credentials are not accepted: check the token or certificate of the kubeconfig or service account";
+
 /// The journal holds the events of another cluster.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -36,8 +39,11 @@ pub(super) enum Answer {
     Uid(String),
     /// It will not tell, and why.
     Refused(String),
-    /// It does not answer now, and why.
-    None(String),
+    /// Not now, why, and what a person can do about it.
+    None {
+        reason: String,
+        hint: Option<&'static str>,
+    },
 }
 
 /// Asks once.
@@ -52,8 +58,15 @@ pub(super) async fn ask(client: &Client) -> Answer {
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
             Answer::Refused(status.message.clone())
         }
-        Ok(Err(error)) => Answer::None(error.to_string()),
-        Err(_) => Answer::None(format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
+        Ok(Err(kube::Error::Api(status))) => Answer::None {
+            reason: format!("{} ({} {})", status.message, status.code, status.reason),
+            hint: (status.code == 401).then_some(NOT_ACCEPTED),
+        },
+        Ok(Err(error)) => Answer::None { reason: error.to_string(), hint: None },
+        Err(_) => {
+            let reason = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
+            Answer::None { reason, hint: None }
+        }
     }
 }
 
@@ -65,7 +78,8 @@ pub(super) struct Identity {
     /// The cluster as far as it is known.
     pub(super) cluster: Arc<Mutex<Cluster>>,
     known: bool,
-    complained: bool,
+    /// Why it was not known the last time.
+    complaint: Option<String>,
 }
 
 impl Identity {
@@ -80,7 +94,7 @@ impl Identity {
             journal: journal.display().to_string(),
             journalled: restored.cluster_uid.clone(),
             known: false,
-            complained: false,
+            complaint: None,
             cluster: Arc::new(Mutex::new(configured)),
         }
     }
@@ -108,13 +122,15 @@ impl Identity {
                     self.known = true;
                     return Ok(true);
                 }
-                Answer::None(reason) => {
-                    if !std::mem::replace(&mut self.complained, true) {
+                Answer::None { reason, hint } => {
+                    if self.complaint.as_ref() != Some(&reason) {
                         tracing::warn!(
                             reason,
-                            "the API server does not answer: trying until it does"
+                            hint,
+                            "the API server does not say which cluster it is of: trying until it does"
                         );
                     }
+                    self.complaint = Some(reason);
                     return Ok(false);
                 }
             },

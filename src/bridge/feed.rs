@@ -66,6 +66,7 @@ enum Mode {
 pub(super) struct Feed {
     log: LogHandle,
     broadcaster: Broadcaster<Arc<Frame>>,
+    capacity: Capacity,
     position: Position,
     mode: Mode,
     stopped: bool,
@@ -79,9 +80,19 @@ impl Feed {
         broadcaster: Broadcaster<Arc<Frame>>,
         position: Position,
     ) -> Self {
+        Self::with_capacity(log, broadcaster, position, LIVE)
+    }
+
+    fn with_capacity(
+        log: LogHandle,
+        broadcaster: Broadcaster<Arc<Frame>>,
+        position: Position,
+        capacity: Capacity,
+    ) -> Self {
         let task = read(log.reader(position.next));
         let mode = Mode::Reading { task, watcher: None };
-        Self { log, broadcaster, position, mode, stopped: false, fetched: VecDeque::new() }
+        let fetched = VecDeque::new();
+        Self { log, broadcaster, capacity, position, mode, stopped: false, fetched }
     }
 
     /// The next frame; `None` when the broadcaster has been shut down and nothing is left.
@@ -107,7 +118,7 @@ impl Feed {
                     self.after_read(read).await;
                 }
                 Mode::Register { reader } => {
-                    let watcher = self.broadcaster.watch(LIVE).await.ok();
+                    let watcher = self.broadcaster.watch(self.capacity).await.ok();
                     self.stopped |= watcher.is_none();
                     match reader.take() {
                         Some(reader) => self.mode = Mode::Reading { task: read(reader), watcher },
@@ -176,3 +187,6 @@ fn read(mut reader: Reader) -> ReadTask {
         (reader, frames)
     })
 }
+
+#[cfg(test)]
+mod tests;

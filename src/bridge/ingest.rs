@@ -213,8 +213,12 @@ impl Ingest {
     fn apply(&mut self, source: usize, events: &[WatchEvent]) -> Result<(), GaveUp> {
         let observed = Timestamp::now().to_string();
         let mut resume = self.sources[source].spec.resume;
-        let mut frame = self.frame(source);
+        // The Events as they came, with what an envelope adds. What is cut from them makes up for
+        // the deltas of its guess.
+        let mut expected: usize = events.iter().map(|event| event.object.len() + 256).sum();
+        let mut frame = self.frame(source, expected);
         for event in events {
+            expected = expected.saturating_sub(event.object.len() + 256);
             if event.kind == WatchEventType::Bookmark {
                 if let Some(version) = resource_version_of(&event.object) {
                     resume.resource_version = resume.resource_version.max(version);
@@ -233,6 +237,7 @@ impl Ingest {
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
+                frame.forgets = true;
                 frame.changed.push((incoming.uid, None));
                 self.seen.remove(incoming.uid);
                 continue;
@@ -244,14 +249,14 @@ impl Ingest {
             }
             // What a frame forgets it forgets after its records; an Event can come back only where
             // a field selector had let it go.
-            let comes_back = before.is_none() && frame.changed.contains(&(incoming.uid, None));
+            let comes_back = frame.forgets && frame.changed.contains(&(incoming.uid, None));
             if comes_back {
-                let before_it = std::mem::replace(&mut frame, self.frame(source));
+                let before_it = std::mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, before_it, resume_before)?;
             }
             self.record(&mut frame, source, &incoming, before, &observed, false);
             if frame.is_full() {
-                let full = std::mem::replace(&mut frame, self.frame(source));
+                let full = std::mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, full, resume)?;
             }
         }
@@ -289,13 +294,16 @@ impl Ingest {
 
     fn move_resume_point(&mut self, source: usize, resource_version: u64) -> Result<(), GaveUp> {
         let resume = Resume { resource_version, ..self.sources[source].spec.resume };
-        let frame = self.frame(source);
+        let frame = self.frame(source, 0);
         self.append(source, frame, resume)
     }
 
-    fn frame(&self, source: usize) -> Pending {
+    /// An empty frame with room for records of `expected` bytes.
+    fn frame(&self, source: usize, expected: usize) -> Pending {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
-        Pending { builder: FrameBuilder::new(Arc::clone(key), *resume), changed: Vec::new() }
+        let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
+        builder.reserve(expected.min(FRAME_BYTES));
+        Pending { builder, changed: Vec::new(), forgets: false }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
@@ -354,6 +362,8 @@ impl Ingest {
 struct Pending {
     builder: FrameBuilder,
     changed: Vec<(UidKey, Option<SeenEntry>)>,
+    /// Whether a change of the watch is that an Event was deleted.
+    forgets: bool,
 }
 
 impl Pending {

@@ -13,7 +13,7 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 /// What is wrong with a stream.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// No line feed for [`MAX_LINE_BYTES`].
+    /// No line feed for 32 MiB.
     #[error("a line of the watch is longer than {} MiB", MAX_LINE_BYTES >> 20)]
     TooLong,
     /// Not a watch event.

@@ -123,7 +123,7 @@ enum State {
     Watch,
 }
 
-/// Keeps one store up with one source. See the [module](self).
+/// Keeps one store up with one source: lists, watches, and takes the one up where the other ends.
 pub struct Reflector<S> {
     api: EventsApi,
     store: S,

@@ -18,7 +18,9 @@ pub(super) fn start(settings: LogSettings) {
     // Libraries under it speak of every connection; below warnings that is for whoever debugs them.
     let filter = match settings.level {
         LogLevel::Trace => EnvFilter::new(level),
-        _ => EnvFilter::new(format!("warn,tidings={level}")),
+        // The client reports each failed request as an error of its own; the reflector says what it
+        // means, and once.
+        _ => EnvFilter::new(format!("warn,kube_client=off,tidings={level}")),
     };
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let installed = match settings.format {

@@ -1,6 +1,5 @@
 //! Decoding one Event as the API server sent it.
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{EventFields, UidKey};
@@ -44,19 +43,6 @@ pub struct Incoming<'a> {
     json: (&'a str, &'a str),
 }
 
-#[derive(Deserialize)]
-struct WithManagedFields<'a> {
-    #[serde(borrow)]
-    metadata: ManagedFields<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ManagedFields<'a> {
-    #[serde(borrow, default)]
-    managed_fields: Option<&'a RawValue>,
-}
-
 impl<'a> Incoming<'a> {
     /// Decodes the JSON of one Event.
     pub fn decode(json: &'a [u8]) -> Result<Self, DecodeError> {
@@ -81,7 +67,12 @@ impl<'a> Incoming<'a> {
             DecodeError::BadResourceVersion { name: name(), value: version.to_owned() }
         })?;
         let uid = UidKey::of(uid);
-        Ok(Self { uid, resource_version, json: without_managed_fields(text), fields })
+        Ok(Self {
+            uid,
+            resource_version,
+            json: without(text, fields.metadata.managed_fields),
+            fields,
+        })
     }
 
     /// The Event's JSON as the API server sent it, but for `managedFields`, in two pieces to be
@@ -105,25 +96,16 @@ fn parse_resource_version(text: &str) -> Option<u64> {
     (digits && (text == "0" || !text.starts_with('0'))).then(|| text.parse().ok())?
 }
 
-/// Cuts the member `metadata.managedFields` out of an object's JSON.
-///
-/// It is half of an Event's bytes and says nothing to a reader of events. Most servers are asked
-/// through clients that do not set it, so the common case is one search that finds nothing.
-fn without_managed_fields(text: &str) -> (&str, &str) {
-    const KEY: &str = "\"managedFields\"";
-    if memchr::memmem::find(text.as_bytes(), KEY.as_bytes()).is_none() {
-        return (text, "");
-    }
-    let Ok(WithManagedFields { metadata: ManagedFields { managed_fields: Some(value) } }) =
-        serde_json::from_str(text)
-    else {
-        return (text, "");
-    };
+/// Cuts the member `metadata.managedFields` out of an object's JSON. It is half of an Event's bytes
+/// and says nothing to a reader of events.
+fn without<'a>(text: &'a str, managed_fields: Option<&RawValue>) -> (&'a str, &'a str) {
+    let Some(value) = managed_fields else { return (text, "") };
     // The value borrows from `text`, so its place in it follows from the addresses.
     let start = value.get().as_ptr() as usize - text.as_ptr() as usize;
     let end = start + value.get().len();
     let before_colon = text[..start].trim_end().strip_suffix(':').map(str::trim_end);
-    let Some(before) = before_colon.and_then(|key| key.strip_suffix(KEY)) else {
+    let key = before_colon.and_then(|key| key.strip_suffix("\"managedFields\""));
+    let Some(before) = key else {
         return (text, "");
     };
     let (before, after) = (before.trim_end(), text[end..].trim_start());
@@ -138,7 +120,8 @@ mod tests {
     use super::*;
 
     fn joined(text: &str) -> String {
-        let (a, b) = without_managed_fields(text);
+        let fields: EventFields<'_> = serde_json::from_str(text).unwrap();
+        let (a, b) = without(text, fields.metadata.managed_fields);
         format!("{a}{b}")
     }
 

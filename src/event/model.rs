@@ -6,6 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, Visitor},
 };
+use serde_json::value::RawValue;
 
 /// A string of the API: borrowed where the JSON holds no escapes, and empty where the member is
 /// absent or `null` (the API server writes `"eventTime":null`).
@@ -74,6 +75,9 @@ pub struct Metadata<'a> {
     /// `metadata.creationTimestamp`, RFC 3339, whole seconds.
     #[serde(borrow)]
     pub creation_timestamp: Text<'a>,
+    /// `metadata.managedFields`, not decoded; only to find where it stands.
+    #[serde(borrow)]
+    pub(super) managed_fields: Option<&'a RawValue>,
 }
 
 /// `involvedObject`: what the Event is about.

@@ -209,6 +209,11 @@ impl FrameBuilder {
         buffer
     }
 
+    /// Makes room for records of so many bytes together.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.buffer.reserve(bytes);
+    }
+
     /// Adds a record; `write` appends its envelope to what it is given and touches nothing else.
     pub fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.buffer.len() + 4;
@@ -280,7 +285,7 @@ impl FrameBuilder {
     /// Hands out the sealed frame and starts over.
     pub(super) fn take(&mut self, start: Position, time_ms: u64) -> Frame {
         let size = self.buffer.len();
-        let empty = Self::empty_buffer(&self.source, size);
+        let empty = Self::empty_buffer(&self.source, 0);
         let bytes = Bytes::from(std::mem::replace(&mut self.buffer, empty));
         let forgotten = std::mem::take(&mut self.forgotten);
         let body = FRAME_HEADER + self.source.len()..size - 16 * forgotten.len();

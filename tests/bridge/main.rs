@@ -1,6 +1,8 @@
 //! The bridge over the in-process API server: what is created there arrives at every sink, once
 //! for each version, in order, with deltas that add up, whatever happens in between.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod basics;
 mod delivery;
 mod gaps;

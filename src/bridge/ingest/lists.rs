@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::atomic::Ordering};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{GaveUp, Ingest};
+use super::{FRAME_BYTES, GaveUp, Ingest};
 use crate::{
     bridge::shared::now_ms,
     cache::ReplaceReason,
@@ -98,7 +98,7 @@ impl Ingest {
         let replayed = reason != ReplaceReason::First;
         let observed = Timestamp::now().to_string();
         let before_list = self.sources[source].spec.resume;
-        let (mut frame, mut item) = (self.frame(source), Vec::new());
+        let (mut frame, mut item) = (self.frame(source, 0), Vec::new());
         let (mut exported, mut skipped) = (0u64, 0u64);
         loop {
             match sorted.next_into(&mut item) {
@@ -117,7 +117,7 @@ impl Ingest {
             exported += 1;
             skipped += delta.saturating_sub(1);
             if frame.is_full() {
-                let full = std::mem::replace(&mut frame, self.frame(source));
+                let full = std::mem::replace(&mut frame, self.frame(source, FRAME_BYTES / 2));
                 // The resume point stays where it was until the whole list is in.
                 self.append(source, full, before_list)?;
             }
