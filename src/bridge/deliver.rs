@@ -89,15 +89,17 @@ impl Deliver {
                     continue;
                 }
                 Outcome::PerEvent { fates, retry } => {
-                    let left = self.per_event(&mut piece, fates, settled);
-                    if left.is_empty() {
+                    let too_many = self.per_event(&mut piece, fates, settled);
+                    if piece.batch.records.is_empty() {
                         continue;
                     }
-                    piece.batch.records = left;
-                    let (class, reason) = retry.unwrap_or((
-                        RetryClass::Unavailable,
-                        "some events of the batch were not taken".to_owned(),
-                    ));
+                    let (class, reason) = match too_many {
+                        Some(reason) => (RetryClass::Misconfigured, reason),
+                        None => retry.unwrap_or((
+                            RetryClass::Unavailable,
+                            "some events of the batch were not taken".to_owned(),
+                        )),
+                    };
                     (class, reason, None)
                 }
                 Outcome::Refused { class, reason } => {
@@ -163,28 +165,32 @@ impl Deliver {
         }
     }
 
-    /// Sorts the events of a batch that was answered one by one; answers those to be sent again.
+    /// Sorts the events of a batch that was answered one by one; those to be sent again stay in
+    /// the piece. Answers the reason to retry if there were too many refusals in a row.
     fn per_event(
         &mut self,
         piece: &mut Piece,
         fates: Vec<EventFate>,
         settled: &mut Settled,
-    ) -> Vec<Record> {
-        let mut left = Vec::new();
+    ) -> Option<String> {
+        let mut too_many = None;
         let records = std::mem::take(&mut piece.batch.records);
+        // A sink that answers for too few has not said that it took the others.
+        let fates = fates.into_iter().chain(std::iter::repeat(EventFate::Retry));
         for (record, fate) in records.into_iter().zip(fates) {
             match fate {
                 EventFate::Delivered => self.delivered(&[record], settled),
-                EventFate::Retry => left.push(record),
+                EventFate::Retry => piece.batch.records.push(record),
                 EventFate::Refused { class, reason } => {
-                    let single = Piece { batch: Batch { records: vec![record] }, ..*piece };
-                    if self.refused(&single, class, reason, settled).is_err() {
-                        left.extend(single.batch.records);
+                    let mut single = Piece { batch: Batch { records: vec![record] }, ..*piece };
+                    if let Err(reason) = self.refused(&single, class, reason, settled) {
+                        piece.batch.records.append(&mut single.batch.records);
+                        too_many = Some(reason);
                     }
                 }
             }
         }
-        left
+        too_many
     }
 
     fn partial(&mut self, piece: &Piece, rejected: u64, reason: String, settled: &mut Settled) {

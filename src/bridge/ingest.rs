@@ -232,10 +232,12 @@ impl Ingest {
                     continue;
                 }
             };
+            let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
+                frame.forgets = true;
                 frame.changed.push((incoming.uid, None));
                 self.seen.remove(incoming.uid);
                 continue;
@@ -244,6 +246,13 @@ impl Ingest {
             if before.is_some_and(|entry| entry.resource_version >= incoming.resource_version) {
                 self.shared.counters.repeats.fetch_add(1, Ordering::Relaxed);
                 continue;
+            }
+            // What a frame forgets it forgets after its records; an Event can come back only where
+            // a field selector had let it go.
+            let comes_back = frame.forgets && frame.changed.contains(&(incoming.uid, None));
+            if comes_back {
+                let before_it = std::mem::replace(&mut frame, self.frame(source, expected));
+                self.append(source, before_it, resume_before)?;
             }
             self.record(&mut frame, source, &incoming, before, &observed, false);
             if frame.is_full() {
@@ -294,7 +303,7 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: Vec::new() }
+        Pending { builder, changed: Vec::new(), forgets: false }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
@@ -353,6 +362,8 @@ impl Ingest {
 struct Pending {
     builder: FrameBuilder,
     changed: Vec<(UidKey, Option<SeenEntry>)>,
+    /// Whether a change of the watch is that an Event was deleted.
+    forgets: bool,
 }
 
 impl Pending {

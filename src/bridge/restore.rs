@@ -34,7 +34,7 @@ pub(super) struct Restored {
     pub(super) last_heard_ms: Option<u64>,
     pub(super) cluster_uid: Option<String>,
     sinks: BTreeMap<String, SinkState>,
-    /// What to go by when the state was set aside.
+    /// What to go by when the state was lost.
     positions: Option<Positions>,
     /// The log holds events of an earlier run, or held some.
     has_past: bool,
@@ -75,6 +75,8 @@ impl Restored {
             None
         });
         let has_past = opened.tail != Position::START || loaded.set_aside.is_some();
+        // A state that was ever saved knows its sources.
+        let state_lost = loaded.set_aside.is_some() || (has_past && loaded.sources.is_empty());
         let mut resume = opened.resume;
         if resume.is_empty()
             && let Some(positions) = &positions
@@ -91,7 +93,7 @@ impl Restored {
             last_heard_ms: opened.newest_ms,
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
             sinks: loaded.sinks,
-            positions: loaded.set_aside.is_some().then_some(positions).flatten(),
+            positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
             log,
         };
@@ -103,18 +105,25 @@ impl Restored {
 
     /// Applies to the view what the log has beyond it.
     fn bring_up_seen(&mut self) -> io::Result<()> {
-        let mut sources: BTreeMap<Arc<str>, u16> =
-            self.sources.iter().map(|(key, state)| (key.as_str().into(), state.id)).collect();
-        for_each_frame(&self.log.handle(), self.applied, |frame| {
-            let free = sources.values().map(|id| id + 1).max().unwrap_or(0);
-            let source = *sources.entry(Arc::clone(&frame.source)).or_insert(free);
-            for uid in &frame.forgotten {
-                self.seen.remove(*uid);
-            }
+        let log = self.log.handle();
+        for_each_frame(&log, self.applied, |frame| {
+            let free = self.sources.values().map(|state| state.id + 1).max().unwrap_or(0);
+            // The state was lost: its first frame is the best that is known of the first start.
+            let source = match self.sources.get(&*frame.source) {
+                Some(state) => state.id,
+                None => {
+                    let state = SourceState { id: free, first_start_ms: frame.time_ms };
+                    self.sources.insert(frame.source.to_string(), state);
+                    free
+                }
+            };
             for record in frame.records().filter(|record| record.seq >= self.applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
                     self.seen.insert(uid, entry);
                 }
+            }
+            for uid in &frame.forgotten {
+                self.seen.remove(*uid);
             }
             true
         })
@@ -129,11 +138,11 @@ impl Restored {
         let position = match self.positions.as_ref().and_then(|all| all.sinks.get(name)) {
             Some(own) => {
                 let epoch = self.positions.as_ref().map_or(0, |all| all.epoch);
-                let settled = |frame: &Frame| {
-                    let version = own.get(&*frame.source).map_or(0, |version| version.0);
-                    frame.resume <= Resume { epoch, resource_version: version }
+                let up_to = |source: &str| {
+                    let version = own.get(source).map_or(0, |version| version.0);
+                    Resume { epoch, resource_version: version }
                 };
-                first_unsettled(&log, settled).unwrap_or_else(|_| log.oldest())
+                first_unsettled(&log, up_to).unwrap_or_else(|_| log.oldest())
             }
             // Nothing is known of a sink that the state knew: rather again than not at all.
             None if self.positions.is_some() => log.oldest(),
@@ -160,16 +169,30 @@ fn resume_from(positions: &Positions) -> BTreeMap<Arc<str>, Resume> {
     resume
 }
 
-/// The position of the first frame with records that a sink has not had.
-fn first_unsettled(log: &LogHandle, settled: impl Fn(&Frame) -> bool) -> io::Result<Position> {
-    let mut found = None;
+/// The position of the first frame with records that a sink has not had, given up to where it has
+/// had each source.
+///
+/// A list is journalled in frames of which only the last one moves the resume point. So records
+/// are settled when the resume point that follows them is.
+fn first_unsettled(log: &LogHandle, up_to: impl Fn(&str) -> Resume) -> io::Result<Position> {
+    let mut uncovered = BTreeMap::<Arc<str>, Position>::new();
+    let mut last = BTreeMap::<Arc<str>, Resume>::new();
+    let whole = log.oldest() == Position::START;
     for_each_frame(log, 0, |frame| {
-        if frame.count() > 0 && !settled(frame) {
-            found = Some(Position { next: frame.first, skipped: frame.skipped });
+        let before = last.insert(Arc::clone(&frame.source), frame.resume);
+        let before = before.or_else(|| whole.then(Resume::default));
+        let moved = before.is_some_and(|before| before != frame.resume);
+        let settled = frame.resume <= up_to(&frame.source);
+        if settled && moved {
+            uncovered.remove(&frame.source);
+        } else if frame.count() > 0 {
+            let start = Position { next: frame.first, skipped: frame.skipped };
+            uncovered.entry(Arc::clone(&frame.source)).or_insert(start);
         }
-        found.is_none()
+        settled
     })?;
-    Ok(found.unwrap_or_else(|| log.tail()))
+    let first = uncovered.into_values().min_by_key(Position::ordinal);
+    Ok(first.unwrap_or_else(|| log.tail()))
 }
 
 /// Reads the log from a sequence on, until the end or until `take` answers that it has enough.

@@ -165,7 +165,23 @@ pub struct Bridge {
     watchers: JoinSet<()>,
     stop_keeper: oneshot::Sender<()>,
     keeper: Option<JoinHandle<()>>,
-    give_up: Arc<AtomicBool>,
+    give_up: GiveUp,
+}
+
+/// Tells ingest not to wait for the disk any longer; at the latest when it is dropped, or a thread
+/// that waits for a disk would keep the runtime from ending.
+struct GiveUp(Arc<AtomicBool>);
+
+impl GiveUp {
+    fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.now();
+    }
 }
 
 impl Bridge {
@@ -265,7 +281,7 @@ impl Bridge {
             watchers,
             stop_keeper,
             keeper: Some(keeper),
-            give_up,
+            give_up: GiveUp(give_up),
         })
     }
 
@@ -297,7 +313,7 @@ impl Bridge {
             && timeout_at(until, &mut intake).await.is_err()
         {
             // The disk takes nothing. What is not in the journal is with the API server.
-            self.give_up.store(true, Ordering::Relaxed);
+            self.give_up.now();
             intake.abort();
         }
         let drained = async { while self.watchers.join_next().await.is_some() {} };

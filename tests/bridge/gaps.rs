@@ -77,7 +77,12 @@ async fn a_gap_with_nothing_newer_is_none() {
     server.skip_revisions(100);
     server.compact(server.revision());
     let bridge = start(&server, dir.path(), &sink).await;
-    until("a watch", || server.open_watches() == 1).await;
+    // The probe, the watch that is told so, and the list.
+    until("a watch after a list", || {
+        let sources = status(&bridge.view()).sources;
+        sources.iter().any(|source| source.lists == 2 && source.stream_open)
+    })
+    .await;
     let next = create(&server, "two");
     let received = sink.wait_for(2).await;
     assert_eq!(short(&received[1..]), [(next.id(), 1, false)]);
@@ -94,8 +99,9 @@ async fn a_gap_under_a_running_bridge_is_measured_from_the_last_sign_of_life() {
     until("a watch", || server.open_watches() == 1).await;
     let event = create(&server, "one");
     sink.wait_for(1).await;
-    server.set_fault(On::Any, None, Fault::Unavailable);
+    let outage = server.set_fault(On::Any, None, Fault::Unavailable);
     server.cut_connections();
+    until("the outage is noticed", || server.fault_hits(outage) > 0).await;
     let patched = [2, 3, 4].map(|count| patch(&server, &event, count))[2].clone();
     server.compact(server.revision());
     server.clear_faults();

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod accounting;
 mod basics;
+mod delivery;
 mod gaps;
 mod recording;
 mod reflector;
+mod retention;
 mod silence;
 mod sources;
 mod support;

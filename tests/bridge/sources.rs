@@ -1,12 +1,12 @@
 //! Which Events are read, and from where on.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use jiff::Timestamp;
 use tidings::{
     admin::status,
-    bridge::SourceStart,
-    demo::api_server::{EventObject, seconds},
+    bridge::{Bridge, SourceStart},
+    demo::api_server::{EventObject, Written, seconds},
 };
 
 use crate::support::{MemorySink, Received, Setup, create, server, stop, until};
@@ -77,34 +77,53 @@ async fn a_field_selector_selects_on_the_server() {
     stop(bridge).await;
 }
 
+/// Stops a bridge and takes its state, so that the next one brings its views up from the log.
+async fn stop_without_state(bridge: Bridge, journal: &Path) {
+    stop(bridge).await;
+    std::fs::remove_file(journal.join("state.redb")).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_leaves_the_selection_and_comes_back_is_new_and_survives_a_restart() {
+async fn what_was_seen_last_is_brought_up_from_the_log() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
-    let setup = || {
+    let start = || async {
         let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
         setup.field_selector = "type=Warning".to_owned();
-        setup
+        setup.start().await
     };
-    let bridge = setup().start().await;
+    let set = |event: &Written, kind: &str, count: i32| {
+        let patch = serde_json::json!({"type": kind, "count": count});
+        server.patch("shop", &event.name, &patch).unwrap()
+    };
+    let bridge = start().await;
     let event = server.create(about("shop", "web").warning()).unwrap();
     sink.wait_for(1).await;
     stop(bridge).await;
-    // All of it is read at once, and lands in one frame.
-    for (kind, count) in [("Normal", 2), ("Warning", 3)] {
-        let patch = serde_json::json!({"type": kind, "count": count});
-        server.patch("shop", &event.name, &patch).unwrap();
-    }
-    let bridge = setup().start().await;
-    sink.wait_for(2).await;
+    // One read, and so one frame, in which one Event leaves the selection and comes back, and
+    // another comes and goes.
+    set(&event, "Normal", 2);
+    set(&event, "Warning", 3);
+    let brief = server.create(about("shop", "brief").warning()).unwrap();
+    server.delete("shop", &brief.name).unwrap();
+    let bridge = start().await;
+    let received = sink.wait_for(3).await;
+    assert_eq!((received[1].delta, &*received[1].change), (3, "created"));
+    stop_without_state(bridge, dir.path()).await;
+    let bridge = start().await;
+    let last = set(&event, "Warning", 5);
+    let mut again = about("shop", "brief").warning();
+    again.metadata.uid = brief.uid;
+    again.count = 4;
+    let again = server.create(again).unwrap();
+    until("the last two", || sink.ids().contains(&again.id())).await;
     stop(bridge).await;
-    // The state is behind the log, as after a crash: the view is brought up from the log.
-    std::fs::remove_file(dir.path().join("state.redb")).unwrap();
-    let bridge = setup().start().await;
-    server.patch_count("shop", &event.name, 5, Timestamp::now()).unwrap();
-    until("the last version", || sink.received().last().unwrap().occurrences == 5).await;
-    stop(bridge).await;
-    let last = sink.received().pop().unwrap();
-    assert_eq!((last.delta, &*last.change), (2, "updated"));
+    let received = sink.received();
+    let of = |id: String| {
+        let event = received.iter().rfind(|event| event.id == id).unwrap();
+        (event.delta, event.change.clone())
+    };
+    assert_eq!(of(last.id()), (2, "updated".to_owned()));
+    assert_eq!(of(again.id()), (4, "created".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

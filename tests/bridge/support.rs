@@ -305,9 +305,10 @@ pub(crate) fn sink_status(view: &BridgeView, name: &str) -> SinkStatus {
     sink
 }
 
-/// Waits until every record has a fate at a sink.
-pub(crate) async fn settled(view: &BridgeView, name: &str) -> SinkStatus {
-    until("nothing pending", || sink_status(view, name).pending == 0).await;
+/// Waits until so many records have been journalled, and each has a fate at a sink.
+pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkStatus {
+    let all = |sink: &SinkStatus| sink.seen == seen && sink.pending == 0;
+    until("all settled", || all(&sink_status(view, name))).await;
     sink_status(view, name)
 }
 
