@@ -1,6 +1,6 @@
 //! Holds what arrived against what the API server showed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,16 @@ impl Expected {
 
     /// Judges what a sink received, prints a line about it, and fails the test if it is not right.
     pub(crate) fn judge(&self, sink: &str, ledger: &Ledger) -> Score {
+        let (score, faults) = self.compare(ledger);
+        eprintln!(
+            "  {sink}: produced {}, received {}, lost {}, repeated {}",
+            score.produced, score.received, score.lost, score.repeated
+        );
+        assert!(faults.0.is_empty(), "{sink}:{}", faults.text());
+        score
+    }
+
+    fn compare(&self, ledger: &Ledger) -> (Score, Faults) {
         let mut faults = Faults::default();
         let mut first = HashMap::<&str, &Delivery>::new();
         let mut newest = HashMap::<&str, (u64, &str)>::new();
@@ -135,12 +145,7 @@ impl Expected {
         }
         let lost = self.wanted.len() - first.len();
         let score = Score { produced: self.wanted.len(), received: first.len(), lost, repeated };
-        eprintln!(
-            "  {sink}: produced {}, received {}, lost {}, repeated {}",
-            score.produced, score.received, score.lost, score.repeated
-        );
-        assert!(faults.0.is_empty(), "{sink}:{}", faults.text());
-        score
+        (score, faults)
     }
 }
 
@@ -155,7 +160,7 @@ pub(crate) struct Score {
 
 /// What was found to be wrong, by kind, with how often and some of them.
 #[derive(Default)]
-struct Faults(HashMap<&'static str, (usize, Vec<String>)>);
+struct Faults(BTreeMap<&'static str, (usize, Vec<String>)>);
 
 impl Faults {
     fn add(&mut self, kind: &'static str, what: impl std::fmt::Debug) {
@@ -193,4 +198,56 @@ pub(crate) fn slowest_of(
         at.saturating_duration_since(version.at)
     });
     delays.max().expect("something was shown in that time")
+}
+
+/// A judge who never finds fault would make every scenario pass.
+#[test]
+fn every_kind_of_fault_is_found() {
+    let version = |uid: &str, resource_version, occurrences| Version {
+        uid: uid.to_owned(),
+        resource_version,
+        name: String::new(),
+        object: "pod".to_owned(),
+        occurrences,
+        deleted: false,
+        at: Instant::now(),
+    };
+    let versions = [version("a", 1, 1), version("b", 2, 1), version("a", 3, 4)];
+    let delivery = |id: &str, occurrences, delta| Delivery {
+        id: id.to_owned(),
+        object: "pod".to_owned(),
+        occurrences,
+        delta,
+        body: id.to_owned(),
+        at: Instant::now(),
+    };
+    let right = [delivery("a-1", 1, 1), delivery("b-2", 1, 1), delivery("a-3", 4, 3)];
+    let with = |change: &dyn Fn(&mut Vec<Delivery>)| {
+        let mut deliveries = right.to_vec();
+        change(&mut deliveries);
+        let ledger = Ledger { deliveries, ..Ledger::default() };
+        let (score, faults) = Expected::every(&versions).compare(&ledger);
+        ((score.lost, score.repeated), faults.0.into_keys().collect::<Vec<_>>())
+    };
+    let nothing = [""; 0];
+    assert_eq!(with(&|_| {}), ((0, 0), nothing.to_vec()));
+    assert_eq!(with(&|all| all.push(right[0].clone())), ((0, 1), nothing.to_vec()));
+    assert_eq!(with(&|all| drop(all.remove(1))), ((1, 0), vec!["lost"]));
+    assert_eq!(with(&|all| all.push(delivery("a-9", 1, 1))), ((0, 0), vec!["was never produced"]));
+    let late = "came after a later one of its object";
+    assert_eq!(with(&|all| all.swap(0, 1)), ((0, 0), vec![late]));
+    assert_eq!(with(&|all| all[2].delta = 4), ((0, 0), vec!["delta told wrongly"]));
+    let told = "object and occurrences told wrongly";
+    assert_eq!(with(&|all| all[2].occurrences = 3), ((0, 0), vec![told]));
+    assert_eq!(with(&|all| all[2].object.clear()), ((0, 0), vec![told]));
+    let otherwise = Delivery { body: "else".to_owned(), ..right[0].clone() };
+    let repeat = with(&|all| all.push(otherwise.clone()));
+    assert_eq!(repeat, ((0, 1), vec!["repeated differently"]));
+
+    // In a gap, only the newest version of each Event, with all that led to it.
+    let expected = Expected::but_for(&versions, (0, 3));
+    assert_eq!(expected.skipped_increments((0, 3)), 3);
+    let deliveries = vec![right[1].clone(), delivery("a-3", 4, 4)];
+    let (score, faults) = expected.compare(&Ledger { deliveries, ..Ledger::default() });
+    assert_eq!((score.produced, faults.0.len()), (2, 0));
 }

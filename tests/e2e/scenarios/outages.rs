@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use tokio::time::sleep;
 
+use crate::ledger::SharedLedger;
 use crate::oracle::slowest_of;
 use crate::parts::Part as _;
 use crate::receivers::Mode;
@@ -25,6 +26,16 @@ fn steady(seconds: usize) -> Load {
     // Of 8 writes 5 create an Event and 3 patch one.
     let events = RATE * seconds * 5 / 8;
     Load { events, repeated: events / 5, rate: RATE, ..Load::default() }
+}
+
+/// What was shown during an outage arrived at the others as if there were none.
+fn were_on_time(stage: &Stage, others: [(&str, &SharedLedger); 2], outage: (Instant, Instant)) {
+    let versions = stage.truth.versions();
+    for (name, ledger) in others {
+        let slowest = slowest_of(&versions, &ledger.lock(), outage);
+        eprintln!("  {name}: the slowest event during the outage took {slowest:.2?}");
+        assert!(slowest < ON_TIME, "{name}: {slowest:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,12 +63,8 @@ async fn a_webhook_that_fails_and_cuts_connections_holds_up_nobody_else() {
 
     writing.finish(&stage.truth).await;
     stage.all_has_arrived().await;
-    let versions = stage.truth.versions();
-    for (name, ledger) in [("kafka", &stage.audit.ledger), ("otlp", &stage.otel.ledger)] {
-        let slowest = slowest_of(&versions, &ledger.lock(), (began, over));
-        eprintln!("  {name}: the slowest event during the outage took {slowest:.2?}");
-        assert!(slowest < ON_TIME, "{name}: {slowest:?}");
-    }
+    let others = [("kafka", &stage.audit.ledger), ("otlp", &stage.otel.ledger)];
+    were_on_time(&stage, others, (began, over));
     let turned_away = stage.pager.requests().turned_away;
     eprintln!("  the webhook turned away {turned_away} requests");
     let scores = stage.finish().await;
@@ -69,7 +76,7 @@ async fn a_webhook_that_fails_and_cuts_connections_holds_up_nobody_else() {
 async fn a_kafka_that_is_down_holds_up_nobody_else() {
     let mut stage = Stage::set().await;
     stage.bridge.launch().await;
-    let writing = steady(30).start(&stage.cluster.admin().await).await;
+    let writing = steady(40).start(&stage.cluster.admin().await).await;
     until("events arrive at Kafka", async || stage.audit.ledger.distinct() > 100).await;
 
     let began = Instant::now();
@@ -77,16 +84,38 @@ async fn a_kafka_that_is_down_holds_up_nobody_else() {
     sleep(OUTAGE).await;
     assert_eq!(stage.bridge.sink("audit").await["state"], "retrying");
     stage.kafka.launch().await;
+    let at = stage.audit.ledger.distinct();
+    until("events arrive again", async || stage.audit.ledger.distinct() > at + 100).await;
+    // Once more without a farewell, with messages on their way.
+    stage.kafka.kill9();
+    stage.kafka.launch().await;
     let over = Instant::now();
 
     writing.finish(&stage.truth).await;
     stage.all_has_arrived().await;
-    let versions = stage.truth.versions();
-    for (name, ledger) in [("otlp", &stage.otel.ledger), ("webhook", &stage.pager.ledger)] {
-        let slowest = slowest_of(&versions, &ledger.lock(), (began, over));
-        eprintln!("  {name}: the slowest event during the outage took {slowest:.2?}");
-        assert!(slowest < ON_TIME, "{name}: {slowest:?}");
-    }
+    let others = [("otlp", &stage.otel.ledger), ("webhook", &stage.pager.ledger)];
+    were_on_time(&stage, others, (began, over));
+    stage.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_down_holds_up_nobody_else() {
+    let mut stage = Stage::set().await;
+    stage.bridge.launch().await;
+    let writing = steady(15).start(&stage.cluster.admin().await).await;
+    until("events arrive", async || stage.otel.ledger.distinct() > 100).await;
+
+    let began = Instant::now();
+    stage.collector.stop().await;
+    sleep(OUTAGE / 2).await;
+    assert_eq!(stage.bridge.sink("otel").await["state"], "retrying");
+    stage.collector.launch().await;
+    let over = Instant::now();
+
+    writing.finish(&stage.truth).await;
+    stage.all_has_arrived().await;
+    let others = [("kafka", &stage.audit.ledger), ("webhook", &stage.pager.ledger)];
+    were_on_time(&stage, others, (began, over));
     stage.finish().await;
 }
 

@@ -15,7 +15,7 @@ use crate::wait::until;
 use crate::writers::Load;
 
 /// How long a webhook does not know us.
-const UNKNOWN: Duration = Duration::from_secs(20);
+const UNKNOWN: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kafka_that_is_not_there_yet_is_waited_for_while_others_are_served() {
