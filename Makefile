@@ -28,6 +28,7 @@ e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test ag
 lint: tools ## Formatting, lints, licences and sources of dependencies, documentation
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --test e2e -- -D warnings
 	$(CARGO) clippy --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 	scripts/deny
