@@ -49,13 +49,16 @@ pub(super) struct Gather {
 struct Closed;
 
 impl Gather {
+    /// Gathers what comes after the sink's position.
     pub(super) fn new(
         options: BatchOptions,
         filter: Option<Filter>,
         progress: Arc<SinkProgress>,
         out: mpsc::Sender<Work>,
     ) -> Self {
-        Self { options, filter, progress, out, work: Work::default(), bytes: 0, due: None }
+        // A run in which nothing comes ends where it began.
+        let work = Work { position: progress.snapshot().position, ..Work::default() };
+        Self { options, filter, progress, out, work, bytes: 0, due: None }
     }
 
     /// Runs until the feed or the delivery ends.

@@ -7,6 +7,7 @@ use std::{
 
 use proptest::prelude::*;
 use tidings::{
+    admin::status as admin_status,
     bridge::{BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass},
     demo::api_server::{ApiServer, EventObject, Written},
 };
@@ -14,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::{
     MemorySink, Received, Setup, Tuning, dead_letters, invalid, retry, server, settled,
-    sink_status, stop,
+    sink_status, stop, until,
 };
 
 /// What happens to the bridge and to the cluster.
@@ -132,6 +133,13 @@ impl World {
         (runtime, bridge)
     }
 
+    /// Of an Event that is patched before the first list, that shows the newest version only.
+    fn wait_for_watch(runtime: &Runtime, bridge: &Bridge) {
+        let view = bridge.view();
+        let open = || admin_status(&view).sources.iter().any(|source| source.stream_open);
+        runtime.block_on(until("the watch is open", open));
+    }
+
     fn create(&mut self, kinds: &[Kind]) {
         let _entered = self.outer.enter();
         for kind in kinds {
@@ -155,6 +163,7 @@ impl World {
 fn conserves(seed: u64, steps: Vec<Step>) {
     let mut world = World::new(seed);
     let (mut runtime, mut bridge) = world.start();
+    World::wait_for_watch(&runtime, &bridge);
     for step in steps {
         match step {
             Step::Create(kinds) => world.create(&kinds),

@@ -55,3 +55,22 @@ async fn a_restart_goes_on_where_it_was_without_a_list() {
         assert_eq!(list.request.param("limit"), "1", "only the probe lists");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_in_which_nothing_happens_moves_nothing() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let first = create(&server, "one");
+    for _ in 0..3 {
+        let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+        sink.wait_for(1).await;
+        stop(bridge).await;
+    }
+    let second = create(&server, "two");
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    sink.wait_for(2).await;
+    let status = tidings::admin::status(&bridge.view());
+    stop(bridge).await;
+    assert_eq!(sink.ids(), [first.id(), second.id()]);
+    assert!(status.sinks[0].seen <= 2, "{:?}", status.sinks[0]);
+}
