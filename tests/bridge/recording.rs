@@ -46,9 +46,8 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    fn note(&self, call: Call) -> Result<(), StoreClosed> {
+    fn note(&self, call: Call) {
         self.calls.lock().unwrap().push(call);
-        Ok(())
     }
 
     fn version(&self, object: &Bytes) -> u64 {
@@ -60,28 +59,34 @@ impl Recording {
 
 impl Store for Recording {
     async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
-        self.note(Call::Begin(reason))
+        self.note(Call::Begin(reason));
+        Ok(())
     }
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
-        self.note(Call::Page(items.iter().map(|item| self.version(item)).collect()))
+        self.note(Call::Page(items.iter().map(|item| self.version(item)).collect()));
+        Ok(())
     }
 
     async fn end_replace(&mut self, resource_version: u64) -> Result<bool, StoreClosed> {
-        self.note(Call::End(resource_version)).map(|()| true)
+        self.note(Call::End(resource_version));
+        Ok(true)
     }
 
     async fn abort(&mut self) -> Result<(), StoreClosed> {
-        self.note(Call::Abort)
+        self.note(Call::Abort);
+        Ok(())
     }
 
     async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), StoreClosed> {
         let events = events.iter().map(|event| (event.kind, self.version(&event.object)));
-        self.note(Call::Apply(events.collect()))
+        self.note(Call::Apply(events.collect()));
+        Ok(())
     }
 
     async fn start_at(&mut self, resource_version: u64) -> Result<(), StoreClosed> {
-        self.note(Call::StartAt(resource_version))
+        self.note(Call::StartAt(resource_version));
+        Ok(())
     }
 }
 

@@ -26,10 +26,6 @@ async fn resumed(server: &ApiServer) -> Followed {
     followed
 }
 
-fn is_gap(reason: &ReplaceReason) -> bool {
-    matches!(reason, ReplaceReason::Gap { .. })
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_first_list_comes_in_compressed_pages_and_is_followed_on() {
     let server = server();

@@ -97,7 +97,7 @@ async fn a_sink_that_is_new_starts_where_it_is_told() {
     oldest.wait_for(4).await;
     now.wait_for(2).await;
     stop(bridge).await;
-    assert_eq!(oldest.ids()[..3], [&old[..], &[next.clone()]].concat());
+    assert_eq!(oldest.ids()[..3], [&old[..], std::slice::from_ref(&next)].concat());
     assert_eq!((now.ids().len(), &now.ids()[0]), (2, &next));
 }
 
@@ -199,7 +199,9 @@ async fn a_journal_that_is_gone_or_damaged_from_end_to_end_is_read_again() {
     .await;
     harmed(
         |journal| {
-            segments(journal).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+            for path in segments(journal) {
+                std::fs::remove_file(path).unwrap();
+            }
             remove(journal, "state.redb");
         },
         false,
