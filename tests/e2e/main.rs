@@ -2,9 +2,27 @@
 //! Collector, installed by `tests/parts/install` and started here on free ports.
 //!
 //! `make e2e` installs the parts and runs these tests.
+//!
+//! ```text
+//!  writers ──▶ API server ──▶ tidings ──▶ Kafka, Collector, webhook ──▶ receivers ──▶ ledgers
+//!                  │                                                                     │
+//!                  └──────────────▶ truth ─────────────────▶ oracle ◀────────────────────┘
+//! ```
+//!
+//! A scenario sets a stage, lets writers write, does harm to some part, and has the oracle hold
+//! what arrived at each sink against what the API server showed to a watch of the test's own.
 
 // Where a machine or a part fails, so does the test, and there is nobody to hand an error to.
 #![allow(clippy::panic, clippy::print_stderr)]
 
+mod bridge;
+mod ledger;
+mod oracle;
 mod parts;
 mod parts_smoke;
+mod receivers;
+mod scenarios;
+mod stage;
+mod truth;
+mod wait;
+mod writers;

@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 pub(crate) use apiserver::{ApiServer, ApiServerOptions};
-pub(crate) use collector::Collector;
+pub(crate) use collector::{Collector, otlp_items};
 pub(crate) use etcd::Etcd;
 pub(crate) use kafka::Kafka;
-pub(crate) use process::Part;
+pub(crate) use process::{Part, Process, Scratch, run};
 
 /// The parts and versions that `tests/parts/install` installs.
 const VERSIONS: &str = include_str!("../parts/versions");
@@ -87,7 +87,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// The HTTP client that asks parts whether they are ready.
-fn http_client() -> reqwest::Client {
+pub(crate) fn http_client() -> reqwest::Client {
     reqwest::Client::builder()
         .no_proxy()
         // The API server makes its own certificate as it starts. Clients that are given its

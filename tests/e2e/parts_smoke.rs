@@ -1,7 +1,7 @@
 //! The parts themselves: that each starts, keeps its data, and behaves as other tests rely on.
 
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::Event;
@@ -17,6 +17,7 @@ use rdkafka::{ClientConfig, ClientContext, Message, Offset, TopicPartitionList};
 use serde_json::json;
 
 use crate::parts::{ApiServer, ApiServerOptions, Collector, Etcd, Kafka, Part, kubectl};
+use crate::wait::until;
 
 #[tokio::test]
 async fn etcd_and_api_server_keep_events_over_restarts() {
@@ -158,15 +159,6 @@ async fn collector_writes_what_it_receives() {
         .map(|record| record["body"]["stringValue"].clone())
         .collect();
     assert_eq!(bodies, ["over HTTP", "over gRPC"]);
-}
-
-/// Waits until `condition` holds, for at most half a minute.
-async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    while !condition().await {
-        assert!(started.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 async fn events(server: &ApiServer, user: &str) -> Api<Event> {

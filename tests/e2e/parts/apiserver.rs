@@ -82,6 +82,11 @@ impl ApiServer {
     /// Writes a kubeconfig for `user` and returns its path.
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         assert!(self.users.iter().any(|known| known == user), "the server was not told of {user}");
+        self.kubeconfig_with_token(user, &token_of(user))
+    }
+
+    /// Writes a kubeconfig for whoever has this token, under a name, and returns its path.
+    pub(crate) fn kubeconfig_with_token(&self, user: &str, token: &str) -> PathBuf {
         // The self-signed authority stands in the same file as the certificate that it signed.
         let authority = self.scratch.file("certificates/apiserver.crt");
         let config = json!({
@@ -91,7 +96,7 @@ impl ApiServer {
                 "name": "e2e",
                 "cluster": {"server": self.url, "certificate-authority": authority},
             }],
-            "users": [{"name": user, "user": {"token": token_of(user)}}],
+            "users": [{"name": user, "user": {"token": token}}],
             "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
             "current-context": "e2e",
         });

@@ -88,9 +88,9 @@ fn log_records(file: &Path) -> Vec<Value> {
     let mut records = Vec::new();
     for line in lines {
         let request: Value = serde_json::from_str(line).expect("a line of JSON");
-        for resource in items(&request, "resourceLogs") {
-            for scope in items(resource, "scopeLogs") {
-                records.extend(items(scope, "logRecords").iter().cloned());
+        for resource in otlp_items(&request, "resourceLogs") {
+            for scope in otlp_items(resource, "scopeLogs") {
+                records.extend(otlp_items(scope, "logRecords").iter().cloned());
             }
         }
     }
@@ -98,7 +98,7 @@ fn log_records(file: &Path) -> Vec<Value> {
 }
 
 /// The list `name` of `value`; OTLP leaves out empty ones.
-fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+pub(crate) fn otlp_items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().map_or(&[], Vec::as_slice)
 }
 

@@ -1,5 +1,6 @@
 //! What all parts share: a process, its log, its life and its temporary folder.
 
+use std::env;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -87,7 +88,13 @@ impl Process {
         assert!(!self.is_running(), "{} runs already", self.name);
         let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log file");
         let errors = log.try_clone().expect("a second handle of the log file");
-        let child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        for (name, _) in env::vars_os() {
+            if !belongs_to_parts(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
+        let child = command
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(log)
@@ -102,7 +109,7 @@ impl Process {
     }
 
     /// How the process ended, if it was started and has ended.
-    fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().expect("the state of a child process")
     }
 
@@ -133,10 +140,20 @@ impl Process {
 
     /// Panics with `what` happened to the process and the end of its log.
     fn fail(&self, what: &str) -> ! {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        panic!("{} {what}; {}", self.name, self.log_tail());
+    }
+
+    /// All that the process has written, over all its lives.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The end of its log, for an error.
+    pub(crate) fn log_tail(&self) -> String {
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n");
-        panic!("{} {what}; the end of {}:\n{tail}", self.name, self.log.display());
+        format!("the end of {}:\n{tail}", self.log.display())
     }
 }
 
@@ -144,6 +161,15 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Whether a part is given this variable of the environment.
+///
+/// A proxy is not for loopback addresses, and `tidings` takes its own for configuration, of which
+/// it knows nothing of those that the tests have.
+fn belongs_to_parts(variable: &str) -> bool {
+    let variable = variable.to_ascii_uppercase();
+    !variable.ends_with("_PROXY") && !variable.starts_with("TIDINGS_") && variable != "KUBECONFIG"
 }
 
 /// Runs `command` to its end and returns what it printed; panics with that if it failed.

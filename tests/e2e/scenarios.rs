@@ -1,0 +1,8 @@
+//! What the bridge is held to, each test named after what it shows.
+
+mod access;
+mod gaps;
+mod journal;
+mod load;
+mod outages;
+mod refusals;

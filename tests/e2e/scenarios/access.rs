@@ -1,0 +1,127 @@
+//! What the API server lets the bridge do.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::bridge::Bridge;
+use crate::parts::{ApiServerOptions, Part as _, kubectl, run};
+use crate::receivers::WebhookReceiver;
+use crate::stage::{Cluster, Stage, only_a_webhook};
+use crate::wait::until;
+use crate::writers::Load;
+
+/// The manifests that are shipped.
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+
+/// Applies them, over whatever has been changed of them since.
+fn apply(admin: &Path) {
+    let arguments = ["apply", "--server-side", "--force-conflicts", "-k", DEPLOY];
+    run(kubectl(admin).args(arguments));
+}
+
+/// Leaves of the rule on events only these verbs.
+fn allow_only(admin: &Path, verbs: &str) {
+    let rule = format!(r#"{{"apiGroups":[""],"resources":["events"],"verbs":[{verbs}]}}"#);
+    let rules = if verbs.is_empty() { String::new() } else { rule };
+    let patch = format!(r#"{{"rules":[{rules}]}}"#);
+    let patch = ["--type=merge", "-p", &patch];
+    run(kubectl(admin).args(["patch", "clusterrole", "tidings-events"]).args(patch));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shipped_account_may_do_all_that_the_bridge_does() {
+    let mut stage = Stage::set_with(|config, cluster, _| {
+        let admin = cluster.server.kubeconfig("admin");
+        apply(&admin);
+        let token = ["--namespace", "tidings", "create", "token", "tidings"];
+        let token = run(kubectl(&admin).args(token));
+        let kubeconfig = cluster.server.kubeconfig_with_token("tidings", token.trim());
+        config["source"]["kubeconfig"] = kubeconfig.display().to_string().into();
+    })
+    .await;
+    let admin = stage.cluster.server.kubeconfig("admin");
+    check_the_shipped_configuration(&admin);
+    stage.bridge.launch().await;
+    let load = Load { events: 300, repeated: 60, ..Load::default() };
+    load.write(&stage.cluster.admin().await, &stage.truth).await;
+    stage.all_has_arrived().await;
+    assert!(stage.bridge.logged("uid is not known").is_none(), "it may ask for the cluster's uid");
+
+    for (lacking, allowed, load) in [
+        ("list", "", Load { occurrences: 5..=6, ..load.clone() }),
+        ("watch", r#""list""#, Load { occurrences: 7..=8, ..load.clone() }),
+    ] {
+        allow_only(&admin, allowed);
+        // A watch that is open goes on; the next one is refused.
+        stage.bridge.kill9();
+        load.write(&stage.cluster.admin().await, &stage.truth).await;
+        stage.bridge.launch().await;
+        let words = format!("cannot {lacking} resource \"events\"");
+        until("it says what it lacks", async || {
+            stage.bridge.logged("the API server cannot be followed").is_some_and(|line| {
+                line["error"].as_str().is_some_and(|error| error.contains(&words))
+                    && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/rbac.yaml"))
+            })
+        })
+        .await;
+        let (ready, why) = stage.bridge.readiness().await;
+        assert!(!ready && why.contains(&words), "{why}");
+        let asked = async || {
+            let source = &stage.bridge.status().await["sources"][0];
+            source["lists"].as_u64().max(source["watches"].as_u64())
+        };
+        let before = asked().await;
+        until("it asks again", async || asked().await > before).await;
+
+        apply(&admin);
+        stage.all_has_arrived().await;
+        assert!(stage.bridge.readiness().await.0);
+    }
+    stage.finish().await;
+}
+
+/// `tidings check` on the ConfigMap, as the API server has it.
+fn check_the_shipped_configuration(admin: &Path) {
+    let get = ["--namespace", "tidings", "get", "configmap", "tidings"];
+    let text = run(kubectl(admin).args(get).args(["-o", r"jsonpath={.data.tidings\.yaml}"]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tidings.yaml");
+    std::fs::write(&file, text).expect("the configuration");
+    run(Command::new(env!("CARGO_BIN_EXE_tidings")).args(["check", "--config"]).arg(file));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_that_refuses_is_quoted_and_asked_again() {
+    let users = vec!["nobody".to_owned()];
+    let cluster = Cluster::start(ApiServerOptions { users, ..Default::default() }).await;
+    let sinks = only_a_webhook(&WebhookReceiver::start().await);
+
+    let kubeconfig = cluster.server.kubeconfig_with_token("stranger", "a-token-of-nobody");
+    let mut stranger = Bridge::new(&kubeconfig, &sinks);
+    stranger.launch().await;
+    until("it says that it is not known", async || {
+        stranger.log().iter().any(|line| {
+            line.to_string().contains("401")
+                && line["hint"].as_str().is_some_and(|hint| hint.contains("kubeconfig"))
+        })
+    })
+    .await;
+    assert!(!stranger.readiness().await.0);
+    stranger.stop_in_order().await;
+
+    let mut nobody = Bridge::new(&cluster.server.kubeconfig("nobody"), &sinks);
+    nobody.launch().await;
+    until("it says what it lacks", async || {
+        nobody.logged("the API server cannot be followed").is_some_and(|line| {
+            let error = line["error"].as_str().unwrap_or_default();
+            error.contains(r#"User "nobody" cannot list resource "events""#)
+                && error.contains("403")
+                && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/rbac.yaml"))
+        })
+    })
+    .await;
+    let unknown = nobody.logged("uid is not known").expect("it may not ask for that either");
+    assert!(unknown["hint"].as_str().is_some_and(|hint| hint.contains("cluster.uid")), "{unknown}");
+    assert!(!nobody.readiness().await.0);
+    nobody.stop_in_order().await;
+}
