@@ -166,7 +166,8 @@ fn conserves(seed: u64, steps: Vec<Step>) {
                 while Instant::now() < end {
                     // Held to the identity within.
                     let status = sink_status(&bridge.view(), "a");
-                    assert!(status.seen >= seen && status.seen <= world.truth.all());
+                    let all = world.truth.all();
+                    assert!((seen..=all).contains(&status.seen), "{seen}, {all}: {status:?}");
                     seen = status.seen;
                 }
             }
