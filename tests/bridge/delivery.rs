@@ -344,3 +344,21 @@ async fn a_stop_delivers_what_is_queued_but_waits_for_no_sink_that_fails() {
     stop(bridge).await;
     assert_eq!((slow.received().len(), failing.received().len()), (200, 200));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_in_which_nothing_comes_leaves_a_sink_where_it_was() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || Setup::new(&server, dir.path()).sink("a", &sink);
+    create(&server, "one");
+    let bridge = setup().start().await;
+    settled(&bridge.view(), "a", 1).await;
+    stop(bridge).await;
+    for _ in 0..2 {
+        let bridge = setup().start().await;
+        until("a watch", || server.open_watches() == 1).await;
+        let status = sink_status(&bridge.view(), "a");
+        assert_eq!((status.seen, status.next_sequence), (1, 2));
+        stop(bridge).await;
+    }
+    assert_eq!(sink.received().len(), 1);
+}

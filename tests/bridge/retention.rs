@@ -46,7 +46,7 @@ async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted()
     let view = bridge.view();
     until("a watch", || server.open_watches() == 1).await;
     // Twice what is kept, so that what the stalled sink is to read next is gone.
-    let created = fill(&server, || view.log.oldest().ordinal() > 1000).await;
+    let created = fill(&server, || view.log.oldest().ordinal() > 2000).await;
     until("all is journalled", || view.log.tail().ordinal() == created).await;
     let status = sink_status(&view, "stalled");
     assert_eq!((status.seen, status.pending, status.lost), (created, created, 0));

@@ -308,7 +308,8 @@ pub(crate) fn sink_status(view: &BridgeView, name: &str) -> SinkStatus {
 /// Waits until so many records have been journalled, and each has a fate at a sink.
 pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkStatus {
     let all = |sink: &SinkStatus| sink.seen == seen && sink.pending == 0;
-    until("all settled", || all(&sink_status(view, name))).await;
+    let last = || format!("{seen} seen and settled: {:?}", sink_status(view, name));
+    until_said(last, || all(&sink_status(view, name))).await;
     sink_status(view, name)
 }
 
@@ -321,13 +322,18 @@ pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_said(|| what.to_owned(), condition).await;
+}
+
+/// The same, with more to say when it never does.
+async fn until_said(what: impl Fn() -> String, mut condition: impl FnMut() -> bool) {
     let holds = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     if tokio::time::timeout(Duration::from_secs(60), holds).await.is_err() {
-        panic!("after a minute still not: {what}");
+        panic!("after a minute still not: {}", what());
     }
 }
