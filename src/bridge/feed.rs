@@ -95,11 +95,6 @@ impl Feed {
         Self { log, broadcaster, capacity, position, mode, stopped: false, fetched }
     }
 
-    /// Where the sink stands with what it was given.
-    pub(super) fn position(&self) -> Position {
-        self.position
-    }
-
     /// The next frame; `None` when the broadcaster has been shut down and nothing is left.
     /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Option<Fed> {

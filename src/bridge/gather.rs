@@ -63,8 +63,6 @@ impl Gather {
 
     /// Runs until the feed or the delivery ends.
     pub(super) async fn run(mut self, mut feed: Feed) {
-        // Should nothing come before the end, that is where the sink still stands.
-        self.work.position = feed.position();
         loop {
             let due = self.due.unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
             let gone_on = tokio::select! {
