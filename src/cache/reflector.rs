@@ -17,25 +17,22 @@
 //! the one that the failure asks for. A watch is never taken up again without a probe, and a list
 //! that is older than the resume point is of another epoch, whatever it was made for.
 
+mod health;
+mod stream;
+
 use std::{
-    pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{Arc, PoisonError},
+    time::Duration,
 };
 
-use bytes::Bytes;
-use futures_util::FutureExt as _;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
+pub use self::health::{SharedHealth, SourceHealth};
+use self::{health::now_ms, stream::StreamEnd};
 use super::{
-    BackoffManager, EventsApi, ListWatchError, ReplaceReason, Store, StoreClosed, WatchEvent,
-    api::{Answer, Page},
-    lines::{Line, Lines},
+    BackoffManager, EventsApi, ListWatchError, ReplaceReason, Store, StoreClosed,
+    api::Page,
     list_items::{ListItems, ListMeta},
-    store::resource_version_of,
 };
 
 /// Items of a list are asked for in pages of this size.
@@ -54,12 +51,6 @@ const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
 const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
-/// While a watch is open the API server is probed so often: of an etcd that is restored under a
-/// running API server an open watch shows nothing, neither an end nor what is written from then on
-/// (seen on 1.34).
-const PROBE_EVERY: Duration = Duration::from_secs(15);
-/// Reads of a watch that are ready together go to the store together, up to this many bytes.
-const READ_AHEAD_BYTES: usize = 256 << 10;
 /// Items of a list go to the store in groups of this size.
 const GROUP_BYTES: usize = 256 << 10;
 
@@ -82,38 +73,6 @@ pub struct ReflectorOptions {
     /// What to do without a resume point.
     pub start: StartFrom,
 }
-
-/// How a source does, for readiness, metrics and the status page.
-#[derive(Clone, Debug, Default)]
-pub struct SourceHealth {
-    /// Whether a watch stream is open.
-    pub stream_open: bool,
-    /// When a stream was last open.
-    pub stream_last_open: Option<Instant>,
-    /// When the API server last answered or sent something, in milliseconds since the epoch.
-    pub last_heard_ms: Option<u64>,
-    /// When it was last known that nothing was missing, in milliseconds since the epoch.
-    pub caught_up_ms: Option<u64>,
-    /// The last failure, until the next success.
-    pub last_error: Option<String>,
-    /// Requests sent, by kind.
-    pub lists: u64,
-    /// See `lists`.
-    pub watches: u64,
-}
-
-impl SourceHealth {
-    /// How long no stream has been open: nothing while one is, `None` before the first.
-    pub fn stream_closed_for(&self) -> Option<Duration> {
-        if self.stream_open {
-            return Some(Duration::ZERO);
-        }
-        self.stream_last_open.map(|last| last.elapsed())
-    }
-}
-
-/// [`SourceHealth`] as the reflector and its readers share it.
-pub type SharedHealth = Arc<Mutex<SourceHealth>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -373,74 +332,6 @@ impl<S: Store> Reflector<S> {
         }
     }
 
-    /// Feeds a stream to the store until it ends.
-    async fn follow(
-        &mut self,
-        answer: &mut Answer,
-        deadline: Instant,
-    ) -> Result<StreamEnd, StepError> {
-        let mut lines = Lines::default();
-        let mut empty = true;
-        let fed = AtomicU64::new(self.last);
-        let mut behind = pin!(turns_out_behind(self.api.clone(), &fed, self.health()));
-        loop {
-            let first = tokio::select! {
-                // A stream that is never silent needs no probe.
-                biased;
-                first = timeout_at(deadline, answer.chunk()) => first,
-                () = &mut behind => return Ok(StreamEnd::Behind),
-            };
-            let Ok(first) = first else { return Ok(StreamEnd::Silent) };
-            let mut read = first;
-            let (mut events, mut bytes, mut error) = (Vec::new(), 0, None);
-            // What has arrived already is taken along: a frame of the journal costs about the same
-            // for one event as for a hundred.
-            let end = loop {
-                match read {
-                    Ok(None) => break Some(Ok(StreamEnd::Closed { empty })),
-                    Err(error) => break Some(Err(error)),
-                    Ok(Some(chunk)) => {
-                        bytes += chunk.len();
-                        let malformed = lines.push(chunk, |line| {
-                            match Line::parse(&line)? {
-                                Line::Event(event) => events.push(event),
-                                Line::Error(status) => error = Some(status),
-                            }
-                            Ok(())
-                        });
-                        if let Err(malformed) = malformed {
-                            break Some(Err(malformed.into()));
-                        }
-                        if let Some(status) = error.take() {
-                            break Some(Ok(StreamEnd::Error(status)));
-                        }
-                    }
-                }
-                if bytes >= READ_AHEAD_BYTES {
-                    break None;
-                }
-                match answer.chunk().now_or_never() {
-                    Some(more) => read = more,
-                    None => break None,
-                }
-            };
-            if !events.is_empty() {
-                empty = false;
-                self.caught_up();
-                // Events that came before an error count; what they say of the resourceVersion too.
-                let last = last_resource_version(&events).unwrap_or(0);
-                self.store.apply(events).await?;
-                // What does not belong in the stream has a resourceVersion from anywhere.
-                self.last = self.last.max(last);
-                fed.store(self.last, Ordering::Relaxed);
-            }
-            match end {
-                None => {}
-                Some(end) => return Ok(end?),
-            }
-        }
-    }
-
     fn locked<T>(&self, change: impl FnOnce(&mut SourceHealth) -> T) -> T {
         change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -488,12 +379,6 @@ impl<S: Store> Reflector<S> {
     }
 }
 
-/// Milliseconds since the epoch.
-fn now_ms() -> Option<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).ok()
-}
-
 /// Asks for one Event, for the sake of what the list says of itself.
 async fn list_one(
     api: &EventsApi,
@@ -507,41 +392,6 @@ async fn list_one(
         ignored.clear();
     }
     Ok(items.finish()?)
-}
-
-/// Probes a server that a watch is open to; completes when it turns out to be behind what
-/// the watch has `fed`. Other failures are the watch's own to notice.
-async fn turns_out_behind(api: EventsApi, fed: &AtomicU64, health: SharedHealth) {
-    loop {
-        sleep(PROBE_EVERY).await;
-        let last = fed.load(Ordering::Relaxed);
-        match list_one(&api, Some(last)).await {
-            Ok(list) if list.resource_version < last => return,
-            Ok(_) => health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms(),
-            Err(error) if error.is_too_large_resource_version() => return,
-            Err(_) => {}
-        }
-    }
-}
-
-/// How a watch stream ended without failing.
-enum StreamEnd {
-    /// By the server.
-    Closed {
-        /// Without a line.
-        empty: bool,
-    },
-    /// By an ERROR line.
-    Error(Bytes),
-    /// Not at all, past its time.
-    Silent,
-    /// The server seems to be behind the resume point.
-    Behind,
-}
-
-/// The resourceVersion of the last event that has one.
-fn last_resource_version(events: &[WatchEvent]) -> Option<u64> {
-    events.iter().rev().find_map(|event| resource_version_of(&event.object))
 }
 
 fn status_error(status: &[u8]) -> ListWatchError {
