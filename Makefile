@@ -16,7 +16,7 @@ build: tools ## Build the program for use: target/release/tidings
 	$(CARGO) build --release --locked
 
 demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" ends it by itself
-	$(CARGO) run --quiet --locked -- demo $(ARGS)
+	$(CARGO) run --locked -- demo $(ARGS)
 
 test: tools ## All tests that need no other program
 	$(CARGO) test --locked
