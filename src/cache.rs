@@ -10,7 +10,7 @@ mod list_items;
 mod reflector;
 mod store;
 
-pub use api::{EventsApi, ListWatchError};
+pub use api::{EventsApi, ListWatchError, with_causes};
 pub use backoff::BackoffManager;
 pub use lines::LineError;
 pub use list_items::ListError;

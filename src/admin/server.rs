@@ -91,7 +91,9 @@ async fn readyz(State(shared): State<Shared>) -> Response {
     }
     let sources = shared.view.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if sources.is_empty() {
-        reasons.push("the cluster has not been reached yet".to_owned());
+        let why = shared.view.not_identified.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let why = why.unwrap_or_else(|| "not connected yet".to_owned());
+        reasons.push(format!("the cluster has not been identified: {why}"));
     }
     for source in sources {
         let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();

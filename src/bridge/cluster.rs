@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::time::timeout;
 
 use super::{restore::Restored, shared::lock};
-use crate::event::Cluster;
+use crate::{cache::with_causes, event::Cluster};
 
 /// An API server that takes longer for one get is taken for one that does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ pub(super) async fn ask(client: &Client) -> Answer {
             reason: format!("{} ({} {})", status.message, status.code, status.reason),
             hint: (status.code == 401).then_some(NOT_ACCEPTED),
         },
-        Ok(Err(error)) => Answer::None { reason: error.to_string(), hint: None },
+        Ok(Err(error)) => Answer::None { reason: with_causes(&error), hint: None },
         Err(_) => {
             let reason = format!("no answer within {} s", ANSWER_WITHIN.as_secs());
             Answer::None { reason, hint: None }
@@ -79,7 +79,7 @@ pub(super) struct Identity {
     pub(super) cluster: Arc<Mutex<Cluster>>,
     known: bool,
     /// Why it was not known the last time.
-    complaint: Option<String>,
+    pub(super) complaint: Arc<Mutex<Option<String>>>,
 }
 
 impl Identity {
@@ -94,7 +94,7 @@ impl Identity {
             journal: journal.display().to_string(),
             journalled: restored.cluster_uid.clone(),
             known: false,
-            complaint: None,
+            complaint: Arc::default(),
             cluster: Arc::new(Mutex::new(configured)),
         }
     }
@@ -123,14 +123,14 @@ impl Identity {
                     return Ok(true);
                 }
                 Answer::None { reason, hint } => {
-                    if self.complaint.as_ref() != Some(&reason) {
+                    let before = lock(&self.complaint).replace(reason.clone());
+                    if before.as_ref() != Some(&reason) {
                         tracing::warn!(
                             reason,
                             hint,
                             "the API server does not say which cluster it is of: trying until it does"
                         );
                     }
-                    self.complaint = Some(reason);
                     return Ok(false);
                 }
             },

@@ -153,6 +153,8 @@ pub struct BridgeView {
     pub log: LogHandle,
     /// The cluster as far as it is known.
     pub cluster: Arc<Mutex<Cluster>>,
+    /// Why the API server had not said which cluster it is of when it was last asked.
+    pub not_identified: Arc<Mutex<Option<String>>>,
 }
 
 /// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.
@@ -220,6 +222,7 @@ impl Bridge {
             ingest: Arc::default(),
             log,
             cluster: Arc::clone(&identity.cluster),
+            not_identified: Arc::clone(&identity.complaint),
         };
         let give_up = Arc::new(AtomicBool::new(false));
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);

@@ -59,16 +59,7 @@ pub enum ListWatchError {
 
 impl ListWatchError {
     fn transport(verb: &'static str, error: &dyn std::error::Error) -> Self {
-        let mut reason = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !reason.contains(&text) {
-                reason = format!("{reason}: {text}");
-            }
-            cause = error.source();
-        }
-        Self::Transport { verb, reason }
+        Self::Transport { verb, reason: with_causes(error) }
     }
 
     /// The resourceVersion or the continue token is older than the API server's history.
@@ -111,6 +102,20 @@ impl ListWatchError {
             _ => None,
         }
     }
+}
+
+/// An error of the client with its causes: what went wrong is often the last of them.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Events of all namespaces or of one, seen through a field selector.

@@ -8,6 +8,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use crate::cache::with_causes;
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}\nhint: {hint}")]
@@ -37,7 +39,7 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String
         }
         (None, None) if in_cluster => (
             "the service account of this Pod".to_owned(),
-            Config::incluster().map_err(|error| chain(&error)),
+            Config::incluster().map_err(|error| with_causes(&error)),
         ),
         (None, None) => {
             ("the kubeconfig ~/.kube/config".to_owned(), from_kubeconfig(Kubeconfig::read()).await)
@@ -51,29 +53,15 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String
     let agent = concat!("tidings/", env!("CARGO_PKG_VERSION"));
     config.headers.push((HeaderName::from_static("user-agent"), HeaderValue::from_static(agent)));
     let origin = format!("{origin}: {}", config.cluster_url);
-    let client = Client::try_from(config).map_err(|error| failed(chain(&error)))?;
+    let client = Client::try_from(config).map_err(|error| failed(with_causes(&error)))?;
     Ok((client, origin))
 }
 
 async fn from_kubeconfig(
     read: Result<Kubeconfig, kube::config::KubeconfigError>,
 ) -> Result<Config, String> {
-    let kubeconfig = read.map_err(|error| chain(&error))?;
+    let kubeconfig = read.map_err(|error| with_causes(&error))?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(|error| chain(&error))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
+        .map_err(|error| with_causes(&error))
 }
