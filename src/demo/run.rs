@@ -29,7 +29,7 @@ use crate::config::Span;
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArguments {
     /// End by itself after this time, e.g. 30s; without it, Ctrl-C ends it
-    #[arg(long = "for", value_name = "TIME", value_parser = at_least_ten_seconds)]
+    #[arg(long = "for", value_name = "TIME", value_parser = at_least_five_seconds)]
     pub lasting: Option<Duration>,
     /// Events written a second
     #[arg(long, value_name = "RATE", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=2000))]
@@ -39,12 +39,12 @@ pub struct DemoArguments {
     pub seed: u64,
 }
 
-fn at_least_ten_seconds(text: &str) -> Result<Duration, String> {
+fn at_least_five_seconds(text: &str) -> Result<Duration, String> {
     // As in the configuration.
     let time: Result<Span, serde::de::value::Error> = Span::deserialize(text.into_deserializer());
     let Span(time) = time.map_err(|_| "not a time; write it like 30s or 2m".to_owned())?;
-    if time < Duration::from_secs(10) {
-        return Err("the outage, the crash and their recovery take 10s at least".to_owned());
+    if time < Duration::from_secs(5) {
+        return Err("the outage, the crash and their recovery take 5s at least".to_owned());
     }
     Ok(time)
 }
@@ -131,8 +131,6 @@ async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
         }
     }
     stage.end().await;
-    stage.look().await;
-    screen.show(&stage.picture(began.elapsed(), Some("the end")));
     let summary = stage.summary();
     screen.say(&summary.lines);
     match summary.wrong {
