@@ -132,7 +132,8 @@ async fn a_broker_that_is_down_is_the_reason() {
 async fn a_slow_broker_is_a_timeout() {
     let cluster = cluster();
     let mut sink = sink(&cluster, SHORT);
-    assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
+    // On a busy machine the first connection alone may take that long.
+    send_to_the_end(&mut sink, fixtures::batch(1..=3)).await;
     cluster.broker_round_trip_time(1, Duration::from_millis(1500)).unwrap();
     let (class, reason) = retry_of(sink.send(&fixtures::batch(4..=6)).await);
     assert_eq!((class, &*reason), (RetryClass::Timeout, "no acknowledgement within 900ms"));
