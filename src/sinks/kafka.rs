@@ -279,6 +279,7 @@ impl KafkaSink {
             Some(error) => {
                 let class = match classify::retry(error.code) {
                     RetryClass::Misconfigured => RetryClass::Misconfigured,
+                    _ if classify::is_tls(&error.text) => RetryClass::Misconfigured,
                     _ => RetryClass::Unavailable,
                 };
                 (class, error.text)

@@ -30,6 +30,12 @@ pub(super) fn of_a_dead_producer(code: Code) -> bool {
     matches!(code, Code::Fatal | Code::PurgeQueue | Code::PurgeInflight)
 }
 
+/// Whether an error is of TLS. A broker that wants a client's certificate says so after the
+/// handshake, and librdkafka reports that as a failed receive: only OpenSSL's words tell.
+pub(super) fn is_tls(text: &str) -> bool {
+    text.contains("SSL routines")
+}
+
 /// How an error is to be retried.
 pub(super) fn retry(code: Code) -> RetryClass {
     match code {
@@ -57,5 +63,24 @@ pub(super) fn retry(code: Code) -> RetryClass {
         }
         Code::ThrottlingQuotaExceeded => RetryClass::Throttled,
         _ => RetryClass::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tls_alert_is_told_from_a_broker_that_is_away() {
+        // As a broker of Apache Kafka 4.1.1 was heard to say them.
+        assert!(is_tls(
+            "sasl_ssl://localhost:39094/bootstrap: Receive failed: error:0A000412:SSL routines::\
+             ssl/tls alert bad certificate: SSL alert number 42 (after 0ms in state \
+             APIVERSION_QUERY)"
+        ));
+        assert!(!is_tls(
+            "sasl_ssl://localhost:39094/bootstrap: Connect to ipv4#127.0.0.1:39094 failed: \
+             Connection refused (after 0ms in state CONNECT)"
+        ));
     }
 }
