@@ -39,4 +39,5 @@ pub use run::{
     SourceStart, SourceView,
 };
 pub use shared::IngestCounters;
+pub(crate) use shared::now_ms;
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

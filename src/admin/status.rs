@@ -1,14 +1,11 @@
 //! The status document: what each part of the bridge does, in one object.
 
-use std::{
-    sync::{PoisonError, atomic::Ordering},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::{PoisonError, atomic::Ordering};
 
 use serde::Serialize;
 
 use crate::{
-    bridge::{BridgeView, SinkCondition},
+    bridge::{BridgeView, SinkCondition, now_ms},
     event::Cluster,
 };
 
@@ -128,11 +125,6 @@ pub struct SinkStatus {
     /// The last failure, until the next success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn seconds(ms: u64) -> f64 {

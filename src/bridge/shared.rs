@@ -8,7 +8,7 @@ use std::{
 use crate::event::{SeenEntry, UidKey};
 
 /// Milliseconds since the epoch.
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -120,7 +120,6 @@ pub struct Log {
     /// A sync failed. What it should have written may be gone from the page cache's dirty list, so
     /// that another sync of the same file would succeed and mean nothing.
     sync_failed: bool,
-    last_sync_ms: u64,
 }
 
 impl Log {
@@ -181,7 +180,6 @@ impl Log {
             cluster: found.cluster,
             start_due: false,
             sync_failed: false,
-            last_sync_ms: now_ms,
         };
         if found.header_lost {
             // So that what it said does not hang on a segment that retention may take. On a full
@@ -236,14 +234,15 @@ impl Log {
             None => _ = self.resume.insert(Arc::clone(&frame.source), frame.resume),
         }
         if self.options.sync == Sync::Always {
-            self.note_synced(now_ms);
+            self.note_synced();
         }
         self.publish(frame.first, at);
         Ok(frame)
     }
 
     /// Brings everything appended so far to stable storage; with [`Sync::Never`] it does nothing.
-    /// To be done before each commit of the state, at stop, and when [`sync_due`](Self::sync_due).
+    /// To be done before each commit of the state, at stop, and at the interval of
+    /// [`Sync::Interval`].
     ///
     /// # Errors
     ///
@@ -262,18 +261,8 @@ impl Log {
             self.disk.sync(&active.file)?;
             self.sync_failed = false;
         }
-        self.note_synced(now_ms);
+        self.note_synced();
         Ok(())
-    }
-
-    /// Whether the interval of [`Sync::Interval`] has passed since the last sync.
-    pub fn sync_due(&self, now_ms: u64) -> bool {
-        match self.options.sync {
-            Sync::Interval(interval) => {
-                u128::from(now_ms.saturating_sub(self.last_sync_ms)) >= interval.as_millis()
-            }
-            Sync::Always | Sync::Never => self.sync_failed,
-        }
     }
 
     /// States which cluster the events are of; the next append writes it down, if it is news.
@@ -372,8 +361,7 @@ impl Log {
         Mark { position: self.tail, newest_ms: self.newest_ms, resume, length }
     }
 
-    fn note_synced(&mut self, now_ms: u64) {
-        self.last_sync_ms = now_ms;
+    fn note_synced(&mut self) {
         let Some(length) = self.active.as_ref().map(|active| active.length) else { return };
         let mark = self.mark(length);
         if let Some(active) = &mut self.active {

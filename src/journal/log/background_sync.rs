@@ -70,7 +70,6 @@ impl Log {
         if mark.length > active.synced.length {
             active.synced = mark;
         }
-        self.last_sync_ms = now_ms;
         Ok(())
     }
 }

@@ -90,7 +90,7 @@ impl Log {
             Some(Active { file, path, length, first_frame_ms, start, synced, broken: false });
         self.start_due = false;
         self.sync_failed = false;
-        self.note_synced(now_ms);
+        self.note_synced();
         Ok(())
     }
 
