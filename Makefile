@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help demo test e2e lint bench build tools schema
+.PHONY: help demo test conformance e2e lint bench build tools schema
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" end
 
 test: tools ## All tests that need no other program
 	$(CARGO) test --locked
+
+conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:dir adds more
+	$(CARGO) test --quiet --locked --test conformance
 
 e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test against them
 	tests/parts/install
