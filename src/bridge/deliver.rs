@@ -42,6 +42,8 @@ pub(super) struct Deliver {
     pub(super) high_water: HighWater,
     pub(super) stop: watch::Receiver<Stop>,
     pub(super) refusals_in_a_row: u32,
+    /// The sequence at which the work in hand starts.
+    pub(super) from: u64,
 }
 
 /// The program ends before the batch has its fates; it stays pending.
@@ -57,19 +59,27 @@ struct Piece {
 impl Deliver {
     /// Runs until gathering ends, or the program does not wait any longer.
     pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
+        let mut settled = Settled::default();
         while let Some(work) = works.recv().await {
-            let mut settled =
-                Settled { position: work.position, resumes: work.resumes, ..Settled::default() };
-            settled.totals.filtered = work.filtered;
-            settled.totals.lost = work.lost;
+            settled.position = work.position;
+            settled.held = work.held;
+            settled.resumes.extend(work.resumes);
+            settled.waiting.extend(work.saved);
+            settled.correlator = work.correlator.or(settled.correlator);
+            settled.totals.filtered += work.filtered;
+            settled.totals.correlated_away += work.correlated_away;
+            settled.totals.lost += work.lost;
             if !work.batch.records.is_empty() {
+                self.from = work.from.next;
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
                 if self.deliver(work.batch, &mut settled).await.is_err() {
                     break;
                 }
                 self.high_water.raise(settled.position.next);
             }
-            self.progress.settle(settled);
+            if work.settles {
+                self.progress.settle(std::mem::take(&mut settled));
+            }
             self.progress.update(|sink| sink.oldest_in_hand_ms = None);
         }
         self.sink.close().await;
@@ -153,7 +163,9 @@ impl Deliver {
     fn delivered(&mut self, records: &[Record], settled: &mut Settled) {
         self.refusals_in_a_row = 0;
         settled.totals.delivered += records.len() as u64;
-        let again = records.iter().filter(|record| self.high_water.had(record.seq)).count();
+        // Of summaries of what was held before it is not known.
+        let new = records.iter().filter(|record| record.seq >= self.from);
+        let again = new.filter(|record| self.high_water.had(record.seq)).count();
         settled.totals.redelivered += again as u64;
         let mut recovered = false;
         self.progress.update(|sink| {

@@ -17,8 +17,10 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, Filter, IngestCounters, RetryOptions, Sink, SinkProgress, SinkStart,
+    BatchOptions, CorrelateMode, Filter, IngestCounters, RetryOptions, Sink, SinkProgress,
+    SinkStart,
     cluster::{ClusterError, Identity},
+    correlation::Stage,
     deliver::{Deliver, Stop},
     feed::Feed,
     gather::Gather,
@@ -87,6 +89,8 @@ pub struct SinkOptions {
     pub sink: Box<dyn Sink>,
     /// What it wants; `None` for everything.
     pub filter: Option<Filter>,
+    /// What is done about repeats.
+    pub correlate: CorrelateMode,
     /// When a batch is full.
     pub batch: BatchOptions,
     /// The waits between attempts.
@@ -206,14 +210,15 @@ impl Bridge {
         let mut watchers = JoinSet::new();
         let mut progresses = Vec::new();
         for sink in sinks {
-            let saved = restored.sink_state(&sink.name, sink.start);
+            let (saved, correlator) = restored.sink(&sink);
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
             let progress = Arc::new(SinkProgress::new(&sink.name, sink.kind, saved));
             progresses.push(Arc::clone(&progress));
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            spawn_watcher(&mut watchers, sink, feed, progress, high_water, stop.clone());
+            let stage = Stage::new(correlator, log.clone(), &progress);
+            spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
         }
 
         let view = BridgeView {
@@ -343,13 +348,14 @@ fn spawn_watcher(
     watchers: &mut JoinSet<()>,
     sink: SinkOptions,
     feed: Feed,
+    stage: Stage,
     progress: Arc<SinkProgress>,
     high_water: HighWater,
     stop: watch::Receiver<Stop>,
 ) {
     let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
     let (out, works) = mpsc::channel(ahead);
-    let gather = Gather::new(sink.batch, sink.filter, Arc::clone(&progress), out);
+    let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
     let deliver = Deliver {
         name: sink.name,
         sink: sink.sink,
@@ -359,6 +365,7 @@ fn spawn_watcher(
         high_water,
         stop,
         refusals_in_a_row: 0,
+        from: 0,
     };
     // Two tasks, so that the next batch is made while one is on its way; one fate, so that neither
     // outlives the other.

@@ -72,6 +72,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         kind,
         sink,
         filter: settings.filter,
+        correlate: settings.correlate,
         batch: settings.batch,
         retry: settings.retry,
         timeout: settings.timeout,

@@ -25,10 +25,10 @@ type Job = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 #[derive(Debug)]
 pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
-    /// A write whose answer was not waited for, and the last record in it.
-    unanswered: Option<(u64, oneshot::Receiver<io::Result<()>>)>,
-    /// Everything up to here was written.
-    written_to: u64,
+    /// A write whose answer was not waited for, and the sequences of the records in it.
+    unanswered: Option<(Vec<u64>, oneshot::Receiver<io::Result<()>>)>,
+    /// Records of the batch in hand that were written already.
+    written: Vec<u64>,
 }
 
 impl StdoutSink {
@@ -49,7 +49,7 @@ impl StdoutSink {
                 }
             })
             .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
-        Ok(Self { jobs, unanswered: None, written_to: 0 })
+        Ok(Self { jobs, unanswered: None, written: Vec::new() })
     }
 
     async fn write(&mut self, batch: &Batch) -> Outcome {
@@ -57,12 +57,13 @@ impl StdoutSink {
             return outcome;
         }
         let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
-        let mut last = self.written_to;
-        // Records of a write that the bridge gave up waiting for, but that came through.
-        for record in batch.records.iter().filter(|record| record.seq > self.written_to) {
+        let written = std::mem::take(&mut self.written);
+        let mut writing = Vec::with_capacity(batch.records.len());
+        // But those of a write that the bridge gave up waiting for, and that came through.
+        for record in batch.records.iter().filter(|record| !written.contains(&record.seq)) {
             lines.extend_from_slice(&record.envelope);
             lines.push(b'\n');
-            last = record.seq;
+            writing.push(record.seq);
         }
         if lines.is_empty() {
             return Outcome::Delivered;
@@ -71,21 +72,23 @@ impl StdoutSink {
         if self.jobs.send((lines, answer)).is_err() {
             return misfortune(&io::Error::other("its thread has ended"));
         }
-        self.unanswered = Some((last, receiver));
+        self.unanswered = Some((writing, receiver));
         match self.answer().await {
-            Ok(()) => Outcome::Delivered,
+            Ok(()) => {
+                self.written.clear();
+                Outcome::Delivered
+            }
             Err(outcome) => outcome,
         }
     }
 
     /// Waits for the write that is under way, if one is. May be dropped and called again.
     async fn answer(&mut self) -> Result<(), Outcome> {
-        let Some((last, receiver)) = &mut self.unanswered else { return Ok(()) };
+        let Some((_, receiver)) = &mut self.unanswered else { return Ok(()) };
         let result = receiver.await.unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
-        let last = *last;
-        self.unanswered = None;
+        let answered = self.unanswered.take();
         result.map_err(|error| misfortune(&error))?;
-        self.written_to = last;
+        self.written = answered.map(|(written, _)| written).unwrap_or_default();
         Ok(())
     }
 }

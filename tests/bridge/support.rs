@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use tidings::{
     admin::{SinkStatus, status},
     bridge::{
-        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, EventFate, JournalOptions,
-        Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart,
-        SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, EventFate,
+        JournalOptions, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions,
+        SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -187,6 +187,7 @@ pub(crate) struct Tuning {
     pub(crate) timeout: Duration,
     pub(crate) start: SinkStart,
     pub(crate) filter: Option<&'static str>,
+    pub(crate) correlate: CorrelateMode,
 }
 
 impl Default for Tuning {
@@ -201,6 +202,7 @@ impl Default for Tuning {
             timeout: Duration::from_secs(5),
             start: SinkStart::default(),
             filter: None,
+            correlate: CorrelateMode::default(),
         }
     }
 }
@@ -233,6 +235,7 @@ impl<'a> Setup<'a> {
             kind: "memory",
             sink: Box::new(sink),
             filter: tuning.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
+            correlate: tuning.correlate,
             batch: tuning.batch,
             retry: tuning.retry,
             timeout: tuning.timeout,
