@@ -18,6 +18,9 @@ pub mod cache;
 pub mod journal;
 pub mod watch;
 
+// Which events are similar, repeated or too many; time and fingerprints in, decisions out.
+pub mod correlate;
+
 // From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
 
