@@ -168,6 +168,11 @@ impl Correlator {
         self.held.first_sequence()
     }
 
+    /// Goes on in another mode than the last run's.
+    pub(super) fn switch(&mut self, mode: CorrelateMode) {
+        self.mode = mode;
+    }
+
     /// From now on everything held is to come out before anything else is decided.
     pub(super) fn let_go(&mut self) {
         self.letting_go = true;

@@ -268,9 +268,7 @@ impl Gather {
     /// Has the correlator's state saved with the work in hand.
     fn save(&mut self) {
         self.last_save = Instant::now();
-        let position = self.work.position;
-        self.work.correlator =
-            self.stage.save().map(|bytes| SavedCorrelator { position, bytes: bytes.into() });
+        self.work.correlator = self.stage.save(self.work.position);
     }
 
     /// Notes which resume points have nothing held before them.

@@ -14,7 +14,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::shared::lock;
+use super::{correlation::Correlator, shared::lock};
 use crate::journal::{DeadLetter, Position, Resume, SavedCorrelator, SinkState, Totals};
 
 /// How a sink does.
@@ -122,7 +122,13 @@ pub struct SinkProgress {
 }
 
 impl SinkProgress {
-    pub(super) fn new(name: &str, kind: &'static str, saved: SinkState) -> Self {
+    /// As it was saved, with its correlator there.
+    pub(super) fn new(
+        name: &str,
+        kind: &'static str,
+        saved: SinkState,
+        correlator: Option<&Correlator>,
+    ) -> Self {
         let snapshot = SinkSnapshot {
             name: name.to_owned(),
             kind,
@@ -137,8 +143,11 @@ impl SinkProgress {
             oldest_in_hand_ms: None,
         };
         let positions = saved.positions;
-        // A sink that is new has to be saved once, or its start would be chosen again.
-        let inner = Inner { snapshot, positions, unsaved: Unsaved::default(), changed: true };
+        // A sink that is new has to be saved once, or its start would be chosen again; so has its
+        // correlator, because what comes after is brought up from there.
+        let correlator = correlator.map(|correlator| correlator.save(saved.position));
+        let unsaved = Unsaved { correlator, ..Unsaved::default() };
+        let inner = Inner { snapshot, positions, unsaved, changed: true };
         Self { inner: Mutex::new(inner) }
     }
 

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use serde::Deserialize;
 
 use super::{
-    BridgeError, CorrelateMode, JournalOptions, SinkOptions, SinkStart, correlation::Correlator,
-    shared::now_ms,
+    BridgeError, CorrelateMode, JournalOptions, SinkOptions, SinkStart,
+    correlation::Correlator,
+    shared::{PendingChanges, now_ms},
 };
 use crate::{
     event::{Seen, SeenEntry, UidKey},
@@ -29,6 +30,8 @@ pub(super) struct Restored {
     pub(super) state: State,
     /// The view `seen`, up to the end of the log.
     pub(super) seen: Seen,
+    /// What the state store does not have of it.
+    pub(super) seen_changes: PendingChanges,
     /// Up to where the state store has it.
     pub(super) applied: u64,
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -91,6 +94,7 @@ impl Restored {
             directory,
             state,
             seen: loaded.seen,
+            seen_changes: PendingChanges::default(),
             applied: loaded.applied,
             sources: loaded.sources,
             resume,
@@ -122,14 +126,18 @@ impl Restored {
                     free
                 }
             };
+            let changes = &mut self.seen_changes;
             for record in frame.records().filter(|record| record.seq >= self.applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
                     self.seen.insert(uid, entry);
+                    changes.changes.push((uid, Some(entry)));
                 }
             }
             for uid in &frame.forgotten {
                 self.seen.remove(*uid);
+                changes.changes.push((*uid, None));
             }
+            changes.applied = Some(frame.next());
             true
         })
     }
@@ -157,7 +165,7 @@ impl Restored {
         let Some(saved) = self.correlators.get(&sink.name) else {
             return Correlator::new(sink.correlate);
         };
-        let loaded = Correlator::load(sink.correlate, &saved.bytes);
+        let loaded = Correlator::load(&saved.bytes);
         let mut correlator = loaded
             .inspect_err(|error| tracing::error!(sink = sink.name, %error, "a correlator's state"))
             .ok()?;
@@ -179,6 +187,8 @@ impl Restored {
             tracing::error!(sink = sink.name, %error, "a correlator cannot be brought up to its sink");
         })
         .ok()?;
+        // Up to here it decided as it did in the runs before.
+        correlator.switch(sink.correlate);
         (sink.correlate != CorrelateMode::None || correlator.held() > 0).then_some(correlator)
     }
 

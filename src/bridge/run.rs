@@ -29,6 +29,7 @@ use super::{
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     restore::Restored,
+    shared::SeenChanges,
 };
 use crate::{
     cache::SharedHealth,
@@ -212,7 +213,8 @@ impl Bridge {
         for sink in sinks {
             let (saved, correlator) = restored.sink(&sink);
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
-            let progress = Arc::new(SinkProgress::new(&sink.name, sink.kind, saved));
+            let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
+            let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
@@ -237,6 +239,7 @@ impl Bridge {
             state,
             directory,
             seen,
+            seen_changes,
             mut sources,
             resume,
             applied,
@@ -244,7 +247,7 @@ impl Bridge {
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
-        let seen_changes = Arc::default();
+        let seen_changes = Arc::new(SeenChanges::new(seen_changes));
         let keeper = Keeper {
             state,
             directory,

@@ -51,7 +51,7 @@ impl IngestCounters {
 }
 
 /// Changes of the view `seen` that the state store does not have yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SeenChanges {
     pending: Mutex<PendingChanges>,
 }
@@ -64,6 +64,11 @@ pub(super) struct PendingChanges {
 }
 
 impl SeenChanges {
+    /// With what was brought up from the log.
+    pub(super) fn new(pending: PendingChanges) -> Self {
+        Self { pending: Mutex::new(pending) }
+    }
+
     /// Adds the changes of a frame that has been appended; `applied` is the sequence after it.
     pub(super) fn add(&self, changes: Vec<(UidKey, Option<SeenEntry>)>, applied: u64) {
         let mut pending = lock(&self.pending);

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod basics;
+mod correlation;
 mod delivery;
 mod gaps;
 mod recording;

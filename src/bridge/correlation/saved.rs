@@ -1,6 +1,6 @@
 //! What is kept of a correlator across runs.
 //!
-//! A version byte, the secret of the keys, the groups, the counts, the spam filter and what is
+//! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam filter and what is
 //! held, each as a count and that many entries from the least recent to the most recent, and whether
 //! what is held [comes out](Correlator::let_go); numbers are little endian. A position that it
 //! knows goes with it, in the state store.
@@ -14,15 +14,21 @@ use super::{
 use crate::{
     bridge::CorrelateMode,
     correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults},
+    journal::{Position, SavedCorrelator},
 };
 
 /// The version of the form above.
 const VERSION: u8 = 1;
 
 impl Correlator {
+    /// What is to be kept of a correlator that knows everything before `position`.
+    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
+        SavedCorrelator { position, bytes: self.to_bytes().into() }
+    }
+
     /// All that is known, for [`load`](Self::load).
-    pub(in crate::bridge) fn save(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, u8::from(self.mode == CorrelateMode::Suppress)];
         self.keys.save(&mut out);
         self.groups.save(&mut out);
         out.extend_from_slice(&(self.counts.len() as u32).to_le_bytes());
@@ -45,14 +51,18 @@ impl Correlator {
         out
     }
 
-    /// What [`save`](Self::save) left.
+    /// What [`to_bytes`](Self::to_bytes) left.
     ///
     /// # Errors
     ///
     /// The bytes are not of that form.
-    pub(in crate::bridge) fn load(mode: CorrelateMode, bytes: &[u8]) -> Result<Self, Damaged> {
-        let rest = bytes.strip_prefix(&[VERSION]).ok_or(Damaged)?;
-        let (keys, rest) = Keys::load(rest)?;
+    pub(in crate::bridge) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut rest = Reader(bytes);
+        if rest.array()? != [VERSION] {
+            return Err(Damaged);
+        }
+        let mode = if rest.flag()? { CorrelateMode::Suppress } else { CorrelateMode::Annotate };
+        let (keys, rest) = Keys::load(rest.0)?;
         let (groups, rest) = Aggregator::load(
             rest,
             defaults::LRU_CACHE_SIZE,

@@ -8,7 +8,7 @@ use super::{Correlator, Decision, Summary, read};
 use crate::{
     bridge::SinkProgress,
     event::{EnvelopeParts, Record},
-    journal::LogHandle,
+    journal::{LogHandle, Position, SavedCorrelator},
 };
 
 /// The pause after the log could not be read.
@@ -143,8 +143,8 @@ impl Stage {
         }
     }
 
-    /// The state to be kept; nothing without a correlator.
-    pub(in crate::bridge) fn save(&self) -> Option<Vec<u8>> {
-        self.correlator.as_ref().map(Correlator::save)
+    /// What is to be kept at a position; nothing without a correlator.
+    pub(in crate::bridge) fn save(&self, position: Position) -> Option<SavedCorrelator> {
+        self.correlator.as_ref().map(|correlator| correlator.save(position))
     }
 }
