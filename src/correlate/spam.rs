@@ -98,7 +98,7 @@ impl Bucket {
             tokens = burst as f64;
         }
         tokens -= 1.0;
-        let allowed = burst >= 1 && (tokens >= 0.0 || wait_ns(-tokens, rate) <= 0);
+        let allowed = burst >= 1 && (tokens >= 0.0 || is_there(-tokens, rate));
         if allowed {
             *self = Self { tokens, last_ns: now_ns };
         }
@@ -116,10 +116,16 @@ fn gained(elapsed_ns: i64, rate: f64) -> f64 {
     (seconds + nanoseconds / 1e9) * rate
 }
 
-/// How long it takes until so many tokens have come, in whole nanoseconds.
-fn wait_ns(tokens: f64, rate: f64) -> i64 {
+/// Whether the wait for so many tokens, in whole nanoseconds of 64 bits, is none.
+///
+/// At a rate below about 1e-10 the wait is beyond 64 bits. What Go makes of that is up to the
+/// processor; on amd64 it is a wait of less than nothing, so everything passes.
+fn is_there(tokens: f64, rate: f64) -> bool {
+    const TOO_LONG: f64 = (1_u64 << 63) as f64;
     if rate <= 0.0 {
-        return i64::MAX;
+        return false;
     }
-    (1e9 * (tokens / rate)) as i64
+    let wait_ns = 1e9 * (tokens / rate);
+    // An infinite rate may leave a bucket with no number at all; Go lets that pass too.
+    !(1.0..TOO_LONG).contains(&wait_ns)
 }

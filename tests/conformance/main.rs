@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
 mod compare;
+mod correlator;
 mod purpose;
 mod report;
 mod vector;
@@ -31,7 +32,8 @@ struct Kind {
     compare: fn(expected: &[Value], actual: &[Value]) -> Result<(), compare::Difference>,
 }
 
-const KINDS: &[Kind] = &[];
+const KINDS: &[Kind] =
+    &[Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare }];
 
 fn judge(vector: &Vector) -> Verdict {
     let Some(kind) = KINDS.iter().find(|kind| kind.name == vector.kind) else {
