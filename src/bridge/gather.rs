@@ -304,3 +304,6 @@ impl Gather {
         self.out.send(work).await.map_err(|_| Closed)
     }
 }
+
+#[cfg(test)]
+mod tests;
