@@ -222,8 +222,6 @@ impl Gather {
 
     /// Sends the summaries that are due at a time, without a record.
     async fn announce(&mut self, time_ms: u64) -> Result<(), Closed> {
-        // What is in hand has nothing to do with it.
-        self.flush(true).await?;
         let passed = self.stage.due(time_ms).await;
         for summary in passed.summaries {
             self.push(summary, now_ms(), false).await?;

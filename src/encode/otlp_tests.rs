@@ -8,9 +8,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 
 use super::*;
-use crate::event::{
-    Change, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record,
-};
+use crate::event::{Change, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record};
 
 fn record(seq: u64, replayed: bool, event: &str) -> Record {
     let event = Incoming::decode(event.as_bytes()).unwrap();

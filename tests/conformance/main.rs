@@ -9,6 +9,7 @@
 
 mod compare;
 mod correlator;
+mod mux;
 mod purpose;
 mod report;
 mod vector;
@@ -32,8 +33,10 @@ struct Kind {
     compare: fn(expected: &[Value], actual: &[Value]) -> Result<(), compare::Difference>,
 }
 
-const KINDS: &[Kind] =
-    &[Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare }];
+const KINDS: &[Kind] = &[
+    Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
+    Kind { name: "mux", drive: mux::drive, compare: mux::compare },
+];
 
 fn judge(vector: &Vector) -> Verdict {
     let Some(kind) = KINDS.iter().find(|kind| kind.name == vector.kind) else {

@@ -7,9 +7,9 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    bridge::{CorrelateMode, correlation::Correlator},
+    bridge::{CorrelateMode, correlation::Correlator, feed::LIVE},
     journal::{Directory, Frame, FrameBuilder, Log, LogOptions, SinkState, Sync},
-    watch::{Broadcaster, FullChannel},
+    watch::Broadcaster,
 };
 
 struct Rig {
@@ -27,7 +27,7 @@ impl Rig {
             sync: Sync::Never,
         };
         let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
-        let broadcaster = Feed::broadcaster(64);
+        let broadcaster = Broadcaster::new(64, LIVE);
         let correlator = Correlator::new(CorrelateMode::Suppress);
         let state = SinkState { position: Position::START, ..SinkState::default() };
         let progress = Arc::new(SinkProgress::new("pager", "memory", state, correlator.as_ref()));
