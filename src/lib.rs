@@ -18,6 +18,9 @@ pub mod cache;
 pub mod journal;
 pub mod watch;
 
+// Reporting what a program of one's own has done: client-go's event recorders.
+pub mod record;
+
 // From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
 
