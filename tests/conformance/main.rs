@@ -10,7 +10,9 @@
 mod compare;
 mod mux;
 mod purpose;
+mod recorder;
 mod report;
+mod sink;
 mod vector;
 
 use std::{
@@ -32,7 +34,11 @@ struct Kind {
     compare: fn(expected: &[Value], actual: &[Value]) -> Result<(), compare::Difference>,
 }
 
-const KINDS: &[Kind] = &[Kind { name: "mux", drive: mux::drive, compare: mux::compare }];
+const KINDS: &[Kind] = &[
+    Kind { name: "mux", drive: mux::drive, compare: mux::compare },
+    Kind { name: "recorder", drive: recorder::drive, compare: compare::step_by_step },
+    Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },
+];
 
 fn judge(vector: &Vector) -> Verdict {
     let Some(kind) = KINDS.iter().find(|kind| kind.name == vector.kind) else {
