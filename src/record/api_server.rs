@@ -123,7 +123,9 @@ impl EventSink for ApiServerSink {
         let name = segment("name", event.metadata.name.as_deref().unwrap_or_default())?;
         let path = format!("{}/{name}", self.path(event)?);
         // client-go sends no body where there is no patch: a 404 if there is no such event.
-        let body = patch.map(Patch::to_bytes).unwrap_or_default();
+        let body = patch.map(Patch::to_bytes).transpose();
+        let body = body.map_err(|error| SinkError::RequestConstruction(error.to_string()))?;
+        let body = body.unwrap_or_default();
         self.write(Method::PATCH, path, "application/strategic-merge-patch+json", body).await
     }
 }

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
 mod compare;
+mod correlator;
 mod mux;
 mod purpose;
 mod recorder;
@@ -35,6 +36,7 @@ struct Kind {
 }
 
 const KINDS: &[Kind] = &[
+    Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: compare::step_by_step },
     Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },

@@ -71,8 +71,9 @@ impl EventSink for Script {
     }
 
     async fn patch(&self, event: &Event, patch: Option<&Patch>) -> Result<Event, SinkError> {
-        let patch =
-            patch.map_or(Value::Null, |patch| serde_json::from_slice(&patch.to_bytes()).unwrap());
+        let patch = patch.map_or(Value::Null, |patch| {
+            serde_json::from_slice(&patch.to_bytes().unwrap()).unwrap()
+        });
         self.call("patch", event, Some(patch))
     }
 }
@@ -119,6 +120,8 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
     virtual_time(async {
         let sleep_for =
             Duration::from_millis(vector.options["sleep_ms"].as_u64().unwrap_or(10_000));
+        // A part of a sleep that is as short as a tick of the clock would look like the whole.
+        let sleep_for = if sleep_for < GRAIN * 100 { sleep_for * 1000 } else { sleep_for };
         let max_tries = vector.options["max_tries"].as_u64().unwrap_or(12) as u32;
         let (start, base) = (Instant::now(), vector.clock(0, 0));
         let correlator = vector.options["correlator"].clone();
