@@ -65,6 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
         }],
+        own_events: None,
     };
 
     // An API server that does not answer is no error: the bridge tries until it does.

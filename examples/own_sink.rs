@@ -111,6 +111,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
         }],
+        own_events: None,
     };
     let client = kube::Client::try_from(kube::Config::new(server.url().parse()?))?;
     let bridge = Bridge::start(client, options).await?;

@@ -12,6 +12,7 @@
 //! deliver   attempts until each event has a fate; backoff, halving, dead letters
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
+//! own events  what of all this is worth an Event about the bridge itself
 //! ```
 
 mod cluster;
@@ -25,6 +26,7 @@ mod ingest;
 mod intake;
 mod keeper;
 mod options;
+mod own_events;
 mod progress;
 mod restore;
 mod run;
@@ -34,11 +36,12 @@ mod sink;
 pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
 pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
+pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{
     Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
     SourceStart, SourceView,
 };
-pub use shared::IngestCounters;
 pub(crate) use shared::now_ms;
+pub use shared::{Gap, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

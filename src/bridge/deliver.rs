@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{
     EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
-    gather::Work, high_water::HighWater, progress::Settled, shared::now_ms,
+    gather::Work, high_water::HighWater, own_events::is_own, progress::Settled, shared::now_ms,
 };
 use crate::{
     event::{Batch, Record},
@@ -171,6 +171,10 @@ impl Deliver {
         self.progress.update(|sink| {
             recovered = sink.last_error.take().is_some();
             sink.condition = SinkCondition::Healthy;
+            // Only a sink that was in trouble has its records looked at.
+            if sink.trouble.is_some() && !records.iter().all(is_own) {
+                sink.trouble = None;
+            }
         });
         if recovered {
             tracing::info!(sink = self.name, "the sink takes events again");
@@ -306,6 +310,9 @@ impl Deliver {
             let before = sink.last_error.replace(reason.to_owned());
             news = sink.condition != condition || before.as_deref() != Some(reason);
             sink.condition = condition;
+            if sink.trouble != Some(condition) && !piece.batch.records.iter().all(is_own) {
+                sink.trouble = Some(condition);
+            }
         });
         let retry_in = format!("{:.1}s", wait.as_secs_f64());
         if !news {

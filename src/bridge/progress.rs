@@ -95,6 +95,8 @@ pub struct SinkSnapshot {
     pub held: u64,
     /// How it does.
     pub condition: SinkCondition,
+    /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
+    pub trouble: Option<SinkCondition>,
     /// The last failure, until the next success.
     pub last_error: Option<String>,
     /// Attempts since the start of the process, and how many of them failed.
@@ -136,6 +138,7 @@ impl SinkProgress {
             totals: saved.totals,
             held: saved.held,
             condition: SinkCondition::default(),
+            trouble: None,
             last_error: None,
             attempts: 0,
             failed_attempts: 0,

@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, CorrelateMode, Filter, IngestCounters, RetryOptions, Sink, SinkProgress,
-    SinkStart,
+    BatchOptions, CorrelateMode, Filter, IngestCounters, OwnEvents, RetryOptions, Sink,
+    SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
     correlation::Stage,
     deliver::{Deliver, Stop},
@@ -112,6 +112,8 @@ pub struct BridgeOptions {
     pub journal: JournalOptions,
     /// Where to send it.
     pub sinks: Vec<SinkOptions>,
+    /// Where to record what the bridge says of itself; `None`: it is logged only.
+    pub own_events: Option<OwnEvents>,
 }
 
 /// Why a bridge does not start, or cannot go on.
@@ -170,6 +172,8 @@ pub struct Bridge {
     intake: Option<JoinHandle<Result<(), BridgeError>>>,
     stop_delivery: watch::Sender<Stop>,
     watchers: JoinSet<()>,
+    /// Ends with the bridge.
+    speaker: JoinSet<()>,
     stop_keeper: oneshot::Sender<()>,
     keeper: Option<JoinHandle<()>>,
     give_up: GiveUp,
@@ -199,7 +203,7 @@ impl Bridge {
     /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
     /// not answer is no error: both are tried until they do.
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks } = options;
+        let BridgeOptions { cluster, source, journal, sinks, own_events } = options;
         let restored = Restored::open(&journal)?;
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
@@ -274,6 +278,10 @@ impl Bridge {
                 give_up: Arc::clone(&give_up),
             },
         );
+        let mut speaker = JoinSet::new();
+        if let Some(own_events) = own_events {
+            speaker.spawn(own_events.run(view.clone(), journal.log.retention_size));
+        }
         let (stop_intake, intake_stops) = oneshot::channel();
         let intake = Intake {
             client,
@@ -290,6 +298,7 @@ impl Bridge {
             intake: Some(intake),
             stop_delivery,
             watchers,
+            speaker,
             stop_keeper,
             keeper: Some(keeper),
             give_up: GiveUp(give_up),
@@ -309,6 +318,7 @@ impl Bridge {
                 Ok(Ok(())) | Err(_) => BridgeError::Task("intake"),
             },
             Some(_) = self.watchers.join_next() => BridgeError::Task("sink watcher"),
+            Some(_) = self.speaker.join_next() => BridgeError::Task("own events"),
             _ = end_of(&mut self.keeper) => BridgeError::Task("keeper"),
         }
     }
@@ -332,6 +342,7 @@ impl Bridge {
         if timeout_at(until + CLOSE_WITHIN, drained).await.is_err() {
             tracing::warn!("a sink could not be closed in time");
         }
+        self.speaker.shutdown().await;
         let _ = self.stop_keeper.send(());
         if let Some(Err(error)) = OptionFuture::from(self.keeper).await {
             tracing::error!(%error, "the state was not saved at the end");

@@ -12,8 +12,8 @@ use tidings::{
     admin::{SinkStatus, status},
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, EventFate,
-        JournalOptions, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions,
-        SinkStart, SourceOptions, SourceStart,
+        JournalOptions, Outcome, OwnEvents, RefusedClass, RetryClass, RetryOptions, Sink,
+        SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -177,6 +177,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) field_selector: String,
     pub(crate) retention: u64,
     pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
+    pub(crate) own_events: Option<OwnEvents>,
 }
 
 /// What differs between the sinks of a test.
@@ -217,6 +218,7 @@ impl<'a> Setup<'a> {
             field_selector: String::new(),
             retention: 64 << 20,
             sinks: Vec::new(),
+            own_events: None,
         }
     }
 
@@ -257,6 +259,7 @@ impl<'a> Setup<'a> {
                 },
             },
             sinks: sinks.collect(),
+            own_events: self.own_events,
         };
         Bridge::start(client(self.server), options).await
     }

@@ -11,7 +11,9 @@ mod compare;
 mod correlator;
 mod mux;
 mod purpose;
+mod recorder;
 mod report;
+mod sink;
 mod vector;
 
 use std::{
@@ -36,6 +38,8 @@ struct Kind {
 const KINDS: &[Kind] = &[
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
+    Kind { name: "recorder", drive: recorder::drive, compare: compare::step_by_step },
+    Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },
 ];
 
 fn judge(vector: &Vector) -> Verdict {
