@@ -18,6 +18,9 @@ pub mod cache;
 pub mod journal;
 pub mod watch;
 
+// What makes events: the recorders.
+pub mod record;
+
 // From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
 

@@ -1,0 +1,3 @@
+//! What makes events.
+
+pub mod events_v1;

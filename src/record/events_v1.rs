@@ -1,0 +1,18 @@
+//! The recorder of events.k8s.io/v1 events.
+
+mod attempt;
+mod broadcaster;
+mod key;
+mod lane;
+mod options;
+mod recorder;
+mod recording;
+mod series;
+mod sink;
+mod tally;
+
+pub use broadcaster::{EventBroadcaster, RecordingHandle, SHUTDOWN_DEADLINE, ShutdownReport};
+pub use options::{EventBroadcasterOptions, RecordingOptions};
+pub use recorder::{EventRecorder, RecorderDrops};
+pub use sink::EventSink;
+pub use tally::Tally;
