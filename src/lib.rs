@@ -18,7 +18,7 @@ pub mod cache;
 pub mod journal;
 pub mod watch;
 
-// What makes events: the recorders.
+// Reporting what a program of one's own has done: client-go's event recorders.
 pub mod record;
 
 // From the log to the sinks: match, batch, deliver, account.

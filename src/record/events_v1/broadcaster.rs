@@ -31,7 +31,7 @@ pub const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(10);
 /// It works on the Tokio runtime that it was made on, until [`shutdown`](Self::shutdown).
 pub struct EventBroadcaster {
     broadcaster: Broadcaster<Arc<Event>>,
-    clock: Arc<dyn Clock>,
+    clock: Clock,
     host_name: String,
     drops: Arc<DropCounters>,
     recordings: Mutex<Vec<Recording>>,
@@ -69,7 +69,7 @@ impl EventBroadcaster {
             reporting_instance: format!("{reporting_controller}-{}", self.host_name),
             reporting_controller,
             broadcaster: self.broadcaster.clone(),
-            clock: Arc::clone(&self.clock),
+            clock: self.clock.clone(),
             drops: Arc::clone(&self.drops),
         }
     }
@@ -86,7 +86,7 @@ impl EventBroadcaster {
         let series = SeriesCache::new(options.max_series, options.finish_interval);
         let shared = Arc::new(Shared {
             sink: Box::new(sink),
-            clock: Arc::clone(&self.clock),
+            clock: self.clock.clone(),
             options,
             series: Mutex::new(series),
             stop: watch::Sender::new(Stop::No),

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use crate::record::{Clock, SystemClock};
+use crate::record::Clock;
 
 /// How events are recorded to a sink. The default is what client-go does.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct EventBroadcasterOptions {
     /// Events that may wait for each watcher. Default 1000.
     pub watcher_queue: usize,
     /// The time of events and of their last observation. Default the system's.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Clock,
     /// The host's name in `reportingInstance`, `<controller>-<host name>`. Default this host's.
     pub host_name: String,
 }
@@ -60,7 +60,7 @@ impl Default for EventBroadcasterOptions {
         Self {
             incoming_queue: 1000,
             watcher_queue: 1000,
-            clock: Arc::new(SystemClock),
+            clock: Clock::default(),
             host_name: gethostname::gethostname().to_string_lossy().into_owned(),
         }
     }

@@ -56,7 +56,7 @@ pub struct EventRecorder {
     pub(super) reporting_controller: String,
     pub(super) reporting_instance: String,
     pub(super) broadcaster: Broadcaster<Arc<Event>>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Clock,
     pub(super) drops: Arc<DropCounters>,
 }
 

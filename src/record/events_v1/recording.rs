@@ -43,7 +43,7 @@ pub(super) enum Stop {
 /// What the tasks of one recording share.
 pub(super) struct Shared {
     pub(super) sink: Box<dyn EventSink>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Clock,
     pub(super) options: RecordingOptions,
     pub(super) series: Mutex<SeriesCache>,
     pub(super) stop: watch::Sender<Stop>,
