@@ -10,6 +10,7 @@
 mod compare;
 mod purpose;
 mod report;
+mod series;
 mod vector;
 
 use std::{
@@ -31,7 +32,7 @@ struct Kind {
     compare: fn(expected: &[Value], actual: &[Value]) -> Result<(), compare::Difference>,
 }
 
-const KINDS: &[Kind] = &[];
+const KINDS: &[Kind] = &[Kind { name: "series", drive: series::drive, compare: series::compare }];
 
 fn judge(vector: &Vector) -> Verdict {
     let Some(kind) = KINDS.iter().find(|kind| kind.name == vector.kind) else {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     record::Clock,
-    watch::{Broadcaster, FullChannel, Stopped, Stopper},
+    watch::{Broadcaster, FullChannel, NotSent, Stopped, Stopper},
 };
 
 /// How long [`EventBroadcaster::shutdown`] waits for sinks.
@@ -72,6 +72,12 @@ impl EventBroadcaster {
             clock: self.clock.clone(),
             drops: Arc::clone(&self.drops),
         }
+    }
+
+    /// Hands out an event that was made elsewhere, as it is; a recorder makes better ones. Never
+    /// waits: without room in the queue, or after shutdown, it gives the event back.
+    pub fn publish(&self, event: Event) -> Result<(), NotSent<Arc<Event>>> {
+        self.broadcaster.publish_or_drop(Arc::new(event))
     }
 
     /// Writes every event from now on to a sink, repeated ones as a series with a count.

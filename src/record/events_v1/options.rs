@@ -1,6 +1,6 @@
 //! The numbers; the defaults are client-go's.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, time::Duration};
 
 use crate::record::Clock;
 
