@@ -11,6 +11,9 @@ mod series;
 mod sink;
 mod tally;
 
+#[cfg(test)]
+mod tests;
+
 pub use broadcaster::{EventBroadcaster, RecordingHandle, SHUTDOWN_DEADLINE, ShutdownReport};
 pub use options::{EventBroadcasterOptions, RecordingOptions};
 pub use recorder::{EventRecorder, RecorderDrops};
