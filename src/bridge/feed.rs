@@ -12,21 +12,16 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::{
     event::Record,
     journal::{Frame, LogHandle, Position, Reader},
-    watch::{Broadcaster, Capacity, Sequenced, Watcher},
+    watch::{Broadcaster, FullChannel, Watcher},
 };
 
 /// What a sink's live channel holds before it is spilled.
-const LIVE: Capacity = Capacity { items: 1024, bytes: 4 << 20 };
+pub(super) const LIVE: FullChannel<Arc<Frame>> =
+    FullChannel::Spill { items: 1024, bytes: 4 << 20, weigh: |frame| frame.bytes() };
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
 /// The pause after the log could not be read.
 const READ_RETRY: Duration = Duration::from_secs(1);
-
-impl Sequenced for Frame {
-    fn bytes(&self) -> usize {
-        Self::bytes(self)
-    }
-}
 
 /// A frame as far as the sink has not had it.
 #[derive(Debug)]
@@ -66,7 +61,6 @@ enum Mode {
 pub(super) struct Feed {
     log: LogHandle,
     broadcaster: Broadcaster<Arc<Frame>>,
-    capacity: Capacity,
     position: Position,
     mode: Mode,
     stopped: bool,
@@ -74,25 +68,15 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// A feed that goes on at `position`.
+    /// A feed that goes on at `position`. The broadcaster is one that spills.
     pub(super) fn new(
         log: LogHandle,
         broadcaster: Broadcaster<Arc<Frame>>,
         position: Position,
     ) -> Self {
-        Self::with_capacity(log, broadcaster, position, LIVE)
-    }
-
-    fn with_capacity(
-        log: LogHandle,
-        broadcaster: Broadcaster<Arc<Frame>>,
-        position: Position,
-        capacity: Capacity,
-    ) -> Self {
         let task = read(log.reader(position.next));
         let mode = Mode::Reading { task, watcher: None };
-        let fetched = VecDeque::new();
-        Self { log, broadcaster, capacity, position, mode, stopped: false, fetched }
+        Self { log, broadcaster, position, mode, stopped: false, fetched: VecDeque::new() }
     }
 
     /// The next frame; `None` when the broadcaster has been shut down and nothing is left.
@@ -118,7 +102,7 @@ impl Feed {
                     self.after_read(read).await;
                 }
                 Mode::Register { reader } => {
-                    let watcher = self.broadcaster.watch(self.capacity).await.ok();
+                    let watcher = self.broadcaster.watch().await.ok();
                     self.stopped |= watcher.is_none();
                     match reader.take() {
                         Some(reader) => self.mode = Mode::Reading { task: read(reader), watcher },

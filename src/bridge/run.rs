@@ -20,7 +20,7 @@ use super::{
     BatchOptions, Filter, IngestCounters, RetryOptions, Sink, SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
     deliver::{Deliver, Stop},
-    feed::Feed,
+    feed::{Feed, LIVE},
     gather::Gather,
     high_water::HighWater,
     ingest::{Ingest, IngestShared},
@@ -200,7 +200,7 @@ impl Bridge {
         // With an answer, sinks start after the journal is known to be of this cluster.
         identity.ask_once().await?;
 
-        let broadcaster = Broadcaster::new(BROADCAST_QUEUE);
+        let broadcaster = Broadcaster::new(BROADCAST_QUEUE, LIVE);
         let log = restored.log.handle();
         let (stop_delivery, stop) = watch::channel(Stop::No);
         let mut watchers = JoinSet::new();

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
 mod compare;
+mod mux;
 mod purpose;
 mod report;
 mod series;
@@ -32,7 +33,10 @@ struct Kind {
     compare: fn(expected: &[Value], actual: &[Value]) -> Result<(), compare::Difference>,
 }
 
-const KINDS: &[Kind] = &[Kind { name: "series", drive: series::drive, compare: series::compare }];
+const KINDS: &[Kind] = &[
+    Kind { name: "mux", drive: mux::drive, compare: mux::compare },
+    Kind { name: "series", drive: series::drive, compare: series::compare },
+];
 
 fn judge(vector: &Vector) -> Verdict {
     let Some(kind) = KINDS.iter().find(|kind| kind.name == vector.kind) else {

@@ -31,7 +31,6 @@ fn step() -> impl Strategy<Value = Step> {
 struct Rig {
     log: Log,
     broadcaster: Broadcaster<Arc<Frame>>,
-    capacity: Capacity,
     feed: Feed,
     position: Position,
     appended: u64,
@@ -39,18 +38,17 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(directory: &Directory, capacity: Capacity) -> Self {
+    fn new(directory: &Directory, live: FullChannel<Arc<Frame>>) -> Self {
         let options = LogOptions {
             retention_size: 1 << 20,
             retention_age: Duration::from_secs(3600),
             sync: Sync::Never,
         };
         let (log, _) = Log::open(directory, options, 0, 0).unwrap();
-        let broadcaster = Broadcaster::new(4);
-        let feed =
-            Feed::with_capacity(log.handle(), broadcaster.clone(), Position::START, capacity);
+        let broadcaster = Broadcaster::new(4, live);
+        let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
         let position = Position::START;
-        Self { log, broadcaster, capacity, feed, position, appended: 0, received: Vec::new() }
+        Self { log, broadcaster, feed, position, appended: 0, received: Vec::new() }
     }
 
     async fn append(&mut self, records: u8) {
@@ -95,7 +93,7 @@ impl Rig {
                 }
                 Step::Restart => {
                     let (log, broadcaster) = (self.log.handle(), self.broadcaster.clone());
-                    self.feed = Feed::with_capacity(log, broadcaster, self.position, self.capacity);
+                    self.feed = Feed::new(log, broadcaster, self.position);
                 }
             }
         }
@@ -117,7 +115,8 @@ proptest! {
         let directory = Directory::open(dir.path()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (appended, received) = runtime.block_on(async {
-            Rig::new(&directory, Capacity { items, bytes }).run(steps).await
+            let live = FullChannel::Spill { items, bytes, weigh: |frame: &Arc<Frame>| frame.bytes() };
+            Rig::new(&directory, live).run(steps).await
         });
         prop_assert_eq!(received, (1..=appended).collect::<Vec<_>>());
     }
