@@ -9,6 +9,7 @@ mod recorder;
 mod recording;
 mod series;
 mod sink;
+mod state;
 mod tally;
 
 #[cfg(test)]
@@ -16,6 +17,6 @@ mod tests;
 
 pub use broadcaster::{EventBroadcaster, RecordingHandle, SHUTDOWN_DEADLINE, ShutdownReport};
 pub use options::{EventBroadcasterOptions, RecordingOptions};
-pub use recorder::{EventRecorder, RecorderDrops};
+pub use recorder::EventRecorder;
 pub use sink::EventSink;
 pub use tally::Tally;

@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
 use k8s_openapi::api::events::v1::Event;
 use kube::core::Status;
 use serde_json::{Value, json};
 use tidings::record::{
-    Clock, SinkError,
+    SinkError,
     events_v1::{EventBroadcaster, EventBroadcasterOptions, EventSink, RecordingOptions},
 };
 use tokio::{
@@ -39,7 +38,7 @@ async fn run(vector: &Vector) -> Result<Vec<Value>, String> {
     let at = |ms: &Value| start + Duration::from_millis(ms.as_u64().unwrap_or(0));
     let base = vector.clock(0, 0);
     let broadcaster = EventBroadcaster::new(EventBroadcasterOptions {
-        clock: Clock::new(move || base + start.elapsed()),
+        clock: Arc::new(move || base + start.elapsed()),
         ..EventBroadcasterOptions::default()
     });
     let server = ApiServer(Arc::new(Mutex::new(Script {
@@ -61,7 +60,7 @@ async fn run(vector: &Vector) -> Result<Vec<Value>, String> {
         server.0.lock().unwrap().answers.extend(answers);
         let event: Event =
             serde_json::from_value(step["event"].clone()).map_err(|error| error.to_string())?;
-        broadcaster.publish(event).map_err(|error| error.to_string())?;
+        broadcaster.forward(event);
     }
     sleep_until(at(&vector.input["until_ms"])).await;
     for _ in 0..1000 {
@@ -158,32 +157,26 @@ fn status_of(status: &Value) -> Status {
 }
 
 impl EventSink for ApiServer {
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<Event, SinkError>> {
-        Box::pin(std::future::ready(self.call("create", event, None)))
+    async fn create(&self, event: &Event) -> Result<Event, SinkError> {
+        self.call("create", event, None)
     }
 
-    fn patch<'a>(
-        &'a self,
-        event: &'a Event,
-        patch: &'a Value,
-    ) -> BoxFuture<'a, Result<Event, SinkError>> {
-        Box::pin(std::future::ready(self.call("patch", event, Some(patch))))
+    async fn patch(&self, event: &Event, patch: &Value) -> Result<Event, SinkError> {
+        self.call("patch", event, Some(patch))
     }
 }
 
-/// A `retry` comes 10 to 12.5 s after the call before it of the same event, a call `at_once` at the
-/// same time as that; any other at its `at_ms`. Calls of one instant may come in any order:
-/// client-go walks through a map, and gives each event a goroutine.
+/// A `retry` comes 10 to 12.5 s after an earlier call for the same event (others may have come
+/// between), a call `at_once` at the same time as the one before; any other at its `at_ms`. Calls of
+/// one instant may come in any order: client-go walks through a map, and gives each event a
+/// goroutine.
 pub(crate) fn compare(expected: &[Value], actual: &[Value]) -> Result<(), Difference> {
     let mut left: Vec<&Value> = actual.iter().collect();
     // The calls found so far, for what comes after them.
     let mut found: Vec<&Value> = Vec::new();
     for (i, expected) in expected.iter().enumerate() {
         let wanted = without_information(expected.clone());
-        let name = &wanted["event"]["metadata"]["name"];
-        let before =
-            found.iter().rev().find(|call| call["event"]["metadata"]["name"] == *name).copied();
-        let at = left.iter().position(|call| same(&wanted, call) && on_time(&wanted, call, before));
+        let at = left.iter().position(|call| same(&wanted, call) && on_time(&wanted, call, &found));
         let Some(at) = at else {
             let what = format!("call {i}: expected {wanted}\n    but left are {}", json!(left));
             return Err(Difference { step: None, what });
@@ -200,14 +193,19 @@ fn same(wanted: &Value, call: &Value) -> bool {
     ["op", "event", "patch"].iter().all(|member| wanted.get(member) == call.get(member))
 }
 
-fn on_time(wanted: &Value, call: &Value, before: Option<&Value>) -> bool {
+fn on_time(wanted: &Value, call: &Value, found: &[&Value]) -> bool {
     let ms = |call: &Value| call["at_ms"].as_u64();
-    let since = before.and_then(|before| ms(call)?.checked_sub(ms(before)?));
+    let name = |call: &Value| call["event"]["metadata"]["name"].clone();
+    let mut since = found
+        .iter()
+        .rev()
+        .filter(|before| name(before) == name(wanted))
+        .filter_map(|before| ms(call)?.checked_sub(ms(before)?));
     if wanted.get("retry").is_some() {
-        return since.is_some_and(|since| (10_000..=12_500).contains(&since));
+        return since.any(|since| (10_000..=12_500).contains(&since));
     }
     match ms(wanted) {
         Some(at) => ms(call) == Some(at),
-        None => since == Some(0),
+        None => since.next() == Some(0),
     }
 }

@@ -1,26 +1,24 @@
 //! The broadcaster: from recorders to watchers, one of which may record to a sink.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use k8s_openapi::api::events::v1::Event;
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio::{task::JoinHandle, time::Instant};
 use tracing::info;
 
 use super::{
-    EventBroadcasterOptions, EventRecorder, EventSink, RecorderDrops, RecordingOptions, Tally,
-    recorder::DropCounters,
-    recording::{self, Shared, Stop},
+    EventBroadcasterOptions, EventRecorder, EventSink, RecordingOptions, Tally,
+    recorder::{Counters, queue},
+    recording::Recording,
     series::SeriesCache,
+    state::{State, Stop},
 };
 use crate::{
-    record::Clock,
-    watch::{Broadcaster, FullChannel, NotSent, Stopped, Stopper},
+    record::{Clock, RecorderCounts},
+    watch::{Broadcaster, FullChannel, Stopped, Stopper},
 };
 
 /// How long [`EventBroadcaster::shutdown`] waits for sinks.
@@ -33,15 +31,15 @@ pub struct EventBroadcaster {
     broadcaster: Broadcaster<Arc<Event>>,
     clock: Clock,
     host_name: String,
-    drops: Arc<DropCounters>,
-    recordings: Mutex<Vec<Recording>>,
+    counters: Arc<Counters>,
+    recordings: Mutex<Vec<Started>>,
 }
 
 /// What a broadcaster did, when it was shut down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// What the recorders dropped.
-    pub drops: RecorderDrops,
+    /// What was recorded, and what was dropped before it came to any recording.
+    pub recorders: RecorderCounts,
     /// Events that the queue before a recording had no room for, of all recordings.
     pub recording_queue_full: u64,
     /// What became of the rest, of all recordings. What is pending here is not written, and will
@@ -57,7 +55,7 @@ impl EventBroadcaster {
             broadcaster: Broadcaster::new(options.incoming_queue, full),
             clock: options.clock,
             host_name: options.host_name,
-            drops: Arc::default(),
+            counters: Arc::default(),
             recordings: Mutex::default(),
         }
     }
@@ -69,15 +67,15 @@ impl EventBroadcaster {
             reporting_instance: format!("{reporting_controller}-{}", self.host_name),
             reporting_controller,
             broadcaster: self.broadcaster.clone(),
-            clock: self.clock.clone(),
-            drops: Arc::clone(&self.drops),
+            clock: Arc::clone(&self.clock),
+            counters: Arc::clone(&self.counters),
         }
     }
 
-    /// Hands out an event that was made elsewhere, as it is; a recorder makes better ones. Never
-    /// waits: without room in the queue, or after shutdown, it gives the event back.
-    pub fn publish(&self, event: Event) -> Result<(), NotSent<Arc<Event>>> {
-        self.broadcaster.publish_or_drop(Arc::new(event))
+    /// Queues an event that is complete already, as somebody else made it; as little as a
+    /// recorder's does the call wait or fail.
+    pub fn forward(&self, event: Event) {
+        queue(event, &self.broadcaster, &self.counters);
     }
 
     /// Writes every event from now on to a sink, repeated ones as a series with a count.
@@ -90,21 +88,15 @@ impl EventBroadcaster {
     ) -> Result<RecordingHandle, Stopped> {
         let watcher = self.broadcaster.watch().await?;
         let series = SeriesCache::new(options.max_series, options.finish_interval);
-        let shared = Arc::new(Shared {
-            sink: Box::new(sink),
-            clock: self.clock.clone(),
-            options,
-            series: Mutex::new(series),
-            stop: watch::Sender::new(Stop::No),
-            dropped: AtomicU64::new(0),
-        });
-        let handle = RecordingHandle { shared: Arc::clone(&shared) };
-        let task = tokio::spawn(recording::run(Arc::clone(&shared), watcher));
-        self.recordings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Recording { shared, task });
-        Ok(handle)
+        let state = Arc::new(State::new(series));
+        let clock = Arc::clone(&self.clock);
+        let recording = Recording { sink, clock, options, state: Arc::clone(&state) };
+        let task = tokio::spawn(recording.run(watcher));
+        let mut recordings = self.recordings();
+        recordings.retain(|earlier| !earlier.task.is_finished());
+        recordings.push(Started { state: Arc::clone(&state), task });
+        drop(recordings);
+        Ok(RecordingHandle { state })
     }
 
     /// Calls a function with every event from now on, one after the other, in a task of its own.
@@ -146,9 +138,9 @@ impl EventBroadcaster {
         .await
     }
 
-    /// What the recorders dropped so far.
-    pub fn drops(&self) -> RecorderDrops {
-        self.drops.read()
+    /// What became of the events of all recorders, up to the queue.
+    pub fn counts(&self) -> RecorderCounts {
+        self.counters.read()
     }
 
     /// [`shutdown_within`](Self::shutdown_within) [`SHUTDOWN_DEADLINE`].
@@ -162,54 +154,57 @@ impl EventBroadcaster {
     /// client-go ends its recordings at once and loses these counts.
     pub async fn shutdown_within(&self, deadline: Duration) -> ShutdownReport {
         let until = Instant::now() + deadline;
-        let recordings =
-            std::mem::take(&mut *self.recordings.lock().unwrap_or_else(PoisonError::into_inner));
+        let recordings = std::mem::take(&mut *self.recordings());
         for recording in &recordings {
-            recording.shared.end(Stop::DrainUntil(until));
+            recording.state.end(Stop::DrainUntil(until));
         }
         self.broadcaster.shutdown().await;
-        let mut report = ShutdownReport { drops: self.drops.read(), ..ShutdownReport::default() };
-        for Recording { shared, task } in recordings {
+        let mut report = ShutdownReport { recorders: self.counts(), ..ShutdownReport::default() };
+        for Started { state, task } in recordings {
             // An error is a panic of the sink; what it has not written is in the tally.
             let _ = task.await;
-            report.tally += shared.tally();
-            report.recording_queue_full += shared.dropped.load(Ordering::Relaxed);
+            report.tally += state.tally();
+            report.recording_queue_full += state.dropped();
         }
         report
     }
+
+    fn recordings(&self) -> MutexGuard<'_, Vec<Started>> {
+        self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-struct Recording {
-    shared: Arc<Shared>,
+struct Started {
+    state: Arc<State>,
     task: JoinHandle<()>,
 }
 
 /// A recording to a sink. Dropping the handle changes nothing.
 #[derive(Clone)]
 pub struct RecordingHandle {
-    shared: Arc<Shared>,
+    state: Arc<State>,
 }
 
 impl RecordingHandle {
     /// What became of the occurrences so far.
     pub fn tally(&self) -> Tally {
-        self.shared.tally()
+        self.state.tally()
     }
 
     /// Series and single events that are tracked.
     pub fn tracked(&self) -> usize {
-        self.shared.series().len()
+        self.state.series().len()
     }
 
     /// Events that the queue before the recording had no room for.
     pub fn dropped(&self) -> u64 {
-        self.shared.dropped.load(Ordering::Relaxed)
+        self.state.dropped()
     }
 
     /// Ends the recording at once, as cancelling its context does in client-go: calls are dropped,
     /// nothing is tried again, and counts that the sink does not know are lost. The
     /// [tally](Self::tally) says how many.
     pub fn cancel(&self) {
-        self.shared.end(Stop::Now);
+        self.state.end(Stop::Now);
     }
 }

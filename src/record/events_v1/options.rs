@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use crate::record::Clock;
+use crate::record::{Clock, intake::system_clock};
 
 /// How events are recorded to a sink. The default is what client-go does.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Default for EventBroadcasterOptions {
         Self {
             incoming_queue: 1000,
             watcher_queue: 1000,
-            clock: Clock::default(),
+            clock: system_clock(),
             host_name: gethostname::gethostname().to_string_lossy().into_owned(),
         }
     }

@@ -1,10 +1,8 @@
 //! The recorder: events out of what happened to objects.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use k8s_openapi::{
@@ -14,36 +12,54 @@ use k8s_openapi::{
 use tracing::{debug, error};
 
 use crate::{
-    record::{Clock, EventType, IntoReference, name::event_name},
+    record::{Clock, EventType, IntoReference, RecorderCounts, name::event_name},
     watch::{Broadcaster, NotSent},
 };
 
-/// What recorders dropped, by place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecorderDrops {
-    /// There was nothing to refer to.
-    pub without_reference: u64,
-    /// The broadcaster's incoming queue was full.
-    pub queue_full: u64,
-    /// The broadcaster was shut down.
-    pub stopped: u64,
-}
-
-/// The counters behind [`RecorderDrops`].
+/// The counters behind [`RecorderCounts`].
 #[derive(Debug, Default)]
-pub(super) struct DropCounters {
-    without_reference: AtomicU64,
+pub(super) struct Counters {
+    recorded: AtomicU64,
+    no_reference: AtomicU64,
     queue_full: AtomicU64,
     stopped: AtomicU64,
 }
 
-impl DropCounters {
-    pub(super) fn read(&self) -> RecorderDrops {
-        RecorderDrops {
-            without_reference: self.without_reference.load(Ordering::Relaxed),
+impl Counters {
+    /// Every type is known here, because it is no string.
+    pub(super) fn read(&self) -> RecorderCounts {
+        RecorderCounts {
+            recorded: self.recorded.load(Ordering::Relaxed),
+            no_reference: self.no_reference.load(Ordering::Relaxed),
             queue_full: self.queue_full.load(Ordering::Relaxed),
             stopped: self.stopped.load(Ordering::Relaxed),
+            ..RecorderCounts::default()
         }
+    }
+}
+
+/// Counts a drop. It is worth a line in the log if it is the first, or if their number has doubled:
+/// who floods the queue must not flood the log, too.
+fn is_worth_a_line(counter: &AtomicU64) -> bool {
+    (counter.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
+}
+
+/// Queues an event if there is room at once.
+pub(super) fn queue(
+    event: Event,
+    broadcaster: &Broadcaster<Arc<Event>>,
+    counters: &Counters,
+) {
+    let (event, counter, why) = match broadcaster.publish_or_drop(Arc::new(event)) {
+        Ok(()) => {
+            counters.recorded.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        Err(NotSent::Full(event)) => (event, &counters.queue_full, "too many queued events"),
+        Err(NotSent::Stopped(event)) => (event, &counters.stopped, "broadcaster already stopped"),
+    };
+    if is_worth_a_line(counter) {
+        error!(event = ?event.metadata.name, reason = ?event.reason, why, "Event is dropped");
     }
 }
 
@@ -57,7 +73,7 @@ pub struct EventRecorder {
     pub(super) reporting_instance: String,
     pub(super) broadcaster: Broadcaster<Arc<Event>>,
     pub(super) clock: Clock,
-    pub(super) drops: Arc<DropCounters>,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl EventRecorder {
@@ -91,8 +107,9 @@ impl EventRecorder {
         let regarding = match regarding.reference() {
             Ok(reference) => reference,
             Err(why) => {
-                error!(reason, %event_type, %why, "cannot make a reference, event is dropped");
-                self.drops.without_reference.fetch_add(1, Ordering::Relaxed);
+                if is_worth_a_line(&self.counters.no_reference) {
+                    error!(reason, %event_type, %why, "Event is dropped: no reference to its object");
+                }
                 return;
             }
         };
@@ -100,7 +117,7 @@ impl EventRecorder {
             .reference()
             .inspect_err(|why| debug!(reason, %why, "event without its related object"))
             .ok();
-        let now = self.clock.now();
+        let now = (self.clock)();
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(event_name(regarding.name.as_deref().unwrap_or_default(), now)),
@@ -118,21 +135,7 @@ impl EventRecorder {
             type_: Some(event_type.as_str().to_owned()),
             ..Event::default()
         };
-        self.send(Arc::new(event));
-    }
-
-    fn send(&self, event: Arc<Event>) {
-        let (event, counter, why) = match self.broadcaster.publish_or_drop(event) {
-            Ok(()) => return,
-            Err(NotSent::Full(event)) => {
-                (event, &self.drops.queue_full, "too many queued events")
-            }
-            Err(NotSent::Stopped(event)) => {
-                (event, &self.drops.stopped, "the broadcaster is stopped")
-            }
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        error!(name = ?event.metadata.name, reason = ?event.reason, why, "event is dropped");
+        queue(event, &self.broadcaster, &self.counters);
     }
 }
 

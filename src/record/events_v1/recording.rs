@@ -1,116 +1,112 @@
-//! The tasks that record to one sink.
+//! The tasks that record to one sink (client-go's `eventBroadcasterImpl.recordToSink`).
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::events::v1::Event;
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::Semaphore,
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{error, warn};
 
 use super::{
-    EventSink, RecordingOptions, Tally,
+    EventSink, RecordingOptions,
     attempt::try_to_write,
     key::SeriesKey,
-    lane::Turn,
-    series::{Ending, Observed, SeriesCache, Write},
+    series::{Ending, SeriesCache, Write},
+    state::{Queued, State, Stop},
 };
 use crate::{record::Clock, watch::Watcher};
 
 /// So many series are refreshed, or finished, at the same time.
 const WRITES_OF_MAINTENANCE: usize = 8;
 
-/// Whether recording goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    No,
-    /// Take what is queued and write what is owed, but do not wait for a sink that fails, nor
-    /// longer than this.
-    DrainUntil(Instant),
-    /// Let go of everything.
-    Now,
-}
-
-/// What the tasks of one recording share.
-pub(super) struct Shared {
-    pub(super) sink: Box<dyn EventSink>,
+/// The one who writes to a sink.
+pub(super) struct Recording<S> {
+    pub(super) sink: S,
     pub(super) clock: Clock,
     pub(super) options: RecordingOptions,
-    pub(super) series: Mutex<SeriesCache>,
-    pub(super) stop: watch::Sender<Stop>,
-    /// Events that the queue before the recording had no room for.
-    pub(super) dropped: AtomicU64,
+    pub(super) state: Arc<State>,
 }
 
-impl Shared {
-    pub(super) fn series(&self) -> MutexGuard<'_, SeriesCache> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn tally(&self) -> Tally {
-        self.series().tally()
-    }
-
-    /// Asks the recording to end. What was asked before is not taken back.
-    pub(super) fn end(&self, how: Stop) {
-        self.stop.send_if_modified(|stop| {
-            let first = *stop == Stop::No || how == Stop::Now;
-            if first {
-                *stop = how;
+impl<S: EventSink> Recording<S> {
+    /// Records until the queue ends, or the time of a shutdown is up.
+    pub(super) async fn run(self, mut watcher: Watcher<Arc<Event>>) {
+        let recording = Arc::new(self);
+        let mut writes = JoinSet::new();
+        let work = async {
+            tokio::select! {
+                () = recording.maintain() => {}
+                () = recording.take(&mut watcher, &mut writes) => {}
             }
-            first
-        });
+            while writes.join_next().await.is_some() {}
+            recording.dismiss_all().await;
+        };
+        tokio::select! {
+            () = work => {}
+            () = recording.state.time_is_up() => {
+                let not_written = recording.state.tally().pending;
+                warn!(not_written, "recording ends before everything is written");
+            }
+        }
     }
 
-    /// Decides a write and queues it in one step, so that the writes of a series come in the order
-    /// of their decisions.
-    fn decide(&self, decide: impl FnOnce(&mut SeriesCache) -> Option<Write>) -> Option<Queued> {
-        let mut series = self.series();
-        decide(&mut series).map(Queued::from)
+    /// Observes one event after the other. What has to be written for them is written by tasks of
+    /// their own, as many at most as the options allow.
+    async fn take(
+        self: &Arc<Self>,
+        watcher: &mut Watcher<Arc<Event>>,
+        writes: &mut JoinSet<()>,
+    ) {
+        let permits = Arc::new(Semaphore::new(self.options.max_writes.get()));
+        while let Some(event) = watcher.next().await {
+            self.state.set_dropped(watcher.dropped());
+            // Before the event is observed: a write that has its turn must not wait for others.
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            let now = (self.clock)();
+            let [farewell, write] = self.state.decide(|series| series.observe(&event, now));
+            while writes.try_join_next().is_some() {}
+            if farewell.is_none() && write.is_none() {
+                continue;
+            }
+            let recording = Arc::clone(self);
+            writes.spawn(async move {
+                tokio::join!(recording.record(farewell), recording.record(write));
+                drop(permit);
+            });
+        }
+        self.state.set_dropped(watcher.dropped());
     }
 
-    /// Takes one occurrence; answers what is to be written for it.
-    fn observe(&self, event: &Event) -> [Option<Queued>; 2] {
-        let now = self.clock.now();
-        let mut series = self.series();
-        let Observed { farewell, write } = series.observe(event, now);
-        [farewell.map(Queued::from), write.map(Queued::from)]
-    }
-
-    /// Tries until the event is written or refused, or it was tried often enough.
-    async fn record(&self, Queued { mut write, mut turn }: Queued) {
-        let mut stop = self.stop.subscribe();
+    /// Tries until the event is written or refused, or it was tried often enough (client-go's
+    /// `attemptRecording`).
+    async fn record(&self, queued: Option<Queued>) {
+        let Some(Queued { mut write, mut turn }) = queued else { return };
+        let mut stop = self.state.ending();
         for tries in 1.. {
-            let draining = *stop.borrow_and_update() != Stop::No;
+            let last = tries >= self.options.max_tries || *stop.borrow_and_update() != Stop::No;
             let guard = turn.come().await;
-            let ending = try_to_write(&*self.sink, &mut write.event).await;
-            if !matches!(ending, Ending::Failed) {
-                self.series().settle(write, ending);
-                break;
+            let ending = try_to_write(&self.sink, &mut write.event).await;
+            if last && matches!(ending, Ending::Failed) {
+                let (namespace, name) =
+                    (&write.event.metadata.namespace, &write.event.metadata.name);
+                error!(?namespace, ?name, tries, "event is not written, and not tried again");
+            }
+            if last || !matches!(ending, Ending::Failed) {
+                self.state.series().settle(write, ending);
+                return;
             }
             drop(guard);
-            let last = tries >= self.options.max_tries;
-            if last || draining {
-                error!(
-                    namespace = ?write.event.metadata.namespace, name = ?write.event.metadata.name,
-                    tries, "event is not written, and not tried again"
-                );
-                self.series().settle(write, Ending::Failed);
-                break;
-            }
             tokio::select! {
                 () = sleep(jittered(self.options.sleep)) => {}
                 // One more try at once, and no more.
                 _ = stop.wait_for(|stop| *stop != Stop::No) => {}
+            }
+            if *stop.borrow() == Stop::Now {
+                // It stays pending: nobody knows better.
+                return;
             }
             turn = write.lane.queue();
         }
@@ -119,8 +115,8 @@ impl Shared {
     /// Tries once: what is not written now comes with the next round.
     async fn record_once(&self, Queued { mut write, turn }: Queued) {
         let _guard = turn.come().await;
-        let ending = try_to_write(&*self.sink, &mut write.event).await;
-        self.series().settle(write, ending);
+        let ending = try_to_write(&self.sink, &mut write.event).await;
+        self.state.series().settle(write, ending);
     }
 
     async fn each(
@@ -131,7 +127,7 @@ impl Shared {
         let decide = &decide;
         stream::iter(keys)
             .for_each_concurrent(WRITES_OF_MAINTENANCE, |key| async move {
-                if let Some(queued) = self.decide(|series| decide(series, &key)) {
+                if let [Some(queued)] = self.state.decide(|series| [decide(series, &key)]) {
                     self.record_once(queued).await;
                 }
             })
@@ -139,17 +135,17 @@ impl Shared {
     }
 
     async fn refresh(&self) {
-        let keys = self.series().to_refresh();
+        let keys = self.state.series().to_refresh();
         self.each(keys, SeriesCache::refresh).await;
     }
 
     async fn finish(&self) {
-        let keys = self.series().to_finish(self.clock.now());
-        self.each(keys, |series, key| series.finish(key, self.clock.now())).await;
+        let keys = self.state.series().to_finish((self.clock)());
+        self.each(keys, |series, key| series.finish(key, (self.clock)())).await;
     }
 
     async fn dismiss_all(&self) {
-        let keys = self.series().to_dismiss();
+        let keys = self.state.series().to_dismiss();
         self.each(keys, SeriesCache::dismiss).await;
     }
 
@@ -170,85 +166,7 @@ impl Shared {
     }
 }
 
-/// A write with its place in the lane of its series.
-struct Queued {
-    write: Write,
-    turn: Turn,
-}
-
-impl From<Write> for Queued {
-    fn from(write: Write) -> Self {
-        let turn = write.lane.queue();
-        Self { write, turn }
-    }
-}
-
 /// client-go's `wait.Jitter(d, 0.25)`.
 fn jittered(pause: Duration) -> Duration {
     pause + pause.mul_f64(0.25 * fastrand::f64())
-}
-
-/// Records until the broadcaster is shut down or the recording stopped.
-pub(super) async fn run(shared: Arc<Shared>, mut watcher: Watcher<Arc<Event>>) {
-    let mut writes = JoinSet::new();
-    let work = async {
-        tokio::select! {
-            () = shared.maintain() => {}
-            () = take(&shared, &mut watcher, &mut writes) => {}
-        }
-        while writes.join_next().await.is_some() {}
-        shared.dismiss_all().await;
-    };
-    tokio::select! {
-        () = work => {}
-        () = cut(shared.stop.subscribe()) => warn!("recording is cut short"),
-    }
-}
-
-async fn take(
-    shared: &Arc<Shared>,
-    watcher: &mut Watcher<Arc<Event>>,
-    writes: &mut JoinSet<()>,
-) {
-    let permits = Arc::new(Semaphore::new(shared.options.max_writes.get()));
-    while let Some(event) = watcher.next().await {
-        shared.dropped.store(watcher.dropped(), Ordering::Relaxed);
-        // Nobody closes the semaphore.
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        let [farewell, write] = shared.observe(&event);
-        while writes.try_join_next().is_some() {}
-        if farewell.is_none() && write.is_none() {
-            continue;
-        }
-        let shared = Arc::clone(shared);
-        writes.spawn(async move {
-            let record = |queued: Option<Queued>| async {
-                if let Some(queued) = queued {
-                    shared.record(queued).await;
-                }
-            };
-            tokio::join!(record(farewell), record(write));
-            drop(permit);
-        });
-    }
-    shared.dropped.store(watcher.dropped(), Ordering::Relaxed);
-}
-
-/// Waits until the recording has to end, whatever is not written yet.
-async fn cut(mut stop: watch::Receiver<Stop>) {
-    loop {
-        let now = *stop.borrow_and_update();
-        let end = async {
-            match now {
-                Stop::No => std::future::pending().await,
-                Stop::DrainUntil(until) => sleep_until(until).await,
-                Stop::Now => {}
-            }
-        };
-        tokio::select! {
-            () = end => return,
-            // Never an error: `Shared` keeps the sender.
-            _ = stop.changed() => {}
-        }
-    }
 }

@@ -53,14 +53,6 @@ pub(super) enum Ending {
     Failed,
 }
 
-/// What an occurrence leads to.
-#[derive(Debug, Default)]
-pub(super) struct Observed {
-    /// The final count of the series that had to make room.
-    pub(super) farewell: Option<Write>,
-    pub(super) write: Option<Write>,
-}
-
 #[derive(Debug)]
 struct Entry {
     series: SeriesId,
@@ -84,8 +76,9 @@ impl SeriesCache {
     }
 
     /// Takes one occurrence. The first of its key is created, the second makes it a series of two,
-    /// the later ones only count.
-    pub(super) fn observe(&mut self, event: &Event, now: Timestamp) -> Observed {
+    /// the later ones only count. Answers the final count of a series that had to make room, if
+    /// there is something to say about it, and what is to be written of this one.
+    pub(super) fn observe(&mut self, event: &Event, now: Timestamp) -> [Option<Write>; 2] {
         let key = Arc::new(SeriesKey::of(event));
         if let Some(entry) = self.entries.get_mut(&key) {
             self.ledger.occurred(entry.series);
@@ -94,18 +87,18 @@ impl SeriesCache {
                 // As an int32 of Go does it; nobody has seen two billion occurrences.
                 series.count = series.count.wrapping_add(1);
                 series.last_observed_time = last_observed_time;
-                return Observed::default();
+                return [None, None];
             }
             entry.event.series = Some(EventSeries { count: 2, last_observed_time });
             let write = self.write(&key, Purpose::Occurrence);
-            return Observed { farewell: None, write };
+            return [None, write];
         }
         let farewell = self.make_room();
         let series = self.ledger.open();
         self.ledger.occurred(series);
         let entry = Entry { series, event: event.clone(), lane: Lane::default() };
         self.entries.push(Arc::clone(&key), entry);
-        Observed { farewell, write: self.write(&key, Purpose::Occurrence) }
+        [farewell, self.write(&key, Purpose::Occurrence)]
     }
 
     /// The series to be refreshed, oldest first: those that are one, not the single events.

@@ -1,25 +1,45 @@
-//! Where events are written to.
+//! Where events are written.
 
-use futures_util::future::BoxFuture;
 use k8s_openapi::api::events::v1::Event;
+use kube::core::ObjectMeta;
 use serde_json::Value;
 
-use crate::record::SinkError;
+use crate::record::{ApiServerSink, SinkError};
 
-/// Takes events (client-go's `tools/events.EventSink`).
+/// Where events are written: client-go's `tools/events.EventSink`. It makes one attempt; the
+/// recording decides by the error's class whether there will be another.
 ///
-/// A sink makes one attempt and says how it went; it neither sleeps nor retries. Calls for one
-/// series come one after the other, calls for different series at the same time. The future may be
-/// dropped at any await, when recording is cancelled.
+/// Calls for one series come one after the other, calls for different series at the same time. A
+/// future may be dropped at any await, when the time of a shutdown is up.
 pub trait EventSink: Send + Sync + 'static {
-    /// Creates an event; answers it as the server has it.
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<Event, SinkError>>;
+    /// Writes a new event, in the namespace that it names, and answers with the copy that was
+    /// stored.
+    fn create(&self, event: &Event) -> impl Future<Output = Result<Event, SinkError>> + Send;
 
-    /// Applies a strategic merge patch to the event of that namespace and name; answers the event
-    /// as the server has it then. The event is the whole of it, with the patch applied.
-    fn patch<'a>(
-        &'a self,
-        event: &'a Event,
-        patch: &'a Value,
-    ) -> BoxFuture<'a, Result<Event, SinkError>>;
+    /// Changes the event of that namespace and name by a strategic merge patch, and answers with
+    /// what is stored then. `event` is what it should look like afterwards.
+    fn patch(
+        &self,
+        event: &Event,
+        patch: &Value,
+    ) -> impl Future<Output = Result<Event, SinkError>> + Send;
+}
+
+/// `POST` and `PATCH` of `/apis/events.k8s.io/v1/namespaces/<namespace>/events`.
+impl EventSink for ApiServerSink {
+    async fn create(&self, event: &Event) -> Result<Event, SinkError> {
+        self.create_at(path(self, &event.metadata)?, event).await
+    }
+
+    async fn patch(&self, event: &Event, patch: &Value) -> Result<Event, SinkError> {
+        let path = path(self, &event.metadata)?;
+        self.patch_at(&path, &event.metadata, patch.to_string().into_bytes()).await
+    }
+}
+
+fn path(sink: &ApiServerSink, meta: &ObjectMeta) -> Result<String, SinkError> {
+    if meta.namespace.as_deref().unwrap_or_default().is_empty() {
+        return Err(SinkError::RequestConstruction("the event has no namespace".to_owned()));
+    }
+    sink.path("/apis/events.k8s.io/v1", meta)
 }

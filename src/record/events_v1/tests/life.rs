@@ -41,7 +41,7 @@ async fn without_an_object_there_is_no_event_but_without_a_related_one_there_is(
     let node = ObjectReference { kind: Some("Node".into()), ..ObjectReference::default() };
     stage.recorder.eventf(&node, &None::<Pod>, EventType::Normal, "Ready", "Starting", "");
     settle().await;
-    assert_eq!(stage.broadcaster.drops().without_reference, 1);
+    assert_eq!(stage.broadcaster.counts().no_reference, 1);
     let calls = &stage.server.state().calls;
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].event.metadata.namespace.as_deref(), Some("default"));
@@ -128,7 +128,7 @@ async fn each_part_of_the_key_makes_a_series_of_its_own_and_the_note_does_not() 
     let publish = async |event: &Value| {
         let mut event = event.clone();
         event["metadata"]["name"] = json!(format!("e{}", stage.recording.tally().observed));
-        stage.broadcaster.publish(serde_json::from_value(event).unwrap()).unwrap();
+        stage.broadcaster.forward(serde_json::from_value(event).unwrap());
         settle().await;
         stage.server.took()[0].1
     };

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
 use serde_json::{Value, json};
@@ -120,17 +119,13 @@ fn count(event: &Event) -> i32 {
 }
 
 impl EventSink for Server {
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<Event, SinkError>> {
-        self.call("create", event).boxed()
+    async fn create(&self, event: &Event) -> Result<Event, SinkError> {
+        self.call("create", event).await
     }
 
-    fn patch<'a>(
-        &'a self,
-        event: &'a Event,
-        patch: &'a Value,
-    ) -> BoxFuture<'a, Result<Event, SinkError>> {
+    async fn patch(&self, event: &Event, patch: &Value) -> Result<Event, SinkError> {
         assert_eq!(*patch, json!({"series": event.series}));
-        self.call("patch", event).boxed()
+        self.call("patch", event).await
     }
 }
 
@@ -150,7 +145,7 @@ impl Stage {
     pub(super) async fn with(options: RecordingOptions) -> Self {
         let base = base();
         let start = Instant::now();
-        Self::with_clock(options, start, Clock::new(move || base + start.elapsed())).await
+        Self::with_clock(options, start, Arc::new(move || base + start.elapsed())).await
     }
 
     /// With a time that no two events share, so that no two names are the same.
@@ -158,7 +153,7 @@ impl Stage {
         let base = base();
         let start = Instant::now();
         let asked = AtomicU64::new(0);
-        let clock = Clock::new(move || {
+        let clock = Arc::new(move || {
             base + start.elapsed() + Duration::from_nanos(asked.fetch_add(1, Ordering::Relaxed))
         });
         Self::with_clock(options, start, clock).await
