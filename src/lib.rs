@@ -18,6 +18,9 @@ pub mod cache;
 pub mod journal;
 pub mod watch;
 
+// Which events are similar, repeated or too many; time and fingerprints in, decisions out.
+pub mod correlate;
+
 // Reporting what a program of one's own has done: client-go's event recorders.
 pub mod record;
 

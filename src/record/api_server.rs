@@ -150,7 +150,9 @@ impl EventSink for ApiServerSink {
 
     async fn patch(&self, event: &Event, patch: Option<&Patch>) -> Result<Event, SinkError> {
         // client-go sends no body where there is no patch: a 404 if there is no such event.
-        let body = patch.map(Patch::to_bytes).unwrap_or_default();
+        let body = patch.map(Patch::to_bytes).transpose();
+        let body = body.map_err(|error| SinkError::RequestConstruction(error.to_string()))?;
+        let body = body.unwrap_or_default();
         self.patch_at(&self.path(CORE, &event.metadata)?, &event.metadata, body).await
     }
 }

@@ -63,14 +63,16 @@ impl<S: EventSink> Recording<S> {
 
     async fn record(&mut self, event: &Event) -> Fate {
         let now = (self.options.clock)();
-        let Correlated { mut event, patch, skip } = self.correlator.correlate(event, now);
-        if skip {
+        let correlated = self.correlator.correlate(event, now);
+        if correlated.skip {
             return Fate::Skipped;
         }
+        let update = correlated.is_update();
+        let Correlated { mut event, patch, .. } = correlated;
         let mut tries = 0;
         loop {
             tries += 1;
-            let error = match self.write(&mut event, patch.as_ref()).await {
+            let error = match write(&self.sink, &mut event, update, patch.as_ref()).await {
                 Ok(stored) => {
                     self.correlator.update_state(&stored);
                     return Fate::Written;
@@ -97,18 +99,23 @@ impl<S: EventSink> Recording<S> {
             self.tally.add_retry();
         }
     }
+}
 
-    /// One try: a patch if it was counted before, a create if it was not, or if the API server has
-    /// forgotten it meanwhile.
-    async fn write(&self, event: &mut Event, patch: Option<&Patch>) -> Result<Event, SinkError> {
-        if event.count.unwrap_or_default() > 1 {
-            match self.sink.patch(event, patch).await {
-                Err(error) if error.is_not_found() => {}
-                other => return other,
-            }
+/// One try: a patch if it was counted before, a create if it was not, or if the API server has
+/// forgotten it meanwhile.
+async fn write(
+    sink: &impl EventSink,
+    event: &mut Event,
+    update: bool,
+    patch: Option<&Patch>,
+) -> Result<Event, SinkError> {
+    if update {
+        match sink.patch(event, patch).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other,
         }
-        // A create must not name a version.
-        event.metadata.resource_version = None;
-        self.sink.create(event).await
     }
+    // A create must not name a version.
+    event.metadata.resource_version = None;
+    sink.create(event).await
 }

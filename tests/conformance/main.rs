@@ -8,10 +8,13 @@
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
 mod compare;
+mod correlator;
 mod mux;
 mod purpose;
+mod recorder;
 mod report;
 mod series;
+mod sink;
 mod vector;
 
 use std::{
@@ -34,8 +37,11 @@ struct Kind {
 }
 
 const KINDS: &[Kind] = &[
+    Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
+    Kind { name: "recorder", drive: recorder::drive, compare: compare::step_by_step },
     Kind { name: "series", drive: series::drive, compare: series::compare },
+    Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },
 ];
 
 fn judge(vector: &Vector) -> Verdict {

@@ -83,3 +83,13 @@ pub(crate) fn load(folder: &Path) -> Result<Vec<Vector>, String> {
     }
     Ok(vectors)
 }
+
+/// Runs on one thread with a clock that stands still while there is something to do.
+pub(crate) fn virtual_time<T>(play: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| error.to_string())?
+        .block_on(play)
+}
