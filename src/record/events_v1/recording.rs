@@ -16,7 +16,7 @@ use super::{
     attempt::try_to_write,
     key::SeriesKey,
     series::{Ending, SeriesCache, Write},
-    state::{Queued, State, Stop},
+    state::{Queued, State, Stop, from_now},
 };
 use crate::{record::Clock, watch::Watcher};
 
@@ -55,12 +55,9 @@ impl<S: EventSink> Recording<S> {
 
     /// Observes one event after the other. What has to be written for them is written by tasks of
     /// their own, as many at most as the options allow.
-    async fn take(
-        self: &Arc<Self>,
-        watcher: &mut Watcher<Arc<Event>>,
-        writes: &mut JoinSet<()>,
-    ) {
-        let permits = Arc::new(Semaphore::new(self.options.max_writes.get()));
+    async fn take(self: &Arc<Self>, watcher: &mut Watcher<Arc<Event>>, writes: &mut JoinSet<()>) {
+        let permits =
+            Arc::new(Semaphore::new(self.options.max_writes.get().min(Semaphore::MAX_PERMITS)));
         while let Some(event) = watcher.next().await {
             self.state.set_dropped(watcher.dropped());
             // Before the event is observed: a write that has its turn must not wait for others.
@@ -156,11 +153,11 @@ impl<S: EventSink> Recording<S> {
             sleep_until(refresh.min(finish)).await;
             if Instant::now() >= refresh {
                 self.refresh().await;
-                refresh = Instant::now() + self.options.refresh_interval;
+                refresh = from_now(self.options.refresh_interval);
             }
             if Instant::now() >= finish {
                 self.finish().await;
-                finish = Instant::now() + self.options.finish_interval;
+                finish = from_now(self.options.finish_interval);
             }
         }
     }
@@ -168,5 +165,5 @@ impl<S: EventSink> Recording<S> {
 
 /// client-go's `wait.Jitter(d, 0.25)`.
 fn jittered(pause: Duration) -> Duration {
-    pause + pause.mul_f64(0.25 * fastrand::f64())
+    pause.saturating_add(pause.mul_f64(0.25 * fastrand::f64()))
 }
