@@ -20,6 +20,8 @@ use super::{
 };
 use crate::{record::Clock, watch::Watcher};
 
+/// Intervals of nothing would keep a core busy.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 /// So many series are refreshed, or finished, at the same time.
 const WRITES_OF_MAINTENANCE: usize = 8;
 
@@ -153,11 +155,11 @@ impl<S: EventSink> Recording<S> {
             sleep_until(refresh.min(finish)).await;
             if Instant::now() >= refresh {
                 self.refresh().await;
-                refresh = from_now(self.options.refresh_interval);
+                refresh = from_now(self.options.refresh_interval.max(SHORTEST_ROUND));
             }
             if Instant::now() >= finish {
                 self.finish().await;
-                finish = from_now(self.options.finish_interval);
+                finish = from_now(self.options.finish_interval.max(SHORTEST_ROUND));
             }
         }
     }

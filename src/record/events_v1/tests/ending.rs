@@ -91,8 +91,8 @@ async fn numbers_without_sense_do_no_harm() {
         let stage = Stage::with(RecordingOptions {
             max_tries: 0,
             sleep: duration,
-            refresh_interval: duration.max(Duration::from_millis(1)),
-            finish_interval: duration.max(Duration::from_millis(1)),
+            refresh_interval: duration,
+            finish_interval: duration,
             max_series: number,
             max_writes: number,
         })
