@@ -72,7 +72,7 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
     ///
     /// Outside a Tokio runtime, as [`tokio::spawn`] does.
     pub fn new(incoming: usize, full: FullChannel<T>) -> Self {
-        let (sender, receiver) = queue(incoming, Vec::new());
+        let (sender, receiver) = queue(Some(incoming), Vec::new());
         let (alive, running) = watch::channel(());
         let runtime = Handle::current();
         runtime.spawn(distribute(receiver, full.clone(), alive));
@@ -90,8 +90,7 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
     /// The broadcaster was shut down, be it before the call or while it waited; the item was not,
     /// and will not be, handed out.
     pub async fn publish(&self, item: T) -> Result<(), Stopped> {
-        let place = self.incoming.reserve().await.ok_or(Stopped)?;
-        place.put(Message::Item(item)).map_err(|_| Stopped)
+        self.put(Message::Item(item)).await
     }
 
     /// The same from a thread that may block.
@@ -127,15 +126,22 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
     }
 
     fn try_publish(&self, item: T) -> Result<(), NotSent<T>> {
-        let place = match self.incoming.try_reserve() {
-            Ok(place) => place,
+        match self.incoming.try_take_place() {
+            Ok(()) => {}
             Err(Refused::Full) => return Err(NotSent::Full(item)),
             Err(Refused::Closed) => return Err(NotSent::Stopped(item)),
-        };
-        match place.put(Message::Item(item)) {
+        }
+        match self.incoming.put(Message::Item(item)) {
             Err(Message::Item(item)) => Err(NotSent::Stopped(item)),
             _ => Ok(()),
         }
+    }
+
+    async fn put(&self, message: Message<T>) -> Result<(), Stopped> {
+        if !self.incoming.take_place().await {
+            return Err(Stopped);
+        }
+        self.incoming.put(message).map_err(|_| Stopped)
     }
 
     /// How many items [`publish_or_drop`](Self::publish_or_drop) has dropped because the incoming
@@ -164,8 +170,7 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
     pub async fn watch_with_prefix(&self, prefix: Vec<T>) -> Result<Watcher<T>, Stopped> {
         let (outlet, watcher) = registration(&self.full, prefix);
         let (registered, turn) = oneshot::channel();
-        let place = self.incoming.reserve().await.ok_or(Stopped)?;
-        place.put(Message::Register(outlet, registered)).map_err(|_| Stopped)?;
+        self.put(Message::Register(outlet, registered)).await?;
         turn.await.map_err(|_| Stopped)?;
         Ok(watcher)
     }

@@ -37,9 +37,9 @@ pub(super) async fn distribute<T: Clone>(
 
 async fn hand_out<T: Clone>(item: T, outlets: &mut Vec<Outlet<T>>, full: &FullChannel<T>) {
     let mut at = 0;
-    while let Some(outlet) = outlets.get(at) {
-        let place = outlet.place(full).await;
-        if outlet.offer(&item, place, full) {
+    while let Some(outlet) = outlets.get_mut(at) {
+        let open = if full.waits() { outlet.take_place().await } else { !outlet.is_stopped() };
+        if open && outlet.offer(&item, full) {
             at += 1;
         } else {
             outlets.remove(at);

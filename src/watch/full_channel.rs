@@ -41,6 +41,11 @@ impl<T> FullChannel<T> {
         }
     }
 
+    /// Whether the loop waits for room.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self, Self::Wait { .. })
+    }
+
     /// The bytes of an item, where they count.
     pub(super) fn weigh(&self) -> Option<fn(&T) -> usize> {
         match *self {

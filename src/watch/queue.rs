@@ -1,53 +1,66 @@
-//! A bounded queue with one reader that anyone may close, from any thread and without waiting.
+//! A queue with one reader that anyone may close, from any thread and without waiting.
 //!
 //! Closing is what stops a watcher and what shuts the broadcaster down: nothing goes in any more,
 //! whoever waits to put something in is refused, and what is in can still be read. The bounded
-//! channel of Tokio has all that, but only its reader can close it. So the bound is a semaphore
-//! beside an unbounded channel: a permit for each free place, and its closing is the queue's.
+//! channel of Tokio has all that, but only its reader can close it, and its reader waits for those
+//! who were given a place and are never polled again. So the bound stands beside an unbounded
+//! channel.
 
 use std::{
     future::poll_fn,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
 use futures_util::task::AtomicWaker;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError, mpsc};
 
-/// Makes a queue of `capacity` places, at least one, with `first` in it already; it has a place for
-/// each of these, too.
-pub(super) fn queue<T>(capacity: usize, first: Vec<T>) -> (Sender<T>, Receiver<T>) {
-    let capacity = capacity.max(first.len()).clamp(1, Semaphore::MAX_PERMITS);
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let gate = Arc::new(Gate {
-        room: Semaphore::new(capacity.saturating_sub(first.len())),
-        reader: AtomicWaker::new(),
+/// Makes a queue with `first` in it already. With `places` it is bounded: it has so many, at least
+/// one and at least one for each of `first`. Without, who puts items in sees to that.
+pub(super) fn queue<T>(places: Option<usize>, first: Vec<T>) -> (Sender<T>, Receiver<T>) {
+    let room = places.map(|places| {
+        let free = places.max(1).saturating_sub(first.len());
+        Semaphore::new(free.min(Semaphore::MAX_PERMITS))
     });
+    let gate = Arc::new(Gate { room, closed: AtomicBool::new(false), reader: AtomicWaker::new() });
+    let (sender, receiver) = mpsc::unbounded_channel();
     for item in first {
         // The receiver is here, so it is open.
         let _ = sender.send(item);
     }
-    let sender = Sender { items: sender, gate: Arc::clone(&gate) };
-    (sender, Receiver { items: receiver, gate, capacity })
+    (Sender { items: sender, gate: Arc::clone(&gate) }, Receiver { items: receiver, gate })
 }
 
 /// What may go in, whatever the queue is of.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// A permit for each free place; closed when the queue is.
-    room: Semaphore,
+    /// A permit for each place that is free, where the queue is bounded.
+    room: Option<Semaphore>,
+    closed: AtomicBool,
     /// The reader, while it waits.
     reader: AtomicWaker,
 }
 
 impl Gate {
     pub(super) fn close(&self) {
-        self.room.close();
+        self.closed.store(true, Ordering::Release);
+        if let Some(room) = &self.room {
+            room.close();
+        }
         self.reader.wake();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.room.is_closed()
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn free_place(&self) {
+        if let Some(room) = &self.room {
+            room.add_permits(1);
+        }
     }
 }
 
@@ -72,19 +85,31 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// A place, if there is one that nobody waited for.
-    pub(super) fn try_reserve(&self) -> Result<Place<'_, T>, Refused> {
-        match self.gate.room.try_acquire() {
-            Ok(permit) => Ok(Place { permit, items: &self.items }),
-            Err(TryAcquireError::NoPermits) => Err(Refused::Full),
-            Err(TryAcquireError::Closed) => Err(Refused::Closed),
+    /// Takes a place, if there is one that nobody waited for. [`put`](Self::put) is due then.
+    pub(super) fn try_take_place(&self) -> Result<(), Refused> {
+        match self.gate.room.as_ref().map(Semaphore::try_acquire) {
+            Some(Ok(place)) => place.forget(),
+            Some(Err(TryAcquireError::NoPermits)) => return Err(Refused::Full),
+            Some(Err(TryAcquireError::Closed)) => return Err(Refused::Closed),
+            None if self.is_closed() => return Err(Refused::Closed),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for a place, in line with all who do, and takes it; `false` when the queue is closed.
+    /// [`put`](Self::put) is due then.
+    pub(super) async fn take_place(&self) -> bool {
+        match &self.gate.room {
+            Some(room) => room.acquire().await.map(SemaphorePermit::forget).is_ok(),
+            None => !self.is_closed(),
         }
     }
 
-    /// Waits for a place, in line with all who do; `None` when the queue is closed.
-    pub(super) async fn reserve(&self) -> Option<Place<'_, T>> {
-        let permit = self.gate.room.acquire().await.ok()?;
-        Some(Place { permit, items: &self.items })
+    /// Puts an item into the place that was taken: it will be read, unless the reader is dropped.
+    /// It comes back if the queue was closed meanwhile.
+    pub(super) fn put(&self, item: T) -> Result<(), T> {
+        self.items.send(item).map_err(|error| error.0)
     }
 
     pub(super) fn close(&self) {
@@ -96,27 +121,11 @@ impl<T> Sender<T> {
     }
 }
 
-/// The right to put one item in; dropped, it is for the next in line.
-pub(super) struct Place<'a, T> {
-    permit: SemaphorePermit<'a>,
-    items: &'a mpsc::UnboundedSender<T>,
-}
-
-impl<T> Place<'_, T> {
-    /// Puts the item in: it will be read, unless the reader is dropped. It comes back if the queue
-    /// was closed meanwhile.
-    pub(super) fn put(self, item: T) -> Result<(), T> {
-        self.permit.forget();
-        self.items.send(item).map_err(|error| error.0)
-    }
-}
-
 /// The end where items come out. Dropping it closes the queue.
 #[derive(Debug)]
 pub(super) struct Receiver<T> {
     items: mpsc::UnboundedReceiver<T>,
     gate: Arc<Gate>,
-    capacity: usize,
 }
 
 impl<T> Receiver<T> {
@@ -137,7 +146,7 @@ impl<T> Receiver<T> {
             }
         }
         if let Poll::Ready(Some(_)) = item {
-            self.gate.room.add_permits(1);
+            self.gate.free_place();
         }
         item
     }
@@ -151,14 +160,9 @@ impl<T> Receiver<T> {
             item = self.items.try_recv();
         }
         if item.is_ok() {
-            self.gate.room.add_permits(1);
+            self.gate.free_place();
         }
         item
-    }
-
-    /// How many items it holds at most.
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
     }
 
     pub(super) fn gate(&self) -> &Arc<Gate> {

@@ -9,83 +9,80 @@ use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{
     full_channel::FullChannel,
-    queue::{self, Gate, Place, Refused},
+    queue::{self, Gate},
 };
 
-/// What both ends count.
+/// What one end writes and the other reads. What is queued is what the loop has sent less what has
+/// been read, so each number has one writer, and none needs more than a plain store.
 #[derive(Debug, Default)]
-struct Counts {
+struct Shared {
+    read_items: AtomicUsize,
+    read_bytes: AtomicUsize,
     dropped: AtomicU64,
-    queued_bytes: AtomicUsize,
     spilled: AtomicBool,
 }
 
 /// A registration with `prefix` in its queue.
 pub(super) fn registration<T>(full: &FullChannel<T>, prefix: Vec<T>) -> (Outlet<T>, Watcher<T>) {
     // client-go leaves room for one item behind a prefix, whatever its length.
-    let behind_prefix = if prefix.is_empty() { 0 } else { prefix.len().saturating_add(1) };
+    let capacity = full.queue().max(prefix.len().saturating_add(1));
     let weigh = full.weigh();
-    let prefix_bytes =
-        weigh.map_or(0, |weigh| prefix.iter().map(weigh).fold(0, usize::saturating_add));
-    let (sender, receiver) = queue::queue(full.queue().max(behind_prefix), prefix);
-    let counts = Arc::new(Counts { queued_bytes: prefix_bytes.into(), ..Counts::default() });
-    let outlet = Outlet { items: sender, counts: Arc::clone(&counts) };
-    (outlet, Watcher { items: receiver, counts, weigh })
+    let sent_bytes = weigh.map_or(0, |weigh| prefix.iter().map(weigh).fold(0, usize::wrapping_add));
+    let sent_items = prefix.len();
+    let (sender, receiver) = queue::queue(full.waits().then_some(capacity), prefix);
+    let shared = Arc::<Shared>::default();
+    let outlet =
+        Outlet { items: sender, capacity, sent_items, sent_bytes, shared: Arc::clone(&shared) };
+    let watcher =
+        Watcher { items: receiver, capacity, weigh, read_items: 0, read_bytes: 0, shared };
+    (outlet, watcher)
 }
 
 /// The loop's end of a registration.
 #[derive(Debug)]
 pub(super) struct Outlet<T> {
     items: queue::Sender<T>,
-    counts: Arc<Counts>,
+    capacity: usize,
+    /// As they wrap around, prefix and all.
+    sent_items: usize,
+    sent_bytes: usize,
+    shared: Arc<Shared>,
 }
 
 impl<T: Clone> Outlet<T> {
-    /// A place in the queue, as the policy has it.
-    pub(super) async fn place(&self, full: &FullChannel<T>) -> Result<Place<'_, T>, Refused> {
+    /// Waits for room, where that is the policy; `false` when the watcher is stopped.
+    pub(super) async fn take_place(&self) -> bool {
+        self.items.take_place().await
+    }
+
+    /// Hands over an item; answers whether the watcher stays registered.
+    pub(super) fn offer(&mut self, item: &T, full: &FullChannel<T>) -> bool {
         match full {
-            FullChannel::Wait { .. } => self.items.reserve().await.ok_or(Refused::Closed),
-            FullChannel::Drop { .. } | FullChannel::Spill { .. } => self.items.try_reserve(),
+            FullChannel::Drop { .. } if self.queued_items() >= self.capacity => {
+                self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            FullChannel::Drop { .. } | FullChannel::Wait { .. } => {}
+            FullChannel::Spill { bytes, weigh, .. } => {
+                let weight = weigh(item);
+                if self.queued_items() >= self.capacity || !self.has_room_for(weight, *bytes) {
+                    self.shared.spilled.store(true, Ordering::Release);
+                    return false;
+                }
+                self.sent_bytes = self.sent_bytes.wrapping_add(weight);
+            }
         }
+        self.sent_items = self.sent_items.wrapping_add(1);
+        self.items.put(item.clone()).is_ok()
     }
 
-    /// Hands over an item, if there is a place; answers whether the watcher stays registered.
-    pub(super) fn offer(
-        &self,
-        item: &T,
-        place: Result<Place<'_, T>, Refused>,
-        full: &FullChannel<T>,
-    ) -> bool {
-        match (place, full) {
-            (Ok(_), FullChannel::Spill { bytes, weigh, .. })
-                if !self.has_room_for(weigh(item), *bytes) =>
-            {
-                self.spill()
-            }
-            (Ok(place), _) => place.put(item.clone()).is_ok(),
-            (Err(Refused::Full), FullChannel::Spill { .. }) => self.spill(),
-            (Err(Refused::Full), _) => {
-                self.counts.dropped.fetch_add(1, Ordering::Relaxed);
-                true
-            }
-            (Err(Refused::Closed), _) => false,
-        }
+    fn queued_items(&self) -> usize {
+        self.sent_items.wrapping_sub(self.shared.read_items.load(Ordering::Relaxed))
     }
 
-    /// Counts the bytes in, if they fit.
     fn has_room_for(&self, bytes: usize, max_bytes: usize) -> bool {
-        // Only this end adds, so what is read in between can but make more room.
-        let queued = self.counts.queued_bytes.load(Ordering::Relaxed);
-        let fits = queued == 0 || queued.saturating_add(bytes) <= max_bytes;
-        if fits {
-            self.counts.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-        fits
-    }
-
-    fn spill(&self) -> bool {
-        self.counts.spilled.store(true, Ordering::Release);
-        false
+        let queued = self.sent_bytes.wrapping_sub(self.shared.read_bytes.load(Ordering::Relaxed));
+        queued == 0 || queued.saturating_add(bytes) <= max_bytes
     }
 
     /// Whether the watcher was stopped or dropped.
@@ -99,8 +96,12 @@ impl<T: Clone> Outlet<T> {
 #[derive(Debug)]
 pub struct Watcher<T> {
     items: queue::Receiver<T>,
-    counts: Arc<Counts>,
+    capacity: usize,
     weigh: Option<fn(&T) -> usize>,
+    /// As they wrap around.
+    read_items: usize,
+    read_bytes: usize,
+    shared: Arc<Shared>,
 }
 
 /// Nothing is queued at the moment.
@@ -133,27 +134,30 @@ impl<T> Watcher<T> {
         }
     }
 
-    fn taken(&self, item: &T) {
+    fn taken(&mut self, item: &T) {
+        self.read_items = self.read_items.wrapping_add(1);
+        self.shared.read_items.store(self.read_items, Ordering::Relaxed);
         if let Some(weigh) = self.weigh {
-            self.counts.queued_bytes.fetch_sub(weigh(item), Ordering::Relaxed);
+            self.read_bytes = self.read_bytes.wrapping_add(weigh(item));
+            self.shared.read_bytes.store(self.read_bytes, Ordering::Relaxed);
         }
     }
 
     /// How many items the queue holds at most.
     pub fn capacity(&self) -> usize {
-        self.items.capacity()
+        self.capacity
     }
 
     /// How many items this watcher has lost because its queue was full; see [`FullChannel::Drop`].
     /// client-go does not count them.
     pub fn dropped(&self) -> u64 {
-        self.counts.dropped.load(Ordering::Relaxed)
+        self.shared.dropped.load(Ordering::Relaxed)
     }
 
     /// Whether the registration ended because the queue was full; see [`FullChannel::Spill`].
     /// Meaningful once [`next`](Self::next) has answered `None`.
     pub fn spilled(&self) -> bool {
-        self.counts.spilled.load(Ordering::Acquire)
+        self.shared.spilled.load(Ordering::Acquire)
     }
 
     /// What ends this registration from elsewhere.

@@ -199,9 +199,8 @@ impl Got {
                 _ => ranges.push((item, item)),
             }
         }
-        let words = ranges.iter().map(|&(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
+        let words = ranges.iter().map(|&(first, last)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
         });
         words.collect::<Vec<_>>().join(",")
     }

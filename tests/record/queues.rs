@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidings::record::{BroadcasterOptions, EventBroadcaster, EventType, RecorderCounts};
+use tidings::record::{
+    BroadcasterOptions, EventBroadcaster, EventType, RecorderCounts, SinkCounts,
+};
 use tokio::time::sleep;
 
 use crate::support::{Answer, MemorySink, options, pod, record, settle, source, start};
@@ -39,7 +41,7 @@ async fn a_slow_sink_loses_events_alone() {
     assert_eq!(slow.messages(), ["0", "1", "2", "3", "4"]);
     let report = broadcaster.shutdown().await;
     assert_eq!((running.counts().written, running.counts().dropped), (5, 7));
-    assert_eq!(report.sinks.iter().map(|sink| sink.total()).collect::<Vec<_>>(), [12, 12]);
+    assert_eq!(report.sinks.iter().map(SinkCounts::total).collect::<Vec<_>>(), [12, 12]);
 }
 
 #[tokio::test(start_paused = true)]

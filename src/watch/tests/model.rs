@@ -200,9 +200,10 @@ struct Rig {
 
 impl Rig {
     fn new(waits: bool, watcher_queue: usize, incoming_queue: usize) -> Self {
-        let full = match waits {
-            true => FullChannel::Wait { queue: watcher_queue },
-            false => FullChannel::Drop { queue: watcher_queue },
+        let full = if waits {
+            FullChannel::Wait { queue: watcher_queue }
+        } else {
+            FullChannel::Drop { queue: watcher_queue }
         };
         let model = Model {
             waits,
@@ -316,7 +317,9 @@ impl Rig {
                     End::ShutDown
                 }
                 Call::Watch(task) => End::Registered(task.await.unwrap().map(|watcher| {
-                    let number = self.watcher_number(&end);
+                    let End::Registered(Ok(number)) = end else {
+                        panic!("registered, where the model has {end:?}")
+                    };
                     self.watchers.insert(number, watcher);
                     number
                 })),
@@ -327,13 +330,6 @@ impl Rig {
             let channel = &self.model.channels[number];
             assert_eq!(watcher.capacity(), channel.capacity);
             assert_eq!(watcher.dropped(), channel.dropped);
-        }
-    }
-
-    fn watcher_number(&self, end: &End) -> usize {
-        match end {
-            End::Registered(Ok(number)) => *number,
-            other => panic!("registered, where the model has {other:?}"),
         }
     }
 }
