@@ -27,7 +27,7 @@ pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
     /// A write whose answer was not waited for, and the sequences of the records in it.
     unanswered: Option<(Vec<u64>, oneshot::Receiver<io::Result<()>>)>,
-    /// Records of the batch in hand that were written already.
+    /// Records that were written although the bridge gave up waiting for it, and that come again.
     written: Vec<u64>,
 }
 
@@ -53,14 +53,17 @@ impl StdoutSink {
     }
 
     async fn write(&mut self, batch: &Batch) -> Outcome {
-        if let Err(outcome) = self.answer().await {
-            return outcome;
+        match self.answer().await {
+            Ok(late) => self.written.extend(late),
+            Err(outcome) => return outcome,
         }
         let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
-        let written = std::mem::take(&mut self.written);
         let mut writing = Vec::with_capacity(batch.records.len());
-        // But those of a write that the bridge gave up waiting for, and that came through.
-        for record in batch.records.iter().filter(|record| !written.contains(&record.seq)) {
+        for record in &batch.records {
+            if let Some(at) = self.written.iter().position(|seq| *seq == record.seq) {
+                self.written.swap_remove(at);
+                continue;
+            }
             lines.extend_from_slice(&record.envelope);
             lines.push(b'\n');
             writing.push(record.seq);
@@ -74,22 +77,18 @@ impl StdoutSink {
         }
         self.unanswered = Some((writing, receiver));
         match self.answer().await {
-            Ok(()) => {
-                self.written.clear();
-                Outcome::Delivered
-            }
+            Ok(_) => Outcome::Delivered,
             Err(outcome) => outcome,
         }
     }
 
-    /// Waits for the write that is under way, if one is. May be dropped and called again.
-    async fn answer(&mut self) -> Result<(), Outcome> {
-        let Some((_, receiver)) = &mut self.unanswered else { return Ok(()) };
+    /// Waits for the write that is under way, if one is; answers the sequences in it. May be dropped
+    /// and called again.
+    async fn answer(&mut self) -> Result<Vec<u64>, Outcome> {
+        let Some((_, receiver)) = &mut self.unanswered else { return Ok(Vec::new()) };
         let result = receiver.await.unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
-        let answered = self.unanswered.take();
-        result.map_err(|error| misfortune(&error))?;
-        self.written = answered.map(|(written, _)| written).unwrap_or_default();
-        Ok(())
+        let writing = self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default();
+        result.map(|()| writing).map_err(|error| misfortune(&error))
     }
 }
 

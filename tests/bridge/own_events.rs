@@ -39,7 +39,7 @@ async fn next(events: &mut FakeEvents) -> (String, String) {
 /// An Event as a bridge records it about itself.
 fn of_a_bridge() -> EventObject {
     let mut event = EventObject::about_pod("tidings", "tidings-0", "SinkUnavailable", "x");
-    event.source.component = COMPONENT.to_owned();
+    COMPONENT.clone_into(&mut event.source.component);
     event
 }
 
