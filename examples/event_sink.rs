@@ -51,8 +51,8 @@ fn answer(code: u16, reason: &str) -> SinkError {
     SinkError::status(Status { code, reason: reason.to_owned(), ..Status::default() })
 }
 
-/// Lines of `<create or patch> <count> <event's name>`. A new file knows nothing of the old one's
-/// events, as an API server knows nothing of those whose hour is over.
+/// Lines of `<create or patch> <count> <event's name>`. When the file is rotated, the new one knows
+/// nothing of the old one's events, as an API server knows nothing of those whose hour is over.
 struct FileSink(Mutex<State>);
 
 struct State {
@@ -90,6 +90,7 @@ impl FileSink {
         state.names.insert(name);
         state.writes.entry(reason.clone()).or_default().push(how);
         if reason == "Rotated" {
+            // As if a new file had begun.
             state.names.clear();
         }
         // What is stored now. The next patch goes to the name and goes on from the count in here.
