@@ -68,6 +68,8 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     })?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held)));
+    family(encoder, "sink_held", "Events that the correlator holds back", None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.lag_seconds)));
     family(
         encoder,
