@@ -51,6 +51,12 @@ impl Bridge {
         Self { process, http: http_client(), scratch }
     }
 
+    /// Tells it which Pod it is, as `deploy/statefulset.yaml` does.
+    pub(crate) fn be_the_pod(&mut self, namespace: &str, name: &str) {
+        self.process.set_variable("POD_NAMESPACE", namespace);
+        self.process.set_variable("POD_NAME", name);
+    }
+
     /// The directory of its journal, unless it was configured otherwise.
     pub(crate) fn journal(&self) -> PathBuf {
         self.scratch.path().join("journal")

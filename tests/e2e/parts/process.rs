@@ -68,6 +68,7 @@ pub(crate) struct Process {
     name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -81,7 +82,12 @@ impl Process {
         folder: &Path,
     ) -> Self {
         let log = folder.join(format!("{name}.log"));
-        Self { name, program, arguments, log, child: None }
+        Self { name, program, arguments, variables: Vec::new(), log, child: None }
+    }
+
+    /// Gives it a variable of the environment, from the next start on.
+    pub(crate) fn set_variable(&mut self, name: &'static str, value: &str) {
+        self.variables.push((name, value.to_owned()));
     }
 
     pub(crate) fn spawn(&mut self) {
@@ -96,6 +102,7 @@ impl Process {
         }
         let child = command
             .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)

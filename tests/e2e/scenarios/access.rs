@@ -1,6 +1,6 @@
 //! What the API server lets the bridge do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bridge::Bridge;
@@ -14,9 +14,17 @@ use crate::writers::Load;
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
 
 /// Applies them, over whatever has been changed of them since.
-fn apply(admin: &Path) {
+pub(super) fn apply(admin: &Path) {
     let arguments = ["apply", "--server-side", "--force-conflicts", "-k", DEPLOY];
     run(kubectl(admin).args(arguments));
+}
+
+/// A kubeconfig of the account in them.
+pub(super) fn shipped_account(cluster: &Cluster) -> PathBuf {
+    let admin = cluster.server.kubeconfig("admin");
+    let token = ["--namespace", "tidings", "create", "token", "tidings"];
+    let token = run(kubectl(&admin).args(token));
+    cluster.server.kubeconfig_with_token("tidings", token.trim())
 }
 
 /// Leaves of the rule on events only these verbs.
@@ -33,9 +41,7 @@ async fn the_shipped_account_may_do_all_that_the_bridge_does() {
     let mut stage = Stage::set_with(|config, cluster, _| {
         let admin = cluster.server.kubeconfig("admin");
         apply(&admin);
-        let token = ["--namespace", "tidings", "create", "token", "tidings"];
-        let token = run(kubectl(&admin).args(token));
-        let kubeconfig = cluster.server.kubeconfig_with_token("tidings", token.trim());
+        let kubeconfig = shipped_account(cluster);
         config["source"]["kubeconfig"] = kubeconfig.display().to_string().into();
     })
     .await;
