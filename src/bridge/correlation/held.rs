@@ -1,8 +1,7 @@
 //! Increments that the receiver has not been told of.
 
-use std::num::NonZeroUsize;
-
 use lru::LruCache;
+use rustc_hash::FxBuildHasher;
 
 use super::HOLD;
 use crate::{
@@ -61,15 +60,15 @@ impl From<Entry> for Summary {
 /// it, so the least recent is the one that was added first.
 #[derive(Debug)]
 pub(super) struct Held {
-    entries: LruCache<Key, Entry>,
+    entries: LruCache<Key, Entry, FxBuildHasher>,
 }
 
-/// As many keys as are counted.
-const CAPACITY: NonZeroUsize = NonZeroUsize::new(defaults::LRU_CACHE_SIZE).unwrap();
+/// As many keys as are counted. Most sinks hold nothing, so room is not made in advance.
+const CAPACITY: usize = defaults::LRU_CACHE_SIZE;
 
 impl Default for Held {
     fn default() -> Self {
-        Self { entries: LruCache::new(CAPACITY) }
+        Self { entries: LruCache::unbounded_with_hasher(FxBuildHasher) }
     }
 }
 
@@ -84,7 +83,7 @@ impl Held {
             entry.count = new.count;
             return (true, None);
         }
-        let full = self.entries.len() == CAPACITY.get();
+        let full = self.entries.len() == CAPACITY;
         let evicted = if full { self.release() } else { None };
         self.restore(key, new);
         (false, evicted)

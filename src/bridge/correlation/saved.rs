@@ -6,6 +6,7 @@
 //! knows goes with it, in the state store.
 
 use lru::LruCache;
+use rustc_hash::FxBuildHasher;
 
 use super::{
     CAPACITY, Correlator,
@@ -70,7 +71,7 @@ impl Correlator {
             defaults::MAX_INTERVAL,
         )?;
         let mut rest = Reader(rest);
-        let mut counts = LruCache::new(CAPACITY);
+        let mut counts = LruCache::with_hasher(CAPACITY, FxBuildHasher);
         for _ in 0..rest.u32()? {
             counts.push(rest.key()?, rest.u64()?);
         }
