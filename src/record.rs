@@ -125,6 +125,7 @@
 mod api_server;
 mod broadcaster;
 mod event_type;
+pub mod events_v1;
 mod fake;
 mod given_up;
 mod handler;

@@ -5,7 +5,12 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use k8s_openapi::api::core::v1::Event;
-use kube::{Client, Config, client::Body, core::Status};
+use kube::{
+    Client, Config,
+    client::Body,
+    core::{ObjectMeta, Status},
+};
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::{rate_limit::RateLimit, sink::EventSink, sink_error::SinkError};
@@ -16,7 +21,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// An answer is read so far; etcd takes no object above 1.5 MiB.
 const MAX_ANSWER: usize = 4 << 20;
 
-/// Writes events to the API server as core/v1: client-go's `EventSinkImpl` over `Events(namespace)`.
+/// Writes events to the API server: client-go's `EventSinkImpl` over `Events(namespace)`. It is a sink
+/// for the events of core/v1 and for those of [events.k8s.io/v1](super::events_v1) alike.
 ///
 /// Whoever writes needs the verbs `create` and `patch` on the resource `events`.
 #[derive(Clone, Debug)]
@@ -70,27 +76,50 @@ impl ApiServerSink {
         Self { limit: Some(Arc::new(RateLimit::new(qps, burst))), ..self }
     }
 
-    /// The path of the events of the namespace that `event` lies in.
-    fn path(&self, event: &Event) -> Result<String, SinkError> {
-        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    /// The path of the events of the namespace that an event lies in, below the root of an API.
+    pub(super) fn path(&self, api: &str, meta: &ObjectMeta) -> Result<String, SinkError> {
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
         if let Some(own) = self.namespace.as_deref().filter(|own| *own != namespace) {
             return Err(SinkError::RequestConstruction(format!(
                 "the event's namespace is {namespace:?}, and the sink is for {own:?}"
             )));
         }
         if namespace.is_empty() {
-            return Ok("/api/v1/events".to_owned());
+            return Ok(format!("{api}/events"));
         }
-        Ok(format!("/api/v1/namespaces/{}/events", segment("namespace", namespace)?))
+        Ok(format!("{api}/namespaces/{}/events", segment("namespace", namespace)?))
     }
 
-    async fn write(
+    /// Creates an event of any API.
+    pub(super) async fn create_at<E: Serialize + DeserializeOwned>(
+        &self,
+        path: String,
+        event: &E,
+    ) -> Result<E, SinkError> {
+        let body = serde_json::to_vec(event)
+            .map_err(|error| SinkError::RequestConstruction(error.to_string()))?;
+        self.write(Method::POST, path, "application/json", body).await
+    }
+
+    /// Patches an event of any API.
+    pub(super) async fn patch_at<E: DeserializeOwned>(
+        &self,
+        path: &str,
+        meta: &ObjectMeta,
+        patch: Vec<u8>,
+    ) -> Result<E, SinkError> {
+        let name = segment("name", meta.name.as_deref().unwrap_or_default())?;
+        let path = format!("{path}/{name}");
+        self.write(Method::PATCH, path, "application/strategic-merge-patch+json", patch).await
+    }
+
+    async fn write<E: DeserializeOwned>(
         &self,
         method: Method,
         path: String,
         content_type: &str,
         body: Vec<u8>,
-    ) -> Result<Event, SinkError> {
+    ) -> Result<E, SinkError> {
         let creates = method == Method::POST;
         let request = Request::builder()
             .method(method)
@@ -112,21 +141,19 @@ impl ApiServerSink {
     }
 }
 
+const CORE: &str = "/api/v1";
+
 impl EventSink for ApiServerSink {
     async fn create(&self, event: &Event) -> Result<Event, SinkError> {
-        let body = serde_json::to_vec(event)
-            .map_err(|error| SinkError::RequestConstruction(error.to_string()))?;
-        self.write(Method::POST, self.path(event)?, "application/json", body).await
+        self.create_at(self.path(CORE, &event.metadata)?, event).await
     }
 
     async fn patch(&self, event: &Event, patch: Option<&Patch>) -> Result<Event, SinkError> {
-        let name = segment("name", event.metadata.name.as_deref().unwrap_or_default())?;
-        let path = format!("{}/{name}", self.path(event)?);
         // client-go sends no body where there is no patch: a 404 if there is no such event.
         let body = patch.map(Patch::to_bytes).transpose();
         let body = body.map_err(|error| SinkError::RequestConstruction(error.to_string()))?;
         let body = body.unwrap_or_default();
-        self.write(Method::PATCH, path, "application/strategic-merge-patch+json", body).await
+        self.patch_at(&self.path(CORE, &event.metadata)?, &event.metadata, body).await
     }
 }
 
@@ -157,7 +184,10 @@ fn from_client(error: kube::Error) -> SinkError {
 }
 
 /// What the API server made of the event, or why it did not.
-async fn read(answer: Response<Body>, creates: bool) -> Result<Event, SinkError> {
+async fn read<E: DeserializeOwned>(
+    answer: Response<Body>,
+    creates: bool,
+) -> Result<E, SinkError> {
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await;
     if head.status.is_success() {

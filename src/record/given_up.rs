@@ -54,7 +54,7 @@ pub(super) fn log_shut_down(event: &Event, error: &SinkError) {
 }
 
 /// What a person can do about it.
-fn hint(error: &SinkError) -> &'static str {
+pub(super) fn hint(error: &SinkError) -> &'static str {
     let code = match error {
         SinkError::Status { status, .. } => status.code,
         SinkError::RequestConstruction(_) => {

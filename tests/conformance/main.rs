@@ -13,6 +13,7 @@ mod mux;
 mod purpose;
 mod recorder;
 mod report;
+mod series;
 mod sink;
 mod vector;
 
@@ -39,6 +40,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: compare::step_by_step },
+    Kind { name: "series", drive: series::drive, compare: series::compare },
     Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },
 ];
 

@@ -1,0 +1,172 @@
+//! The tasks that record to one sink (client-go's `eventBroadcasterImpl.recordToSink`).
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::events::v1::Event;
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{error, warn};
+
+use super::{
+    EventSink, RecordingOptions,
+    attempt::try_to_write,
+    key::SeriesKey,
+    series::{Ending, SeriesCache, Write},
+    state::{Queued, State, Stop},
+};
+use crate::{record::Clock, watch::Watcher};
+
+/// So many series are refreshed, or finished, at the same time.
+const WRITES_OF_MAINTENANCE: usize = 8;
+
+/// The one who writes to a sink.
+pub(super) struct Recording<S> {
+    pub(super) sink: S,
+    pub(super) clock: Clock,
+    pub(super) options: RecordingOptions,
+    pub(super) state: Arc<State>,
+}
+
+impl<S: EventSink> Recording<S> {
+    /// Records until the queue ends, or the time of a shutdown is up.
+    pub(super) async fn run(self, mut watcher: Watcher<Arc<Event>>) {
+        let recording = Arc::new(self);
+        let mut writes = JoinSet::new();
+        let work = async {
+            tokio::select! {
+                () = recording.maintain() => {}
+                () = recording.take(&mut watcher, &mut writes) => {}
+            }
+            while writes.join_next().await.is_some() {}
+            recording.dismiss_all().await;
+        };
+        tokio::select! {
+            () = work => {}
+            () = recording.state.time_is_up() => {
+                let not_written = recording.state.tally().pending;
+                warn!(not_written, "recording ends before everything is written");
+            }
+        }
+    }
+
+    /// Observes one event after the other. What has to be written for them is written by tasks of
+    /// their own, as many at most as the options allow.
+    async fn take(
+        self: &Arc<Self>,
+        watcher: &mut Watcher<Arc<Event>>,
+        writes: &mut JoinSet<()>,
+    ) {
+        let permits = Arc::new(Semaphore::new(self.options.max_writes.get()));
+        while let Some(event) = watcher.next().await {
+            self.state.set_dropped(watcher.dropped());
+            // Before the event is observed: a write that has its turn must not wait for others.
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            let now = (self.clock)();
+            let [farewell, write] = self.state.decide(|series| series.observe(&event, now));
+            while writes.try_join_next().is_some() {}
+            if farewell.is_none() && write.is_none() {
+                continue;
+            }
+            let recording = Arc::clone(self);
+            writes.spawn(async move {
+                tokio::join!(recording.record(farewell), recording.record(write));
+                drop(permit);
+            });
+        }
+        self.state.set_dropped(watcher.dropped());
+    }
+
+    /// Tries until the event is written or refused, or it was tried often enough (client-go's
+    /// `attemptRecording`).
+    async fn record(&self, queued: Option<Queued>) {
+        let Some(Queued { mut write, mut turn }) = queued else { return };
+        let mut stop = self.state.ending();
+        for tries in 1.. {
+            let last = tries >= self.options.max_tries || *stop.borrow_and_update() != Stop::No;
+            let guard = turn.come().await;
+            let ending = try_to_write(&self.sink, &mut write.event).await;
+            if last && matches!(ending, Ending::Failed) {
+                let (namespace, name) =
+                    (&write.event.metadata.namespace, &write.event.metadata.name);
+                error!(?namespace, ?name, tries, "event is not written, and not tried again");
+            }
+            if last || !matches!(ending, Ending::Failed) {
+                self.state.series().settle(write, ending);
+                return;
+            }
+            drop(guard);
+            tokio::select! {
+                () = sleep(jittered(self.options.sleep)) => {}
+                // One more try at once, and no more.
+                _ = stop.wait_for(|stop| *stop != Stop::No) => {}
+            }
+            if *stop.borrow() == Stop::Now {
+                // It stays pending: nobody knows better.
+                return;
+            }
+            turn = write.lane.queue();
+        }
+    }
+
+    /// Tries once: what is not written now comes with the next round.
+    async fn record_once(&self, Queued { mut write, turn }: Queued) {
+        let _guard = turn.come().await;
+        let ending = try_to_write(&self.sink, &mut write.event).await;
+        self.state.series().settle(write, ending);
+    }
+
+    async fn each(
+        &self,
+        keys: Vec<Arc<SeriesKey>>,
+        decide: impl Fn(&mut SeriesCache, &Arc<SeriesKey>) -> Option<Write>,
+    ) {
+        let decide = &decide;
+        stream::iter(keys)
+            .for_each_concurrent(WRITES_OF_MAINTENANCE, |key| async move {
+                if let [Some(queued)] = self.state.decide(|series| [decide(series, &key)]) {
+                    self.record_once(queued).await;
+                }
+            })
+            .await;
+    }
+
+    async fn refresh(&self) {
+        let keys = self.state.series().to_refresh();
+        self.each(keys, SeriesCache::refresh).await;
+    }
+
+    async fn finish(&self) {
+        let keys = self.state.series().to_finish((self.clock)());
+        self.each(keys, |series, key| series.finish(key, (self.clock)())).await;
+    }
+
+    async fn dismiss_all(&self) {
+        let keys = self.state.series().to_dismiss();
+        self.each(keys, SeriesCache::dismiss).await;
+    }
+
+    /// Refreshes and finishes, both at once at first and then each so long after its last end.
+    async fn maintain(&self) {
+        let (mut refresh, mut finish) = (Instant::now(), Instant::now());
+        loop {
+            sleep_until(refresh.min(finish)).await;
+            if Instant::now() >= refresh {
+                self.refresh().await;
+                refresh = Instant::now() + self.options.refresh_interval;
+            }
+            if Instant::now() >= finish {
+                self.finish().await;
+                finish = Instant::now() + self.options.finish_interval;
+            }
+        }
+    }
+}
+
+/// client-go's `wait.Jitter(d, 0.25)`.
+fn jittered(pause: Duration) -> Duration {
+    pause + pause.mul_f64(0.25 * fastrand::f64())
+}
