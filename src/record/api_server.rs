@@ -184,10 +184,7 @@ fn from_client(error: kube::Error) -> SinkError {
 }
 
 /// What the API server made of the event, or why it did not.
-async fn read<E: DeserializeOwned>(
-    answer: Response<Body>,
-    creates: bool,
-) -> Result<E, SinkError> {
+async fn read<E: DeserializeOwned>(answer: Response<Body>, creates: bool) -> Result<E, SinkError> {
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await;
     if head.status.is_success() {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidings::record::{BroadcasterOptions, EventBroadcaster, EventType, RecorderCounts, SinkCounts};
+use tidings::record::{
+    BroadcasterOptions, EventBroadcaster, EventType, RecorderCounts, SinkCounts,
+};
 use tokio::time::sleep;
 
 use crate::support::{Answer, MemorySink, options, pod, record, settle, source, start};

@@ -45,11 +45,7 @@ fn is_worth_a_line(counter: &AtomicU64) -> bool {
 }
 
 /// Queues an event if there is room at once.
-pub(super) fn queue(
-    event: Event,
-    broadcaster: &Broadcaster<Arc<Event>>,
-    counters: &Counters,
-) {
+pub(super) fn queue(event: Event, broadcaster: &Broadcaster<Arc<Event>>, counters: &Counters) {
     let (event, counter, why) = match broadcaster.publish_or_drop(Arc::new(event)) {
         Ok(()) => {
             counters.recorded.fetch_add(1, Ordering::Relaxed);

@@ -55,11 +55,7 @@ impl<S: EventSink> Recording<S> {
 
     /// Observes one event after the other. What has to be written for them is written by tasks of
     /// their own, as many at most as the options allow.
-    async fn take(
-        self: &Arc<Self>,
-        watcher: &mut Watcher<Arc<Event>>,
-        writes: &mut JoinSet<()>,
-    ) {
+    async fn take(self: &Arc<Self>, watcher: &mut Watcher<Arc<Event>>, writes: &mut JoinSet<()>) {
         let permits = Arc::new(Semaphore::new(self.options.max_writes.get()));
         while let Some(event) = watcher.next().await {
             self.state.set_dropped(watcher.dropped());

@@ -60,7 +60,11 @@ async fn after_shutdown_nothing_is_recorded_and_everything_says_so() {
     let event = k8s_openapi::api::events::v1::Event::default();
     stage.broadcaster.forward(event);
     assert_eq!(stage.broadcaster.start_logging().await.err(), Some(Stopped));
-    assert_eq!(stage.broadcaster.shutdown().await.recorders.stopped, 2, "a second time is harmless");
+    assert_eq!(
+        stage.broadcaster.shutdown().await.recorders.stopped,
+        2,
+        "a second time is harmless"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -129,9 +129,7 @@ async fn a_create_that_fails_in_a_refresh_leaves_no_version_behind() {
     let seen: Vec<_> = calls
         .iter()
         .skip(2)
-        .map(|call| {
-            (call.at.as_secs(), call.op, call.event.metadata.resource_version.as_deref())
-        })
+        .map(|call| (call.at.as_secs(), call.op, call.event.metadata.resource_version.as_deref()))
         .collect();
     assert_eq!(
         seen,

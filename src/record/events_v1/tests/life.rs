@@ -56,10 +56,7 @@ async fn the_first_is_created_the_second_patched_and_the_rest_counted() {
         stage.happens("web").await;
     }
     assert_eq!(stage.server.took(), [(10, "create", 1), (20, "patch", 2)]);
-    assert_eq!(
-        stage.recording.tally(),
-        Tally { observed: 4, announced: 2, pending: 2, lost: 0 }
-    );
+    assert_eq!(stage.recording.tally(), Tally { observed: 4, announced: 2, pending: 2, lost: 0 });
     // The last was at 40 s. At 360 s that is less than 6 minutes ago.
     stage.at(719).await;
     assert_eq!((stage.server.took(), stage.recording.tracked()), (vec![], 1));
@@ -118,9 +115,7 @@ async fn each_part_of_the_key_makes_a_series_of_its_own_and_the_note_does_not() 
     for part in ["type", "reason", "action", "reportingController", "reportingInstance"] {
         others.push((format!("/{part}"), part.to_owned()));
     }
-    for part in
-        ["kind", "name", "namespace", "uid", "apiVersion", "resourceVersion", "fieldPath"]
-    {
+    for part in ["kind", "name", "namespace", "uid", "apiVersion", "resourceVersion", "fieldPath"] {
         others.push(("/regarding".to_owned(), part.to_owned()));
         others.push(("/related".to_owned(), part.to_owned()));
     }
@@ -162,10 +157,7 @@ async fn what_is_one_too_many_says_farewell() {
     stage.happens("newer").await;
     assert_eq!(stage.server.took(), [(0, "patch", 4), create], "the count that nobody knew");
     assert_eq!(stage.recording.tracked(), 2);
-    assert_eq!(
-        stage.recording.tally(),
-        Tally { observed: 7, announced: 7, pending: 0, lost: 0 }
-    );
+    assert_eq!(stage.recording.tally(), Tally { observed: 7, announced: 7, pending: 0, lost: 0 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +211,8 @@ async fn what_happens_while_the_final_count_is_written_keeps_the_series_alive() 
 
 #[tokio::test(start_paused = true)]
 async fn a_final_count_that_cannot_be_written_is_tried_again_and_a_refused_one_is_lost() {
-    for (fault, tracked, lost) in [(Fault::Transport, 1, 0), (Fault::Status(403, "Forbidden"), 0, 1)]
+    for (fault, tracked, lost) in
+        [(Fault::Transport, 1, 0), (Fault::Status(403, "Forbidden"), 0, 1)]
     {
         let stage = Stage::new().await;
         for _ in 0..3 {

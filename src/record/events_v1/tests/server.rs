@@ -166,8 +166,7 @@ impl Stage {
             ..EventBroadcasterOptions::default()
         });
         let server = Server { start, state: Arc::default() };
-        let recording =
-            broadcaster.start_recording_to_sink(server.clone(), options).await.unwrap();
+        let recording = broadcaster.start_recording_to_sink(server.clone(), options).await.unwrap();
         let recorder = broadcaster.new_recorder("example.io/scheduler");
         Self { start, server, broadcaster, recorder, recording }
     }
