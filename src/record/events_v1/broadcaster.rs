@@ -6,7 +6,7 @@ use std::{
 };
 
 use k8s_openapi::api::events::v1::Event;
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::task::JoinHandle;
 use tracing::info;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     recorder::{Counters, queue},
     recording::Recording,
     series::SeriesCache,
-    state::{State, Stop},
+    state::{State, Stop, from_now},
 };
 use crate::{
     record::{Clock, RecorderCounts},
@@ -153,7 +153,7 @@ impl EventBroadcaster {
     ///
     /// client-go ends its recordings at once and loses these counts.
     pub async fn shutdown_within(&self, deadline: Duration) -> ShutdownReport {
-        let until = Instant::now() + deadline;
+        let until = from_now(deadline);
         let recordings = std::mem::take(&mut *self.recordings());
         for recording in &recordings {
             recording.state.end(Stop::DrainUntil(until));

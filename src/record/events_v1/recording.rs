@@ -16,10 +16,12 @@ use super::{
     attempt::try_to_write,
     key::SeriesKey,
     series::{Ending, SeriesCache, Write},
-    state::{Queued, State, Stop},
+    state::{Queued, State, Stop, from_now},
 };
 use crate::{record::Clock, watch::Watcher};
 
+/// Intervals of nothing would keep a core busy.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 /// So many series are refreshed, or finished, at the same time.
 const WRITES_OF_MAINTENANCE: usize = 8;
 
@@ -56,7 +58,8 @@ impl<S: EventSink> Recording<S> {
     /// Observes one event after the other. What has to be written for them is written by tasks of
     /// their own, as many at most as the options allow.
     async fn take(self: &Arc<Self>, watcher: &mut Watcher<Arc<Event>>, writes: &mut JoinSet<()>) {
-        let permits = Arc::new(Semaphore::new(self.options.max_writes.get()));
+        let permits =
+            Arc::new(Semaphore::new(self.options.max_writes.get().min(Semaphore::MAX_PERMITS)));
         while let Some(event) = watcher.next().await {
             self.state.set_dropped(watcher.dropped());
             // Before the event is observed: a write that has its turn must not wait for others.
@@ -152,11 +155,11 @@ impl<S: EventSink> Recording<S> {
             sleep_until(refresh.min(finish)).await;
             if Instant::now() >= refresh {
                 self.refresh().await;
-                refresh = Instant::now() + self.options.refresh_interval;
+                refresh = from_now(self.options.refresh_interval.max(SHORTEST_ROUND));
             }
             if Instant::now() >= finish {
                 self.finish().await;
-                finish = Instant::now() + self.options.finish_interval;
+                finish = from_now(self.options.finish_interval.max(SHORTEST_ROUND));
             }
         }
     }
@@ -164,5 +167,5 @@ impl<S: EventSink> Recording<S> {
 
 /// client-go's `wait.Jitter(d, 0.25)`.
 fn jittered(pause: Duration) -> Duration {
-    pause + pause.mul_f64(0.25 * fastrand::f64())
+    pause.saturating_add(pause.mul_f64(0.25 * fastrand::f64()))
 }

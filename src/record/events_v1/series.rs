@@ -65,6 +65,8 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct SeriesCache {
     entries: LruCache<Arc<SeriesKey>, Entry>,
+    /// Kept here, because a bounded `LruCache` takes all its memory at once.
+    max_series: NonZeroUsize,
     ledger: Ledger,
     /// A series that was silent for longer than this has ended.
     finish_after: Duration,
@@ -72,7 +74,7 @@ pub(super) struct SeriesCache {
 
 impl SeriesCache {
     pub(super) fn new(max_series: NonZeroUsize, finish_after: Duration) -> Self {
-        Self { entries: LruCache::new(max_series), ledger: Ledger::default(), finish_after }
+        Self { entries: LruCache::unbounded(), max_series, ledger: Ledger::default(), finish_after }
     }
 
     /// Takes one occurrence. The first of its key is created, the second makes it a series of two,
@@ -198,7 +200,7 @@ impl SeriesCache {
     }
 
     fn make_room(&mut self) -> Option<Write> {
-        if self.entries.len() < self.entries.cap().get() {
+        if self.entries.len() < self.max_series.get() {
             return None;
         }
         let oldest = self.entries.peek_lru().map(|(key, _)| Arc::clone(key))?;

@@ -1,8 +1,11 @@
 //! What the tasks of one recording share, and its handle.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::{
@@ -25,6 +28,13 @@ pub(super) enum Stop {
     DrainUntil(Instant),
     /// Let go of everything.
     Now,
+}
+
+/// The time so long from now; years from now, if there is no such time.
+pub(super) fn from_now(wait: Duration) -> Instant {
+    const FAR: Duration = Duration::from_hours(24 * 365 * 30);
+    let now = Instant::now();
+    now.checked_add(wait).unwrap_or(now + FAR)
 }
 
 /// A write with its place in the lane of its series.

@@ -6,3 +6,4 @@ mod ending;
 mod errors;
 mod life;
 mod server;
+mod wire;

@@ -1,12 +1,15 @@
 //! Shutdown and cancellation.
 
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
 use tokio::time::Instant;
 
 use super::server::{Fault, Stage, settle};
 use crate::{
-    record::{EventType, events_v1::Tally},
+    record::{
+        EventType,
+        events_v1::{RecordingOptions, Tally},
+    },
     watch::Stopped,
 };
 
@@ -79,6 +82,28 @@ async fn a_cancelled_recording_ends_at_once() {
     assert_eq!(stage.server.took(), [(0, "create", 1)]);
     assert_eq!(stage.recording.tally().pending, 1);
     assert_eq!(stage.broadcaster.shutdown().await.tally.pending, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_without_sense_do_no_harm() {
+    let most = NonZeroUsize::MAX;
+    for (duration, number) in [(Duration::ZERO, NonZeroUsize::MIN), (Duration::MAX, most)] {
+        let stage = Stage::with(RecordingOptions {
+            max_tries: 0,
+            sleep: duration,
+            refresh_interval: duration,
+            finish_interval: duration,
+            max_series: number,
+            max_writes: number,
+        })
+        .await;
+        stage.server.faults([Fault::Transport]);
+        for pod in ["a", "a", "b"] {
+            stage.happens(pod).await;
+        }
+        let tally = stage.broadcaster.shutdown_within(Duration::MAX).await.tally;
+        assert_eq!(tally, Tally { observed: 3, announced: 3, pending: 0, lost: 0 });
+    }
 }
 
 #[tokio::test(start_paused = true)]
