@@ -9,8 +9,8 @@ use std::{io, time::Duration};
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, JournalOptions, Outcome, RefusedClass, RetryClass,
-        RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, Outcome, RefusedClass,
+        RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::{Batch, Cluster, Envelope},
@@ -105,11 +105,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             kind: "lines",
             sink: Box::new(sink),
             filter: None,
+            correlate: CorrelateMode::Annotate,
             batch: BatchOptions::default(),
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
         }],
+        own_events: None,
     };
     let client = kube::Client::try_from(kube::Config::new(server.url().parse()?))?;
     let bridge = Bridge::start(client, options).await?;

@@ -8,13 +8,15 @@
 //! intake    identifies the cluster and runs a reflector for each source
 //! ingest    the one thread that writes: identity, delta, envelope, journal, publish
 //! feed      the journal's frames in order for one sink: live, or from the log
-//! gather    match, and batches by count, bytes and linger
+//! gather    match, correlation, and batches by count, bytes and linger
 //! deliver   attempts until each event has a fate; backoff, halving, dead letters
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
+//! own events  what of all this is worth an Event about the bridge itself
 //! ```
 
 mod cluster;
+mod correlation;
 mod deliver;
 mod feed;
 mod filter;
@@ -24,6 +26,7 @@ mod ingest;
 mod intake;
 mod keeper;
 mod options;
+mod own_events;
 mod progress;
 mod restore;
 mod run;
@@ -32,12 +35,13 @@ mod sink;
 
 pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
-pub use options::{BatchOptions, RetryOptions, SinkStart};
+pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
+pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{
     Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
     SourceStart, SourceView,
 };
-pub use shared::IngestCounters;
 pub(crate) use shared::now_ms;
+pub use shared::{Gap, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

@@ -5,6 +5,7 @@
 
 mod kube_client;
 mod logging;
+mod own_events;
 mod run;
 
 use std::{

@@ -11,7 +11,9 @@ mod model;
 mod record;
 mod seen;
 
-pub use envelope::{Cluster, Envelope, EnvelopeHead};
+pub use envelope::{
+    Cluster, Correlation, CorrelationAction, Envelope, EnvelopeHead, EnvelopeParts,
+};
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
 pub use record::{Batch, Record};

@@ -81,7 +81,11 @@ fn the_service_account_may_do_what_the_bridge_does_and_nothing_else() {
                 .flat_map(|resource| list("verbs").into_iter().map(move |verb| (resource, verb)))
                 .map(|(resource, verb)| (resource.to_string(), verb.to_string()))
             {
-                granted.insert(format!("{verb} {resource} {:?}", rule.get("resourceNames")));
+                let within = &role["metadata"]["namespace"];
+                granted.insert(format!(
+                    "{verb} {resource} {:?} in {within}",
+                    rule.get("resourceNames")
+                ));
             }
         }
         // Each role is bound, once, to the one account.
@@ -98,9 +102,11 @@ fn the_service_account_may_do_what_the_bridge_does_and_nothing_else() {
     assert_eq!(
         granted,
         [
-            r#""get" "namespaces" Some(Array [String("kube-system")])"#,
-            r#""list" "events" None"#,
-            r#""watch" "events" None"#,
+            r#""create" "events" None in "tidings""#,
+            r#""get" "namespaces" Some(Array [String("kube-system")]) in null"#,
+            r#""list" "events" None in null"#,
+            r#""patch" "events" None in "tidings""#,
+            r#""watch" "events" None in null"#,
         ]
     );
 }

@@ -108,8 +108,10 @@ pub struct SinkStatus {
     pub dead_lettered: u64,
     /// They were gone from the journal before they had a fate.
     pub lost: u64,
-    /// Without a fate yet.
+    /// Without a fate yet, held ones included.
     pub pending: u64,
+    /// Held back by the correlator, until a later version or a summary announces them.
+    pub held: u64,
     /// Delivered again after a crash, outside the identity.
     pub redelivered: u64,
     /// How old the oldest record without a fate is.
@@ -178,13 +180,14 @@ pub fn status(view: &BridgeView) -> Status {
             .map(|sink| {
                 let sink = sink.snapshot();
                 let totals = sink.totals;
-                let pending = tail.ordinal().saturating_sub(sink.position.ordinal());
+                let behind = tail.ordinal().saturating_sub(sink.position.ordinal());
+                let pending = behind + sink.held;
                 let settled = totals.delivered
                     + totals.filtered
                     + totals.correlated_away
                     + totals.dead_lettered
                     + totals.lost;
-                let lag = sink.oldest_in_hand_ms.filter(|_| pending > 0);
+                let lag = sink.oldest_in_hand_ms.filter(|_| behind > 0);
                 SinkStatus {
                     name: sink.name,
                     kind: sink.kind,
@@ -196,6 +199,7 @@ pub fn status(view: &BridgeView) -> Status {
                     dead_lettered: totals.dead_lettered,
                     lost: totals.lost,
                     pending,
+                    held: sink.held,
                     redelivered: totals.redelivered,
                     lag_seconds: lag.map_or(0.0, |ms| seconds(now.saturating_sub(ms))),
                     next_sequence: sink.position.next,

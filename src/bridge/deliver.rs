@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{
     EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
-    gather::Work, high_water::HighWater, progress::Settled, shared::now_ms,
+    gather::Work, high_water::HighWater, own_events::is_own, progress::Settled, shared::now_ms,
 };
 use crate::{
     event::{Batch, Record},
@@ -42,6 +42,8 @@ pub(super) struct Deliver {
     pub(super) high_water: HighWater,
     pub(super) stop: watch::Receiver<Stop>,
     pub(super) refusals_in_a_row: u32,
+    /// The sequence at which the work in hand starts.
+    pub(super) from: u64,
 }
 
 /// The program ends before the batch has its fates; it stays pending.
@@ -57,19 +59,27 @@ struct Piece {
 impl Deliver {
     /// Runs until gathering ends, or the program does not wait any longer.
     pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
+        let mut settled = Settled::default();
         while let Some(work) = works.recv().await {
-            let mut settled =
-                Settled { position: work.position, resumes: work.resumes, ..Settled::default() };
-            settled.totals.filtered = work.filtered;
-            settled.totals.lost = work.lost;
+            settled.position = work.position;
+            settled.held = work.held;
+            settled.resumes.extend(work.resumes);
+            settled.waiting.extend(work.saved);
+            settled.correlator = work.correlator.or(settled.correlator);
+            settled.totals.filtered += work.filtered;
+            settled.totals.correlated_away += work.correlated_away;
+            settled.totals.lost += work.lost;
             if !work.batch.records.is_empty() {
+                self.from = work.from.next;
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
                 if self.deliver(work.batch, &mut settled).await.is_err() {
                     break;
                 }
                 self.high_water.raise(settled.position.next);
             }
-            self.progress.settle(settled);
+            if work.settles {
+                self.progress.settle(std::mem::take(&mut settled));
+            }
             self.progress.update(|sink| sink.oldest_in_hand_ms = None);
         }
         self.sink.close().await;
@@ -153,12 +163,18 @@ impl Deliver {
     fn delivered(&mut self, records: &[Record], settled: &mut Settled) {
         self.refusals_in_a_row = 0;
         settled.totals.delivered += records.len() as u64;
-        let again = records.iter().filter(|record| self.high_water.had(record.seq)).count();
+        // Of summaries of what was held before it is not known.
+        let new = records.iter().filter(|record| record.seq >= self.from);
+        let again = new.filter(|record| self.high_water.had(record.seq)).count();
         settled.totals.redelivered += again as u64;
         let mut recovered = false;
         self.progress.update(|sink| {
             recovered = sink.last_error.take().is_some();
             sink.condition = SinkCondition::Healthy;
+            // Only a sink that was in trouble has its records looked at.
+            if sink.trouble.is_some() && !records.iter().all(is_own) {
+                sink.trouble = None;
+            }
         });
         if recovered {
             tracing::info!(sink = self.name, "the sink takes events again");
@@ -294,6 +310,9 @@ impl Deliver {
             let before = sink.last_error.replace(reason.to_owned());
             news = sink.condition != condition || before.as_deref() != Some(reason);
             sink.condition = condition;
+            if sink.trouble != Some(condition) && !piece.batch.records.iter().all(is_own) {
+                sink.trouble = Some(condition);
+            }
         });
         let retry_in = format!("{:.1}s", wait.as_secs_f64());
         if !news {

@@ -114,6 +114,11 @@ impl Feed {
         }
     }
 
+    /// Whether everything journalled so far has been given, or is about to be published.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.mode, Mode::Live(_)) && self.fetched.is_empty()
+    }
+
     fn read_on(&mut self, watcher: Option<Watcher<Arc<Frame>>>) {
         let task = read(self.log.reader(self.position.next));
         self.mode = Mode::Reading { task, watcher };

@@ -1,34 +1,65 @@
 //! The first half of a sink's watcher: from frames to batches.
+//!
+//! What a work settles is settled together: the fates of its records, the position, and how many
+//! versions are held there. A summary belongs to the record that brought it about, so a work that
+//! ends between the two [does not settle](Work::settles) by itself: after a crash there, both come
+//! again.
+
+mod covered;
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep_until},
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
     BatchOptions, Filter, SinkProgress,
+    correlation::{Passed, Stage},
     feed::{Fed, Feed},
+    shared::now_ms,
 };
 use crate::{
     event::{Batch, Record},
-    journal::{Position, Resume},
+    journal::{Position, Resume, SavedCorrelator},
 };
+use covered::Covered;
+
+/// The correlator's state is saved so often; what came since is brought up from the log.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// How long after its time a summary is sent that no record brings about: by then every frame of
+/// an earlier time has come.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long the end of the program waits for the disk before it leaves what is held for the next
+/// run.
+const SAVED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A batch and all that is settled with it.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     /// What is to be delivered; may be empty.
     pub(super) batch: Batch,
-    /// Everything before it has a fate once the batch has.
+    /// Where the sink stood before. Records before it are summaries of what was held.
+    pub(super) from: Position,
+    /// Everything before it has a fate, or is held, once the batch has its fates.
     pub(super) position: Position,
     /// Records between that `match` did not want.
     pub(super) filtered: u64,
-    /// Records between that were gone before they could be read.
+    /// Versions whose increments are announced with a later one.
+    pub(super) correlated_away: u64,
+    /// Records that were gone before they could be read.
     pub(super) lost: u64,
+    /// Versions that are held at the position.
+    pub(super) held: u64,
     /// Resume points that are covered with it.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
+    /// The correlator, at a position that is not beyond this one's.
+    pub(super) correlator: Option<SavedCorrelator>,
+    /// Is told when all of this is on the disk.
+    pub(super) saved: Option<oneshot::Sender<()>>,
+    /// If not, the next work belongs to it, and they are settled together.
+    pub(super) settles: bool,
     /// The ingest time of its first record, in milliseconds since the epoch.
     pub(super) oldest_ms: u64,
 }
@@ -37,12 +68,17 @@ pub(super) struct Work {
 pub(super) struct Gather {
     options: BatchOptions,
     filter: Option<Filter>,
+    stage: Stage,
     progress: Arc<SinkProgress>,
     out: mpsc::Sender<Work>,
     work: Work,
     bytes: usize,
+    covered: Covered,
     /// When the batch in hand leaves at the latest.
     due: Option<Instant>,
+    /// The time of the next summary, and when it is sent if no record brings it about.
+    summary: Option<(u64, Instant)>,
+    last_save: Instant,
 }
 
 /// Delivery has ended.
@@ -53,33 +89,57 @@ impl Gather {
     pub(super) fn new(
         options: BatchOptions,
         filter: Option<Filter>,
+        stage: Stage,
         progress: Arc<SinkProgress>,
         out: mpsc::Sender<Work>,
     ) -> Self {
         // A run in which nothing comes ends where it began.
-        let work = Work { position: progress.snapshot().position, ..Work::default() };
-        Self { options, filter, progress, out, work, bytes: 0, due: None }
+        let position = progress.snapshot().position;
+        let work = Work { from: position, position, held: stage.held(), ..Work::default() };
+        Self {
+            options,
+            filter,
+            stage,
+            progress,
+            out,
+            work,
+            bytes: 0,
+            covered: Covered::default(),
+            due: None,
+            summary: None,
+            last_save: Instant::now(),
+        }
     }
 
     /// Runs until the feed or the delivery ends.
     pub(super) async fn run(mut self, mut feed: Feed) {
+        // Delivery has ended, and this with it.
+        let _ = self.gather(&mut feed).await;
+    }
+
+    async fn gather(&mut self, feed: &mut Feed) -> Result<(), Closed> {
+        if self.stage.lets_go() {
+            self.announce(u64::MAX).await?;
+        }
         loop {
-            let due = self.due.unwrap_or_else(|| Instant::now() + Duration::from_hours(1));
-            let gone_on = tokio::select! {
+            self.plan_summary();
+            let later = Instant::now() + Duration::from_hours(1);
+            let (due, summary) = (self.due, self.summary);
+            tokio::select! {
                 // A full batch is worth more than a punctual one.
                 biased;
                 fed = feed.next() => match fed {
-                    Some(fed) => self.take(&fed).await,
-                    None => {
-                        // What is in hand goes out; whether it arrives before the end is delivery's matter.
-                        let _ = self.flush().await;
-                        return;
-                    }
+                    Some(fed) => self.take(&fed).await?,
+                    None => return self.finish().await,
                 },
-                () = sleep_until(due), if self.due.is_some() => self.flush().await,
-            };
-            if gone_on.is_err() {
-                return;
+                () = sleep_until(due.unwrap_or(later)), if due.is_some() => self.flush(true).await?,
+                () = sleep_until(summary.map_or(later, |(_, at)| at)), if summary.is_some() => {
+                    self.summary = None;
+                    // Behind the end of the log, a record may still come that is older.
+                    if let Some((time_ms, _)) = summary.filter(|_| feed.is_live()) {
+                        self.announce(time_ms).await?;
+                    }
+                }
             }
         }
     }
@@ -94,40 +154,124 @@ impl Gather {
             );
         }
         self.work.lost += fed.lost;
+        let time_ms = fed.frame.time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame.skipped };
-            if !self.wants(&record) {
+            if self.wants(&record) {
+                let passed = self.stage.pass(record, time_ms).await;
+                self.put(passed, time_ms).await?;
+            } else {
                 self.work.filtered += 1;
-                self.work.position = position;
-                continue;
             }
-            let size = record.envelope.len();
-            if !self.work.batch.records.is_empty() && self.bytes + size > self.max_bytes() {
-                self.flush().await?;
-            }
-            if self.work.batch.records.is_empty() {
-                self.work.oldest_ms = fed.frame.time_ms;
-                self.due = Some(Instant::now() + self.options.linger);
-            }
-            self.bytes += size;
-            self.work.batch.records.push(record);
             self.work.position = position;
-            if self.work.batch.records.len() >= self.options.events
-                || self.bytes >= self.max_bytes()
-            {
-                self.flush().await?;
+            if self.is_full() {
+                self.flush(true).await?;
             }
         }
         self.work.position = Position { next: fed.frame.next(), skipped: fed.frame.skipped };
-        self.work.resumes.push((Arc::clone(&fed.frame.source), fed.frame.resume));
+        self.covered.push(fed.frame.next(), Arc::clone(&fed.frame.source), fed.frame.resume);
+        self.cover();
+        if self.last_save.elapsed() >= SAVE_EVERY {
+            self.save();
+        }
         if self.work.batch.records.is_empty() || self.due.is_some_and(|due| due <= Instant::now()) {
-            self.flush().await?;
+            self.flush(true).await?;
         }
         Ok(())
     }
 
+    /// Takes what came of a record. The position is the caller's to move: until then nothing that
+    /// belongs to the record is settled.
+    async fn put(&mut self, passed: Passed, time_ms: u64) -> Result<(), Closed> {
+        let alone = passed.summaries.is_empty();
+        for summary in passed.summaries {
+            self.push(summary, time_ms, false).await?;
+        }
+        if let Some(record) = passed.record {
+            self.push(record, time_ms, alone).await?;
+        }
+        self.work.correlated_away += passed.correlated_away;
+        self.work.lost += passed.lost;
+        self.work.held = self.stage.held();
+        Ok(())
+    }
+
+    /// Puts a record into the batch; if that leaves no room, what is in it goes first.
+    async fn push(&mut self, record: Record, time_ms: u64, settles: bool) -> Result<(), Closed> {
+        let size = record.envelope.len();
+        let empty = self.work.batch.records.is_empty();
+        if !empty && (self.is_full() || self.bytes + size > self.max_bytes()) {
+            self.flush(settles).await?;
+        }
+        if self.work.batch.records.is_empty() {
+            self.work.oldest_ms = time_ms;
+            self.due = Some(Instant::now() + self.options.linger);
+        }
+        self.bytes += size;
+        self.work.batch.records.push(record);
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.work.batch.records.len() >= self.options.events || self.bytes >= self.max_bytes()
+    }
+
     fn max_bytes(&self) -> usize {
         usize::try_from(self.options.bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Sends the summaries that are due at a time, without a record.
+    async fn announce(&mut self, time_ms: u64) -> Result<(), Closed> {
+        let passed = self.stage.due(time_ms).await;
+        for summary in passed.summaries {
+            self.push(summary, now_ms(), false).await?;
+        }
+        self.work.lost += passed.lost;
+        self.work.held = self.stage.held();
+        // The position stays, so the state has to know that they are gone from it.
+        self.save();
+        self.cover();
+        self.flush(true).await
+    }
+
+    /// The feed has ended: what is held comes out, and what is in hand goes. Whether it arrives
+    /// before the end is delivery's matter.
+    async fn finish(&mut self) -> Result<(), Closed> {
+        if self.stage.held() > 0 {
+            // After a crash in the midst of it the same summaries have to come again, and nothing
+            // may be added to them before: so it is decided on the disk first.
+            self.stage.let_go();
+            self.save();
+            let (saved, done) = oneshot::channel();
+            self.work.saved = Some(saved);
+            self.flush(true).await?;
+            if !matches!(timeout(SAVED_WITHIN, done).await, Ok(Ok(()))) {
+                return Ok(());
+            }
+        }
+        self.announce(u64::MAX).await
+    }
+
+    /// Sets the time of the next summary.
+    fn plan_summary(&mut self) {
+        let due = self.stage.next_due_ms();
+        if due != self.summary.map(|(time_ms, _)| time_ms) {
+            self.summary = due.map(|time_ms| {
+                let left = Duration::from_millis(time_ms.saturating_sub(now_ms()));
+                (time_ms, Instant::now() + left + GRACE)
+            });
+        }
+    }
+
+    /// Has the correlator's state saved with the work in hand.
+    fn save(&mut self) {
+        self.last_save = Instant::now();
+        self.work.correlator = self.stage.save(self.work.position);
+    }
+
+    /// Notes which resume points have nothing held before them.
+    fn cover(&mut self) {
+        self.work.resumes.extend(self.covered.take_before(self.stage.first_held()));
     }
 
     fn wants(&self, record: &Record) -> bool {
@@ -148,12 +292,16 @@ impl Gather {
         }
     }
 
-    async fn flush(&mut self) -> Result<(), Closed> {
+    async fn flush(&mut self, settles: bool) -> Result<(), Closed> {
         self.due = None;
         self.bytes = 0;
-        // The position stands; the next work starts from it.
-        let next = Work { position: self.work.position, ..Work::default() };
-        let work = std::mem::replace(&mut self.work, next);
+        // Position and what is held there stand; the next work starts from them.
+        let Work { position, held, .. } = self.work;
+        let next = Work { from: position, position, held, ..Work::default() };
+        let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     SinkProgress,
     ingest::Message,
+    progress::{Changes, Unsaved},
     shared::{PendingChanges, SeenChanges, lock},
 };
 use crate::{
@@ -52,6 +53,9 @@ pub(super) struct Keeper {
     pub(super) last_seen: Instant,
     pub(super) failing: bool,
 }
+
+/// By sink, who is to be told that its changes are on the disk.
+type Waiting = BTreeMap<String, Vec<oneshot::Sender<()>>>;
 
 /// Saves once a second until it is told to stop, and then once more.
 pub(super) async fn run(
@@ -103,13 +107,19 @@ async fn sync_log(to_ingest: &mpsc::Sender<Message>) {
 }
 
 impl Keeper {
-    /// What has changed since the last call.
-    fn take(&mut self, last: bool) -> StateCommit {
+    /// What has changed since the last call, and who waits for it.
+    fn take(&mut self, last: bool) -> (StateCommit, Waiting) {
         let mut commit = StateCommit { applied: self.applied, ..StateCommit::default() };
+        let mut waiting = Waiting::new();
         for sink in &self.sinks {
-            if let Some((state, dead_letters)) = sink.take_changes() {
-                commit.sinks.insert(sink.snapshot().name, state);
-                commit.dead_letters.extend(dead_letters);
+            if let Some(Changes { state, unsaved }) = sink.take_changes() {
+                let name = sink.snapshot().name;
+                commit.dead_letters.extend(unsaved.dead_letters);
+                if let Some(correlator) = unsaved.correlator {
+                    commit.correlators.insert(name.clone(), correlator);
+                }
+                waiting.insert(name.clone(), unsaved.waiting);
+                commit.sinks.insert(name, state);
             }
         }
         if last || self.last_seen.elapsed() >= SEEN_EVERY || self.seen.len() >= SEEN_CHANGES {
@@ -123,10 +133,10 @@ impl Keeper {
             .uid
             .clone()
             .filter(|uid| Some(uid) != self.saved_cluster_uid.as_ref());
-        commit
+        (commit, waiting)
     }
 
-    fn save(&mut self, mut commit: StateCommit, last: bool) {
+    fn save(&mut self, (mut commit, waiting): (StateCommit, Waiting), last: bool) {
         // In the order of the tree, which is several times cheaper to write. The sort is stable,
         // so of changes of one Event the last one still wins.
         commit.seen.sort_by_key(|(uid, _)| *uid);
@@ -137,6 +147,10 @@ impl Keeper {
         let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
+                for waits in waiting.into_values().flatten() {
+                    // Who does not wait any longer has no use for it.
+                    let _ = waits.send(());
+                }
                 self.sources.clear();
                 self.applied = commit.applied;
                 if commit.cluster_uid.is_some() {
@@ -147,7 +161,7 @@ impl Keeper {
                 }
             }
             Err(error) => {
-                self.put_back(commit);
+                self.put_back(commit, waiting);
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again");
                 }
@@ -161,7 +175,7 @@ impl Keeper {
         }
     }
 
-    fn put_back(&self, commit: StateCommit) {
+    fn put_back(&self, mut commit: StateCommit, mut waiting: Waiting) {
         let mut dead_letters = commit.dead_letters;
         for sink in &self.sinks {
             let name = sink.snapshot().name;
@@ -169,7 +183,11 @@ impl Keeper {
                 let (own, others) =
                     dead_letters.into_iter().partition(|letter| letter.sink == name);
                 dead_letters = others;
-                sink.put_back(own);
+                sink.put_back(Unsaved {
+                    dead_letters: own,
+                    correlator: commit.correlators.remove(&name),
+                    waiting: waiting.remove(&name).unwrap_or_default(),
+                });
             }
         }
         self.seen.put_back(PendingChanges { changes: commit.seen, applied: Some(commit.applied) });

@@ -49,3 +49,16 @@ pub enum SinkStart {
     /// With the oldest event that the journal holds.
     Oldest,
 }
+
+/// What a sink's watcher does with what the correlator says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CorrelateMode {
+    /// Everything is sent, and the envelope says what a recorder of client-go would have done.
+    #[default]
+    Annotate,
+    /// What such a recorder would not have written is held back, and its increments come out with
+    /// a later version.
+    Suppress,
+    /// There is no correlator.
+    None,
+}

@@ -3,7 +3,8 @@
 //! A watcher settles records in journal order; the keeper saves what is settled, in one transaction
 //! with the dead letters of it. So `seen = delivered + filtered + correlated away + dead-lettered +
 //! lost + pending` holds at each moment and across restarts, by construction: the position and the
-//! totals change under one lock and are saved as one value.
+//! totals change under one lock and are saved as one value. What the correlator holds is pending,
+//! wherever the position is.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +12,10 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::sync::oneshot;
 
-use super::shared::lock;
-use crate::journal::{DeadLetter, Position, Resume, SinkState, Totals};
+use super::{correlation::Correlator, shared::lock};
+use crate::journal::{DeadLetter, Position, Resume, SavedCorrelator, SinkState, Totals};
 
 /// How a sink does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -48,13 +50,34 @@ impl SinkCondition {
 /// What one unit of work came to.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// Everything before it has a fate now.
+    /// Everything before it has a fate now, or is held.
     pub(super) position: Position,
     /// Added to the totals.
     pub(super) totals: Totals,
+    /// Versions that are held at the position.
+    pub(super) held: u64,
     /// Resume points of sources that are covered now.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     pub(super) dead_letters: Vec<DeadLetter>,
+    /// The correlator, at a position that is not beyond this one's.
+    pub(super) correlator: Option<SavedCorrelator>,
+    /// Are told when all of this is on the disk.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// What of a sink is to be saved.
+#[derive(Debug)]
+pub(super) struct Changes {
+    pub(super) state: SinkState,
+    pub(super) unsaved: Unsaved,
+}
+
+/// What is to be saved once.
+#[derive(Debug, Default)]
+pub(super) struct Unsaved {
+    pub(super) dead_letters: Vec<DeadLetter>,
+    pub(super) correlator: Option<SavedCorrelator>,
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// What is known of a sink, for the status page and the metrics.
@@ -64,12 +87,16 @@ pub struct SinkSnapshot {
     pub name: String,
     /// Its transport.
     pub kind: &'static str,
-    /// Everything before it has a fate.
+    /// Everything before it has a fate, or is held.
     pub position: Position,
     /// The fates.
     pub totals: Totals,
+    /// Versions before the position that the correlator holds.
+    pub held: u64,
     /// How it does.
     pub condition: SinkCondition,
+    /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
+    pub trouble: Option<SinkCondition>,
     /// The last failure, until the next success.
     pub last_error: Option<String>,
     /// Attempts since the start of the process, and how many of them failed.
@@ -86,7 +113,7 @@ pub struct SinkSnapshot {
 struct Inner {
     snapshot: SinkSnapshot,
     positions: BTreeMap<String, Resume>,
-    unsaved_dead_letters: Vec<DeadLetter>,
+    unsaved: Unsaved,
     changed: bool,
 }
 
@@ -97,13 +124,21 @@ pub struct SinkProgress {
 }
 
 impl SinkProgress {
-    pub(super) fn new(name: &str, kind: &'static str, saved: SinkState) -> Self {
+    /// As it was saved, with its correlator there.
+    pub(super) fn new(
+        name: &str,
+        kind: &'static str,
+        saved: SinkState,
+        correlator: Option<&Correlator>,
+    ) -> Self {
         let snapshot = SinkSnapshot {
             name: name.to_owned(),
             kind,
             position: saved.position,
             totals: saved.totals,
+            held: saved.held,
             condition: SinkCondition::default(),
+            trouble: None,
             last_error: None,
             attempts: 0,
             failed_attempts: 0,
@@ -111,8 +146,11 @@ impl SinkProgress {
             oldest_in_hand_ms: None,
         };
         let positions = saved.positions;
-        // A sink that is new has to be saved once, or its start would be chosen again.
-        let inner = Inner { snapshot, positions, unsaved_dead_letters: Vec::new(), changed: true };
+        // A sink that is new has to be saved once, or its start would be chosen again; so has its
+        // correlator, because what comes after is brought up from there.
+        let correlator = correlator.map(|correlator| correlator.save(saved.position));
+        let unsaved = Unsaved { correlator, ..Unsaved::default() };
+        let inner = Inner { snapshot, positions, unsaved, changed: true };
         Self { inner: Mutex::new(inner) }
     }
 
@@ -125,6 +163,7 @@ impl SinkProgress {
         let mut inner = lock(&self.inner);
         inner.snapshot.position = settled.position;
         inner.snapshot.totals += settled.totals;
+        inner.snapshot.held = settled.held;
         for (source, resume) in settled.resumes {
             // Frames without records are read once from the log and once live.
             let known = inner.positions.get(&*source).copied().unwrap_or_default();
@@ -132,7 +171,11 @@ impl SinkProgress {
                 inner.positions.insert(source.to_string(), resume);
             }
         }
-        inner.unsaved_dead_letters.extend(settled.dead_letters);
+        inner.unsaved.dead_letters.extend(settled.dead_letters);
+        inner.unsaved.waiting.extend(settled.waiting);
+        if settled.correlator.is_some() {
+            inner.unsaved.correlator = settled.correlator;
+        }
         inner.changed = true;
     }
 
@@ -141,25 +184,28 @@ impl SinkProgress {
     }
 
     /// What is to be saved, if anything changed since the last call.
-    pub(super) fn take_changes(&self) -> Option<(SinkState, Vec<DeadLetter>)> {
+    pub(super) fn take_changes(&self) -> Option<Changes> {
         let mut inner = lock(&self.inner);
         if !std::mem::take(&mut inner.changed) {
             return None;
         }
-        let dead_letters = std::mem::take(&mut inner.unsaved_dead_letters);
-        Some((state_of(&inner), dead_letters))
+        let unsaved = std::mem::take(&mut inner.unsaved);
+        Some(Changes { state: state_of(&inner), unsaved })
     }
 
-    /// The same without taking it, for `positions.json`.
+    /// The state without taking it, for `positions.json`.
     pub(super) fn state(&self) -> SinkState {
         state_of(&lock(&self.inner))
     }
 
     /// Saving failed: the changes are still to be saved.
-    pub(super) fn put_back(&self, mut dead_letters: Vec<DeadLetter>) {
+    pub(super) fn put_back(&self, mut unsaved: Unsaved) {
         let mut inner = lock(&self.inner);
-        dead_letters.append(&mut inner.unsaved_dead_letters);
-        inner.unsaved_dead_letters = dead_letters;
+        unsaved.dead_letters.append(&mut inner.unsaved.dead_letters);
+        unsaved.waiting.append(&mut inner.unsaved.waiting);
+        // The newer one holds.
+        unsaved.correlator = inner.unsaved.correlator.take().or(unsaved.correlator);
+        inner.unsaved = unsaved;
         inner.changed = true;
     }
 }
@@ -168,6 +214,7 @@ fn state_of(inner: &Inner) -> SinkState {
     SinkState {
         position: inner.snapshot.position,
         totals: inner.snapshot.totals,
+        held: inner.snapshot.held,
         positions: inner.positions.clone(),
     }
 }

@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use serde::Deserialize;
 
-use super::{BridgeError, JournalOptions, SinkStart, shared::now_ms};
+use super::{
+    BridgeError, CorrelateMode, JournalOptions, SinkOptions, SinkStart,
+    correlation::Correlator,
+    shared::{PendingChanges, now_ms},
+};
 use crate::{
     event::{Seen, SeenEntry, UidKey},
     journal::{
-        Directory, Frame, Log, LogHandle, Position, Positions, Resume, SinkState, SourceState,
-        State,
+        Directory, Frame, Log, LogHandle, Position, Positions, Resume, SavedCorrelator, SinkState,
+        SourceState, State,
     },
 };
 
@@ -26,6 +30,8 @@ pub(super) struct Restored {
     pub(super) state: State,
     /// The view `seen`, up to the end of the log.
     pub(super) seen: Seen,
+    /// What the state store does not have of it.
+    pub(super) seen_changes: PendingChanges,
     /// Up to where the state store has it.
     pub(super) applied: u64,
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -34,6 +40,7 @@ pub(super) struct Restored {
     pub(super) last_heard_ms: Option<u64>,
     pub(super) cluster_uid: Option<String>,
     sinks: BTreeMap<String, SinkState>,
+    correlators: BTreeMap<String, SavedCorrelator>,
     /// What to go by when the state was lost.
     positions: Option<Positions>,
     /// The log holds events of an earlier run, or held some.
@@ -87,12 +94,14 @@ impl Restored {
             directory,
             state,
             seen: loaded.seen,
+            seen_changes: PendingChanges::default(),
             applied: loaded.applied,
             sources: loaded.sources,
             resume,
             last_heard_ms: opened.newest_ms,
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
             sinks: loaded.sinks,
+            correlators: loaded.correlators,
             positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
             log,
@@ -117,20 +126,74 @@ impl Restored {
                     free
                 }
             };
+            let changes = &mut self.seen_changes;
             for record in frame.records().filter(|record| record.seq >= self.applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
                     self.seen.insert(uid, entry);
+                    changes.changes.push((uid, Some(entry)));
                 }
             }
             for uid in &frame.forgotten {
                 self.seen.remove(*uid);
+                changes.changes.push((*uid, None));
             }
+            changes.applied = Some(frame.next());
             true
         })
     }
 
+    /// Where a sink goes on, its totals so far, and its correlator there.
+    pub(super) fn sink(&self, sink: &SinkOptions) -> (SinkState, Option<Correlator>) {
+        let mut state = self.sink_state(&sink.name, sink.start);
+        let correlator = self.correlator(sink, state.position);
+        let held = correlator.as_ref().map_or(0, Correlator::held);
+        if held == state.held {
+            return (state, correlator);
+        }
+        // What took it were damage, a `match` that was changed, or a log that was cut.
+        tracing::error!(
+            sink = sink.name,
+            lost = state.held,
+            "the correlator's state does not fit the journal and is begun anew: what it held back counts as lost"
+        );
+        state.totals.lost += std::mem::take(&mut state.held);
+        (state, Correlator::new(sink.correlate))
+    }
+
+    /// A sink's correlator, brought up to its position.
+    fn correlator(&self, sink: &SinkOptions, position: Position) -> Option<Correlator> {
+        let Some(saved) = self.correlators.get(&sink.name) else {
+            return Correlator::new(sink.correlate);
+        };
+        let loaded = Correlator::load(&saved.bytes);
+        let mut correlator = loaded
+            .inspect_err(|error| tracing::error!(sink = sink.name, %error, "a correlator's state"))
+            .ok()?;
+        let log = self.log.handle();
+        let read = for_each_frame(&log, saved.position.next, |frame| {
+            let records = frame.records().filter(|record| {
+                (saved.position.next..position.next).contains(&record.seq)
+                    && sink
+                        .filter
+                        .as_ref()
+                        .is_none_or(|filter| filter.wants(record).unwrap_or(true))
+            });
+            for record in records {
+                correlator.bring_up(&record, frame.time_ms);
+            }
+            frame.next() < position.next
+        });
+        read.inspect_err(|error| {
+            tracing::error!(sink = sink.name, %error, "a correlator cannot be brought up to its sink");
+        })
+        .ok()?;
+        // Up to here it decided as it did in the runs before.
+        correlator.switch(sink.correlate);
+        (sink.correlate != CorrelateMode::None || correlator.held() > 0).then_some(correlator)
+    }
+
     /// Where a sink goes on, and its totals so far.
-    pub(super) fn sink_state(&self, name: &str, start: SinkStart) -> SinkState {
+    fn sink_state(&self, name: &str, start: SinkStart) -> SinkState {
         if let Some(saved) = self.sinks.get(name) {
             return saved.clone();
         }

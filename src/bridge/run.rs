@@ -17,8 +17,10 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, Filter, IngestCounters, RetryOptions, Sink, SinkProgress, SinkStart,
+    BatchOptions, CorrelateMode, Filter, IngestCounters, OwnEvents, RetryOptions, Sink,
+    SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
+    correlation::Stage,
     deliver::{Deliver, Stop},
     feed::{Feed, LIVE},
     gather::Gather,
@@ -27,6 +29,7 @@ use super::{
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     restore::Restored,
+    shared::SeenChanges,
 };
 use crate::{
     cache::SharedHealth,
@@ -87,6 +90,8 @@ pub struct SinkOptions {
     pub sink: Box<dyn Sink>,
     /// What it wants; `None` for everything.
     pub filter: Option<Filter>,
+    /// What is done about repeats.
+    pub correlate: CorrelateMode,
     /// When a batch is full.
     pub batch: BatchOptions,
     /// The waits between attempts.
@@ -107,6 +112,8 @@ pub struct BridgeOptions {
     pub journal: JournalOptions,
     /// Where to send it.
     pub sinks: Vec<SinkOptions>,
+    /// Where to record what the bridge says of itself; `None`: it is logged only.
+    pub own_events: Option<OwnEvents>,
 }
 
 /// Why a bridge does not start, or cannot go on.
@@ -165,6 +172,8 @@ pub struct Bridge {
     intake: Option<JoinHandle<Result<(), BridgeError>>>,
     stop_delivery: watch::Sender<Stop>,
     watchers: JoinSet<()>,
+    /// Ends with the bridge.
+    speaker: JoinSet<()>,
     stop_keeper: oneshot::Sender<()>,
     keeper: Option<JoinHandle<()>>,
     give_up: GiveUp,
@@ -194,7 +203,7 @@ impl Bridge {
     /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
     /// not answer is no error: both are tried until they do.
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks } = options;
+        let BridgeOptions { cluster, source, journal, sinks, own_events } = options;
         let restored = Restored::open(&journal)?;
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
@@ -206,14 +215,16 @@ impl Bridge {
         let mut watchers = JoinSet::new();
         let mut progresses = Vec::new();
         for sink in sinks {
-            let saved = restored.sink_state(&sink.name, sink.start);
+            let (saved, correlator) = restored.sink(&sink);
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
-            let progress = Arc::new(SinkProgress::new(&sink.name, sink.kind, saved));
+            let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
+            let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            spawn_watcher(&mut watchers, sink, feed, progress, high_water, stop.clone());
+            let stage = Stage::new(correlator, log.clone(), &progress);
+            spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
         }
 
         let view = BridgeView {
@@ -232,6 +243,7 @@ impl Bridge {
             state,
             directory,
             seen,
+            seen_changes,
             mut sources,
             resume,
             applied,
@@ -239,7 +251,7 @@ impl Bridge {
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
-        let seen_changes = Arc::default();
+        let seen_changes = Arc::new(SeenChanges::new(seen_changes));
         let keeper = Keeper {
             state,
             directory,
@@ -266,6 +278,10 @@ impl Bridge {
                 give_up: Arc::clone(&give_up),
             },
         );
+        let mut speaker = JoinSet::new();
+        if let Some(own_events) = own_events {
+            speaker.spawn(own_events.run(view.clone(), journal.log.retention_size));
+        }
         let (stop_intake, intake_stops) = oneshot::channel();
         let intake = Intake {
             client,
@@ -282,6 +298,7 @@ impl Bridge {
             intake: Some(intake),
             stop_delivery,
             watchers,
+            speaker,
             stop_keeper,
             keeper: Some(keeper),
             give_up: GiveUp(give_up),
@@ -301,6 +318,7 @@ impl Bridge {
                 Ok(Ok(())) | Err(_) => BridgeError::Task("intake"),
             },
             Some(_) = self.watchers.join_next() => BridgeError::Task("sink watcher"),
+            Some(_) = self.speaker.join_next() => BridgeError::Task("own events"),
             _ = end_of(&mut self.keeper) => BridgeError::Task("keeper"),
         }
     }
@@ -324,6 +342,7 @@ impl Bridge {
         if timeout_at(until + CLOSE_WITHIN, drained).await.is_err() {
             tracing::warn!("a sink could not be closed in time");
         }
+        self.speaker.shutdown().await;
         let _ = self.stop_keeper.send(());
         if let Some(Err(error)) = OptionFuture::from(self.keeper).await {
             tracing::error!(%error, "the state was not saved at the end");
@@ -343,13 +362,14 @@ fn spawn_watcher(
     watchers: &mut JoinSet<()>,
     sink: SinkOptions,
     feed: Feed,
+    stage: Stage,
     progress: Arc<SinkProgress>,
     high_water: HighWater,
     stop: watch::Receiver<Stop>,
 ) {
     let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
     let (out, works) = mpsc::channel(ahead);
-    let gather = Gather::new(sink.batch, sink.filter, Arc::clone(&progress), out);
+    let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
     let deliver = Deliver {
         name: sink.name,
         sink: sink.sink,
@@ -359,6 +379,7 @@ fn spawn_watcher(
         high_water,
         stop,
         refusals_in_a_row: 0,
+        from: 0,
     };
     // Two tasks, so that the next batch is made while one is on its way; one fate, so that neither
     // outlives the other.

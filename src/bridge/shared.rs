@@ -1,9 +1,12 @@
 //! What ingest, the sink watchers and the keeper share: counters and pending changes of views.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use jiff::Timestamp;
 
 use crate::event::{SeenEntry, UidKey};
 
@@ -36,12 +39,51 @@ pub struct IngestCounters {
     /// New epochs.
     pub epochs: AtomicU64,
     journal_error: Mutex<Option<String>>,
+    last_gap: Mutex<Option<Gap>>,
+}
+
+/// What the watch of a source did not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The source's key.
+    pub source: Arc<str>,
+    /// The last sign of life before it, in milliseconds since the epoch.
+    pub from_ms: u64,
+    /// The list that ended it, in milliseconds since the epoch.
+    pub to_ms: u64,
+    /// Increments that were seen only as part of a larger one.
+    pub skipped: u64,
+    /// The API server's own history was replaced by another one.
+    pub epoch: bool,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |ms: u64| Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default();
+        let Self { source, skipped, .. } = self;
+        let (from, to) = (time(self.from_ms), time(self.to_ms));
+        let what = if self.epoch { "The API server was restored; the watch" } else { "The watch" };
+        write!(
+            f,
+            "{what} of {source} has a gap from {from} to {to}: the newest version of each Event was replayed, \
+             {skipped} increments came as part of a later one, and Events that came and went are not known"
+        )
+    }
 }
 
 impl IngestCounters {
     /// Notes why the journal cannot be written; answers whether there was a reason before.
     pub(super) fn set_journal_error(&self, error: Option<String>) -> bool {
         std::mem::replace(&mut *lock(&self.journal_error), error).is_some()
+    }
+
+    pub(super) fn set_last_gap(&self, gap: Gap) {
+        *lock(&self.last_gap) = Some(gap);
+    }
+
+    /// The last gap of any source since the start of the process.
+    pub fn last_gap(&self) -> Option<Gap> {
+        lock(&self.last_gap).clone()
     }
 
     /// Why the journal cannot be written, while it cannot.
@@ -51,7 +93,7 @@ impl IngestCounters {
 }
 
 /// Changes of the view `seen` that the state store does not have yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SeenChanges {
     pending: Mutex<PendingChanges>,
 }
@@ -64,6 +106,11 @@ pub(super) struct PendingChanges {
 }
 
 impl SeenChanges {
+    /// With what was brought up from the log.
+    pub(super) fn new(pending: PendingChanges) -> Self {
+        Self { pending: Mutex::new(pending) }
+    }
+
     /// Adds the changes of a frame that has been appended; `applied` is the sequence after it.
     pub(super) fn add(&self, changes: Vec<(UidKey, Option<SeenEntry>)>, applied: u64) {
         let mut pending = lock(&self.pending);

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{EXIT_CONFIGURATION, failed, kube_client, logging};
+use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
 use crate::{
     admin::AdminServer,
     bridge::{Bridge, BridgeView},
@@ -81,7 +81,11 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         "starting"
     );
     let listen = config.map(|_| settings.server.listen);
-    let options = settings.into_bridge_options().map_err(Failure::configuration)?;
+    let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
+    let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
+        options.own_events = Some(own_events);
+        recording
+    });
     let mut bridge = tokio::select! {
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
@@ -113,6 +117,9 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
             tracing::warn!("a second signal: ending at once");
             std::process::exit(1);
         }
+    }
+    if let Some(recording) = recording {
+        recording.stop().await;
     }
     drop(admin);
     say_where_it_stands(&view);

@@ -19,7 +19,7 @@ pub struct AssembleError {
 }
 
 impl Settings {
-    /// What [`Bridge::start`](crate::bridge::Bridge::start) takes.
+    /// What [`Bridge::start`](crate::bridge::Bridge::start) takes, with no Events of its own.
     ///
     /// # Errors
     ///
@@ -31,6 +31,7 @@ impl Settings {
             source: source_options(self.source),
             journal: journal_options(self.journal),
             sinks,
+            own_events: None,
         })
     }
 }
@@ -72,6 +73,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         kind,
         sink,
         filter: settings.filter,
+        correlate: settings.correlate,
         batch: settings.batch,
         retry: settings.retry,
         timeout: settings.timeout,

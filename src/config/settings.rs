@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use super::model::{LogFormat, LogLevel};
 use crate::{
-    bridge::{BatchOptions, Filter, RetryOptions, SinkStart},
+    bridge::{BatchOptions, CorrelateMode, Filter, RetryOptions, SinkStart},
     sinks::{KafkaOptions, OtlpOptions, WebhookOptions},
 };
 
@@ -92,6 +92,8 @@ pub struct SinkSettings {
     pub kind: SinkKind,
     /// Which events it wants; without one, all.
     pub filter: Option<Filter>,
+    /// What is done about repeats.
+    pub correlate: CorrelateMode,
     /// How events are batched.
     pub batch: BatchOptions,
     /// How attempts follow each other.

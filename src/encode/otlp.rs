@@ -19,6 +19,9 @@
 //! | `k8s.event.count`, `k8s.event.count_delta` | `occurrences` and `delta` |
 //! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
 //! | `k8s.event.replayed` | only when true |
+//! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
+//! | `k8s.event.correlation.aggregated` | only when true |
+//! | `k8s.event.correlation.summarises` | only where the delta stands for versions held back |
 //!
 //! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order,
 //! as far as the order of an object's events allows: those of a Pod and of one of its containers
@@ -33,7 +36,7 @@ use super::protobuf::{
     field_len, put_any_str, put_attr, put_attr_int, put_attr_true, put_bytes, put_fixed64,
     put_head, put_str, put_uint,
 };
-use crate::event::{Batch, EventFields, ObjectReference, Text};
+use crate::event::{Batch, Correlation, EventFields, ObjectReference, Text};
 
 /// What every record is called. It must not vary, so nothing of the Event is in it.
 const EVENT_NAME: &str = "k8s.event";
@@ -63,6 +66,8 @@ struct FullEnvelope<'a> {
     occurrences: u64,
     delta: u64,
     replayed: bool,
+    #[serde(default)]
+    correlation: Option<Correlation>,
     #[serde(borrow)]
     event: EventFields<'a>,
 }
@@ -257,6 +262,17 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     put_attr_int(out, ATTRIBUTES, "k8s.event.count_delta", envelope.delta);
     if envelope.replayed {
         put_attr_true(out, ATTRIBUTES, "k8s.event.replayed");
+    }
+    if let Some(correlation) = envelope.correlation {
+        let action = correlation.action.as_str();
+        put_attr(out, ATTRIBUTES, "k8s.event.correlation.action", action);
+        put_attr_int(out, ATTRIBUTES, "k8s.event.correlation.count", correlation.count);
+        if correlation.aggregated {
+            put_attr_true(out, ATTRIBUTES, "k8s.event.correlation.aggregated");
+        }
+        if let Some(versions) = correlation.summarises {
+            put_attr_int(out, ATTRIBUTES, "k8s.event.correlation.summarises", versions);
+        }
     }
     put_fixed64(out, 11, unix_nanos(&envelope.observed_time));
     put_str(out, 12, EVENT_NAME);

@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 
 use super::*;
-use crate::event::{Change, EnvelopeHead, Incoming, Record};
+use crate::event::{Change, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record};
 
 fn record(seq: u64, replayed: bool, event: &str) -> Record {
     let event = Incoming::decode(event.as_bytes()).unwrap();
@@ -107,6 +107,43 @@ fn an_event_of_a_pod() {
     assert_eq!(log.time_unix_nano, 1_795_255_200_000_000_000);
     assert_eq!(log.observed_time_unix_nano, 1_795_255_201_500_000_000);
     assert_eq!(log.event_name, "k8s.event");
+}
+
+#[test]
+fn what_the_correlator_says_is_in_the_attributes() {
+    let plain = record(1, false, POD);
+    let correlated = |aggregated, summarises| {
+        let action = CorrelationAction::Summary;
+        let correlation = Correlation { action, aggregated, count: 9, summarises };
+        let envelope = EnvelopeParts::of(&plain.envelope).unwrap().correlated(7, &correlation);
+        encode(vec![Record { seq: 1, envelope }])
+    };
+    let of = |request: &ExportLogsServiceRequest| -> Vec<(String, String)> {
+        attributes(&only_record(request).attributes)
+            .into_iter()
+            .filter(|(key, _)| key.contains("correlation") || key.ends_with("delta"))
+            .map(|(key, value)| (key.trim_start_matches("k8s.event.").to_owned(), value))
+            .collect()
+    };
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(
+        of(&correlated(true, Some(4))),
+        [
+            pair("correlation.action", "summary"),
+            pair("correlation.aggregated", "bool true"),
+            pair("correlation.count", "int 9"),
+            pair("correlation.summarises", "int 4"),
+            pair("count_delta", "int 7"),
+        ]
+    );
+    assert_eq!(
+        of(&correlated(false, None)),
+        [
+            pair("correlation.action", "summary"),
+            pair("correlation.count", "int 9"),
+            pair("count_delta", "int 7"),
+        ]
+    );
 }
 
 fn ids_by_resource(request: &ExportLogsServiceRequest) -> Vec<Vec<String>> {

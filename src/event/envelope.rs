@@ -1,9 +1,11 @@
 //! The envelope: what a record of the journal holds and what sinks send. One line of JSON:
 //! `{"id","cluster":{"name","uid"},"change","time","observedTime","occurrences","delta",
-//! "replayed","event":{…}}`.
+//! "replayed","event":{…}}`, and on its way to a sink `"correlation":{…}` before the event.
 
 use std::io::Write as _;
 
+use bytes::Bytes;
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -73,6 +75,106 @@ impl EnvelopeHead<'_> {
     }
 }
 
+/// What the recorder of client-go would have done with a version of an Event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CorrelationAction {
+    /// Written a new Event: nothing like it is known.
+    Create,
+    /// Raised the count of the Event that it wrote before.
+    Patch,
+    /// Nothing: the object has used up its share of events (25, and one more every 300 s).
+    Skip,
+    /// Not an action of client-go's: held-back versions are announced together.
+    Summary,
+}
+
+impl CorrelationAction {
+    /// The spelling in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Patch => "patch",
+            Self::Skip => "skip",
+            Self::Summary => "summary",
+        }
+    }
+}
+
+/// The member `correlation` of an envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Correlation {
+    /// What was decided.
+    pub action: CorrelationAction,
+    /// Whether the Event is one of many similar ones (same object, reason and reporter, other
+    /// messages), which are counted as one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aggregated: bool,
+    /// How often it, or its like, occurred since the sink has known of it.
+    pub count: u64,
+    /// How many versions `delta` stands for, this one included, where it is more than this one
+    /// or the version was held back before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summarises: Option<u64>,
+}
+
+/// An envelope in pieces, found without decoding it: only what [`EnvelopeHead::write`] made.
+#[derive(Clone, Copy, Debug)]
+pub struct EnvelopeParts<'a> {
+    before_delta: &'a [u8],
+    /// By how much the occurrences rose.
+    pub delta: u64,
+    after_delta: &'a [u8],
+    /// The Event's JSON.
+    pub event: &'a [u8],
+}
+
+impl<'a> EnvelopeParts<'a> {
+    /// The pieces; nothing if the envelope does not have them where they belong.
+    pub fn of(envelope: &'a [u8]) -> Option<Self> {
+        // Neither name can stand in a string before the event: its quotes would be escaped there.
+        let event = memmem::find(envelope, EVENT)?;
+        let from = memmem::find(&envelope[..event], DELTA)? + DELTA.len();
+        let length = envelope[from..event].iter().take_while(|b| b.is_ascii_digit()).count();
+        let digits = std::str::from_utf8(&envelope[from..from + length]).ok()?;
+        Some(Self {
+            before_delta: &envelope[..from],
+            delta: digits.parse().ok()?,
+            after_delta: &envelope[from + length..event],
+            event: envelope[event + EVENT.len()..].strip_suffix(b"}")?,
+        })
+    }
+
+    /// The envelope with a correlation in it, and with `delta` as its delta.
+    pub fn correlated(&self, delta: u64, correlation: &Correlation) -> Bytes {
+        let Self { before_delta, after_delta, event, .. } = self;
+        let mut out =
+            Vec::with_capacity(before_delta.len() + after_delta.len() + event.len() + 128);
+        out.extend_from_slice(before_delta);
+        // Writing to a vector cannot fail.
+        let _ = write!(out, "{delta}");
+        out.extend_from_slice(after_delta);
+        let action = correlation.action.as_str();
+        let _ = write!(out, ",\"correlation\":{{\"action\":\"{action}\"");
+        if correlation.aggregated {
+            out.extend_from_slice(b",\"aggregated\":true");
+        }
+        let _ = write!(out, ",\"count\":{}", correlation.count);
+        if let Some(versions) = correlation.summarises {
+            let _ = write!(out, ",\"summarises\":{versions}");
+        }
+        out.push(b'}');
+        out.extend_from_slice(EVENT);
+        out.extend_from_slice(event);
+        out.push(b'}');
+        out.into()
+    }
+}
+
+const DELTA: &[u8] = b"\"delta\":";
+const EVENT: &[u8] = b",\"event\":";
+
 /// An envelope as a sink reads it, borrowed from a record's bytes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -97,6 +199,9 @@ pub struct Envelope<'a> {
     pub delta: u64,
     /// Whether it comes from a list that closed a gap.
     pub replayed: bool,
+    /// What the sink's correlator says of it.
+    #[serde(default)]
+    pub correlation: Option<Correlation>,
     /// The Event as the API server sent it, without `managedFields`.
     #[serde(borrow, rename = "event")]
     pub event_json: &'a RawValue,
@@ -143,6 +248,47 @@ mod tests {
         assert_eq!((envelope.occurrences, envelope.delta, envelope.replayed), (3, 2, true));
         assert_eq!(&*envelope.event().unwrap().message, "two\nlines");
         assert!(!envelope.event_json.get().contains("managedFields"));
+        assert_eq!(envelope.correlation, None);
+    }
+
+    #[test]
+    fn a_correlation_is_put_into_an_envelope() {
+        // The texts that are looked for, where a cluster's name or a message could bring them.
+        let json = r#"{"metadata":{"uid":"0b8e","resourceVersion":"12"},"message":"x,\"event\":1,\"delta\":7"}"#;
+        let event = Incoming::decode(json.as_bytes()).unwrap();
+        let name = r#"x","event":"#;
+        let cluster = Cluster { name: Some(name.into()), uid: None };
+        let cluster_json = serde_json::to_string(&cluster).unwrap();
+        let mut out = Vec::new();
+        let head = EnvelopeHead {
+            cluster_json: &cluster_json,
+            change: Change::Created,
+            observed_time: "2026-11-21T10:00:01.5Z",
+            delta: 2,
+            replayed: false,
+        };
+        head.write(&event, &mut out);
+        let before: Bytes = out.into();
+        for (action, aggregated, summarises) in [
+            (CorrelationAction::Create, false, None),
+            (CorrelationAction::Skip, true, Some(3)),
+            (CorrelationAction::Summary, false, Some(1)),
+            (CorrelationAction::Patch, true, None),
+        ] {
+            let correlation = Correlation { action, aggregated, count: 25, summarises };
+            let parts = EnvelopeParts::of(&before).unwrap();
+            assert_eq!((parts.delta, parts.event), (2, json.as_bytes()));
+            let after = parts.correlated(19, &correlation);
+            let (old, new) = (Envelope::parse(&before).unwrap(), Envelope::parse(&after).unwrap());
+            assert_eq!((new.delta, new.correlation), (19, Some(correlation)));
+            assert_eq!(new.cluster.name.as_deref(), Some(name));
+            assert_eq!((new.event_json.get(), &new.id), (old.event_json.get(), &old.id));
+            let whole: serde_json::Value = serde_json::from_slice(&after).unwrap();
+            assert_eq!(whole["correlation"], serde_json::to_value(correlation).unwrap());
+        }
+        for foreign in ["", "{}", "{\"delta\":x,\"event\":{}}", "{\"delta\":1}", ",\"event\":"] {
+            assert!(EnvelopeParts::of(foreign.as_bytes()).is_none(), "{foreign}");
+        }
     }
 
     #[test]

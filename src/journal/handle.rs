@@ -1,8 +1,9 @@
 //! The log as everyone but its writer has it.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use super::{Position, Reader, segments::Shared};
+use super::{Frame, Position, Reader, segments::Shared};
+use crate::event::Record;
 
 /// Access to a log for reading. Clones are cheap and go to any thread; they see what was appended
 /// as soon as it was.
@@ -15,6 +16,18 @@ impl LogHandle {
     /// A reader of everything from the record `from` on.
     pub fn reader(&self, from: u64) -> Reader {
         Reader::new(Arc::clone(&self.shared), from)
+    }
+
+    /// One record; nothing if the log no longer has it. Reads up to 256 KiB before it, in segments
+    /// that were sealed before the log was opened up to all of them.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system answers to opening or reading a file that is there.
+    pub fn record(&self, sequence: u64) -> io::Result<Option<Record>> {
+        let frames = self.reader(sequence).read(1)?;
+        let record = |frame: &Arc<Frame>| frame.records().find(|record| record.seq == sequence);
+        Ok(frames.first().and_then(record))
     }
 
     /// The position after the last record.

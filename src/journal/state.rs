@@ -4,7 +4,6 @@
 //! damaged it is set aside and begun anew; the log and `positions.json` have what it takes.
 
 use std::{
-    collections::BTreeMap,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -13,13 +12,16 @@ use std::{
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use redb::{StorageError, TableDefinition, WriteTransaction};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Directory, OpenError, Position, Resume};
-use crate::event::{Seen, SeenEntry, UidKey};
+use super::{Directory, OpenError, Position};
+use crate::event::{SeenEntry, UidKey};
 
+mod model;
 #[cfg(test)]
 mod tests;
+
+pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
 
 const NAME: &str = "state.redb";
 
@@ -35,127 +37,11 @@ const SINKS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sinks");
 const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources");
 /// uid: resourceVersion, occurrences, source.
 const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
+/// What it knows up to, as the next sequence and how many were never used, and the state itself.
+const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
+    TableDefinition::new("correlators");
 /// In the order in which they died: everything but the envelope as JSON, the envelope.
 const DEAD: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
-
-/// How many records met which fate, for one sink.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Totals {
-    /// The receiver has them.
-    pub delivered: u64,
-    /// `match` did not want them.
-    pub filtered: u64,
-    /// The correlator held them back for good.
-    pub correlated_away: u64,
-    /// The receiver refused them.
-    pub dead_lettered: u64,
-    /// They were gone from the log before they had a fate.
-    pub lost: u64,
-    /// Delivered once more after a crash; these are counted in no other total.
-    pub redelivered: u64,
-}
-
-impl std::ops::AddAssign for Totals {
-    fn add_assign(&mut self, more: Self) {
-        self.delivered += more.delivered;
-        self.filtered += more.filtered;
-        self.correlated_away += more.correlated_away;
-        self.dead_lettered += more.dead_lettered;
-        self.lost += more.lost;
-        self.redelivered += more.redelivered;
-    }
-}
-
-/// What is stored of a sink.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SinkState {
-    /// Everything before it has a fate.
-    pub position: Position,
-    /// The fates.
-    pub totals: Totals,
-    /// For each source, up to where everything has a fate and is not held.
-    pub positions: BTreeMap<String, Resume>,
-}
-
-/// What is stored of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceState {
-    /// Its number in [`SeenEntry::source`].
-    pub id: u16,
-    /// When it was first started, milliseconds since the epoch.
-    pub first_start_ms: u64,
-}
-
-/// Something a receiver refused for good.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeadLetter {
-    /// Which sink.
-    pub sink: String,
-    /// The record's sequence.
-    pub seq: u64,
-    /// The id of the change.
-    pub id: String,
-    /// `invalid`, `too-large` and the like.
-    pub class: String,
-    /// The receiver's words.
-    pub reason: String,
-    /// How often it was sent.
-    pub attempts: u32,
-    /// When it was first sent, milliseconds since the epoch.
-    pub first_ms: u64,
-    /// When it was given up, milliseconds since the epoch.
-    pub time_ms: u64,
-    /// How many events of a batch were refused without being named; 0: it is the event itself.
-    pub unidentified: u64,
-    /// What was refused; empty if that is not known.
-    #[serde(skip)]
-    pub envelope: Bytes,
-}
-
-/// What changed since the last commit, all of which is stored or none.
-#[derive(Clone, Debug, Default)]
-pub struct StateCommit {
-    /// Sinks, each whole; those not named stay as they are.
-    pub sinks: BTreeMap<String, SinkState>,
-    /// Changes of the view `seen` in order; nothing instead of an entry: the uid is forgotten.
-    pub seen: Vec<(UidKey, Option<SeenEntry>)>,
-    /// Sources, each whole; those not named stay as they are.
-    pub sources: BTreeMap<String, SourceState>,
-    /// The view `seen` now holds everything before this sequence.
-    pub applied: u64,
-    /// New dead letters.
-    pub dead_letters: Vec<DeadLetter>,
-    /// The cluster's uid, when it is news.
-    pub cluster_uid: Option<String>,
-}
-
-/// What the last commit left.
-#[derive(Debug, Default)]
-pub struct Loaded {
-    /// Every sink that was ever committed.
-    pub sinks: BTreeMap<String, SinkState>,
-    /// The view `seen`.
-    pub seen: Seen,
-    /// Every source that was ever committed.
-    pub sources: BTreeMap<String, SourceState>,
-    /// `seen` holds everything before this sequence; 1 in a state that is new.
-    pub applied: u64,
-    /// The cluster's uid, if it was ever known.
-    pub cluster_uid: Option<String>,
-    /// A state that could not be used: where it is now, and what is wrong with it.
-    pub set_aside: Option<(PathBuf, String)>,
-}
-
-impl Loaded {
-    /// The highest sequence that any view knows: the floor for [`Log::open`](super::Log::open).
-    pub fn highest_sequence(&self) -> u64 {
-        let next = self.sinks.values().map(|sink| sink.position.next).max();
-        next.unwrap_or(0).max(self.applied).saturating_sub(1)
-    }
-}
 
 /// Why a commit failed. Nothing of it is stored; the same is to be committed again later, together
 /// with what has changed by then.
@@ -303,6 +189,10 @@ fn write(
     for (name, sink) in &commit.sinks {
         sinks.insert(name.as_str(), &*json(sink))?;
     }
+    let mut correlators = transaction.open_table(CORRELATORS)?;
+    for (name, SavedCorrelator { position, bytes }) in &commit.correlators {
+        correlators.insert(name.as_str(), (position.next, position.skipped, &**bytes))?;
+    }
     let mut sources = transaction.open_table(SOURCES)?;
     for (name, source) in &commit.sources {
         sources.insert(name.as_str(), &*json(source))?;
@@ -377,6 +267,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         }
         transaction.open_table(CLUSTER)?;
         transaction.open_table(SINKS)?;
+        transaction.open_table(CORRELATORS)?;
         transaction.open_table(SOURCES)?;
         transaction.open_table(SEEN)?;
         transaction.open_table(DEAD)?;
@@ -394,6 +285,13 @@ fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error
     for item in transaction.open_table(SINKS)?.iter()? {
         let (name, value) = item?;
         loaded.sinks.insert(name.value().to_owned(), parse(value.value())?);
+    }
+    for item in transaction.open_table(CORRELATORS)?.iter()? {
+        let (name, value) = item?;
+        let (next, skipped, bytes) = value.value();
+        let position = Position { next, skipped };
+        let saved = SavedCorrelator { position, bytes: Bytes::copy_from_slice(bytes) };
+        loaded.correlators.insert(name.value().to_owned(), saved);
     }
     for item in transaction.open_table(SOURCES)?.iter()? {
         let (name, value) = item?;

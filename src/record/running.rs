@@ -31,8 +31,9 @@ impl Running {
         self.done.has_changed().is_err()
     }
 
-    /// Takes no new events: what is queued is still worked on, then the task ends. From any thread,
-    /// and without waiting. client-go's `Stop` of the watch that a start returns.
+    /// Takes no new events: what is in its queue is still worked on, then the task ends. What was
+    /// recorded just before may not have come to its queue yet, and does not any more. From any
+    /// thread, and without waiting. client-go's `Stop` of the watch that a start returns.
     pub fn stop(&self) {
         self.stopper.stop();
     }

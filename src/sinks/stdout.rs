@@ -25,10 +25,10 @@ type Job = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 #[derive(Debug)]
 pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
-    /// A write whose answer was not waited for, and the last record in it.
-    unanswered: Option<(u64, oneshot::Receiver<io::Result<()>>)>,
-    /// Everything up to here was written.
-    written_to: u64,
+    /// A write whose answer was not waited for, and the sequences of the records in it.
+    unanswered: Option<(Vec<u64>, oneshot::Receiver<io::Result<()>>)>,
+    /// Records that were written although the bridge gave up waiting for it, and that come again.
+    written: Vec<u64>,
 }
 
 impl StdoutSink {
@@ -49,20 +49,24 @@ impl StdoutSink {
                 }
             })
             .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
-        Ok(Self { jobs, unanswered: None, written_to: 0 })
+        Ok(Self { jobs, unanswered: None, written: Vec::new() })
     }
 
     async fn write(&mut self, batch: &Batch) -> Outcome {
-        if let Err(outcome) = self.answer().await {
-            return outcome;
+        match self.answer().await {
+            Ok(late) => self.written.extend(late),
+            Err(outcome) => return outcome,
         }
         let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
-        let mut last = self.written_to;
-        // Records of a write that the bridge gave up waiting for, but that came through.
-        for record in batch.records.iter().filter(|record| record.seq > self.written_to) {
+        let mut writing = Vec::with_capacity(batch.records.len());
+        for record in &batch.records {
+            if let Some(at) = self.written.iter().position(|seq| *seq == record.seq) {
+                self.written.swap_remove(at);
+                continue;
+            }
             lines.extend_from_slice(&record.envelope);
             lines.push(b'\n');
-            last = record.seq;
+            writing.push(record.seq);
         }
         if lines.is_empty() {
             return Outcome::Delivered;
@@ -71,22 +75,20 @@ impl StdoutSink {
         if self.jobs.send((lines, answer)).is_err() {
             return misfortune(&io::Error::other("its thread has ended"));
         }
-        self.unanswered = Some((last, receiver));
+        self.unanswered = Some((writing, receiver));
         match self.answer().await {
-            Ok(()) => Outcome::Delivered,
+            Ok(_) => Outcome::Delivered,
             Err(outcome) => outcome,
         }
     }
 
-    /// Waits for the write that is under way, if one is. May be dropped and called again.
-    async fn answer(&mut self) -> Result<(), Outcome> {
-        let Some((last, receiver)) = &mut self.unanswered else { return Ok(()) };
+    /// Waits for the write that is under way, if one is; answers the sequences in it. May be dropped
+    /// and called again.
+    async fn answer(&mut self) -> Result<Vec<u64>, Outcome> {
+        let Some((_, receiver)) = &mut self.unanswered else { return Ok(Vec::new()) };
         let result = receiver.await.unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
-        let last = *last;
-        self.unanswered = None;
-        result.map_err(|error| misfortune(&error))?;
-        self.written_to = last;
-        Ok(())
+        let writing = self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default();
+        result.map(|()| writing).map_err(|error| misfortune(&error))
     }
 }
 

@@ -175,3 +175,20 @@ impl<T> Drop for Receiver<T> {
         self.gate.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_item_that_comes_after_the_end_goes_back() {
+        let (sender, mut receiver) = queue(Some(2), Vec::new());
+        assert!(sender.take_place().await && sender.take_place().await);
+        sender.close();
+        assert_eq!(sender.put(1), Ok(()), "it had its place before");
+        assert_eq!(receiver.next().await, Some(1));
+        assert_eq!(receiver.next().await, None);
+        assert_eq!(sender.put(2), Err(2));
+        assert_eq!(receiver.try_next(), Err(mpsc::error::TryRecvError::Disconnected));
+    }
+}

@@ -5,8 +5,10 @@
 
 mod accounting;
 mod basics;
+mod correlation;
 mod delivery;
 mod gaps;
+mod own_events;
 mod recording;
 mod reflector;
 mod retention;

@@ -9,7 +9,9 @@ use tidings::{
     demo::api_server::{EventObject, Written, seconds},
 };
 
-use crate::support::{MemorySink, Received, Setup, create, server, stop, until};
+use tokio::runtime::Runtime;
+
+use crate::support::{MemorySink, Received, Setup, create, server, settled, stop, until};
 
 fn about(namespace: &str, pod: &str) -> EventObject {
     EventObject::about_pod(namespace, pod, "Started", "Started container web")
@@ -124,6 +126,40 @@ async fn what_was_seen_last_is_brought_up_from_the_log() {
     };
     assert_eq!(of(last.id()), (2, "updated".to_owned()));
     assert_eq!(of(again.id()), (4, "created".to_owned()));
+}
+
+#[test]
+fn what_was_brought_up_after_a_crash_is_known_in_the_run_after_the_next() {
+    let outer = Runtime::new().unwrap();
+    let (server, dir) = (outer.block_on(async { server() }), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let start = || {
+        let runtime = Runtime::new().unwrap();
+        let bridge = runtime.block_on(Setup::new(&server, dir.path()).sink("a", &sink).start());
+        (runtime, bridge)
+    };
+    let again = |event: &Written, count: i32| {
+        server.patch_count("shop", &event.name, count, Timestamp::now()).unwrap()
+    };
+    let (runtime, bridge) = start();
+    let early = server.create(about("shop", "early")).unwrap();
+    runtime.block_on(sink.wait_for(1));
+    // The crash comes before the view has been saved.
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop(bridge);
+    let (runtime, bridge) = start();
+    let late = server.create(about("shop", "late")).unwrap();
+    let view = bridge.view();
+    runtime.block_on(settled(&view, "a", 2));
+    runtime.block_on(stop(bridge));
+    drop((view, runtime));
+    let (runtime, bridge) = start();
+    let changed = [again(&early, 2), again(&late, 2)].map(|event| event.id());
+    runtime.block_on(settled(&bridge.view(), "a", 4));
+    runtime.block_on(stop(bridge));
+    let deltas =
+        changed.map(|id| sink.received().iter().find(|event| event.id == id).unwrap().delta);
+    assert_eq!(deltas, [1, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use tidings::{
     admin::{SinkStatus, status},
     bridge::{
-        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, EventFate, JournalOptions,
-        Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart,
-        SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, EventFate,
+        JournalOptions, Outcome, OwnEvents, RefusedClass, RetryClass, RetryOptions, Sink,
+        SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -177,6 +177,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) field_selector: String,
     pub(crate) retention: u64,
     pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
+    pub(crate) own_events: Option<OwnEvents>,
 }
 
 /// What differs between the sinks of a test.
@@ -187,6 +188,7 @@ pub(crate) struct Tuning {
     pub(crate) timeout: Duration,
     pub(crate) start: SinkStart,
     pub(crate) filter: Option<&'static str>,
+    pub(crate) correlate: CorrelateMode,
 }
 
 impl Default for Tuning {
@@ -201,6 +203,7 @@ impl Default for Tuning {
             timeout: Duration::from_secs(5),
             start: SinkStart::default(),
             filter: None,
+            correlate: CorrelateMode::default(),
         }
     }
 }
@@ -215,6 +218,7 @@ impl<'a> Setup<'a> {
             field_selector: String::new(),
             retention: 64 << 20,
             sinks: Vec::new(),
+            own_events: None,
         }
     }
 
@@ -233,6 +237,7 @@ impl<'a> Setup<'a> {
             kind: "memory",
             sink: Box::new(sink),
             filter: tuning.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
+            correlate: tuning.correlate,
             batch: tuning.batch,
             retry: tuning.retry,
             timeout: tuning.timeout,
@@ -254,6 +259,7 @@ impl<'a> Setup<'a> {
                 },
             },
             sinks: sinks.collect(),
+            own_events: self.own_events,
         };
         Bridge::start(client(self.server), options).await
     }

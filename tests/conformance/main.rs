@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         };
         for vector in vectors {
             let verdict = judge(&vector);
-            report.add(&vector, verdict);
+            report.add(&vector, &verdict);
         }
     }
     report.print();

@@ -34,9 +34,9 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn add(&mut self, vector: &Vector, verdict: Verdict) {
+    pub(crate) fn add(&mut self, vector: &Vector, verdict: &Verdict) {
         let Vector { kind, name, .. } = vector;
-        match &verdict {
+        match verdict {
             Verdict::Passed | Verdict::NotDriven => {}
             Verdict::OnPurpose(reason) => println!("differs on purpose: {kind} {name}: {reason}"),
             Verdict::Failed(why) => println!("FAILED: {kind} {name}: {why}"),

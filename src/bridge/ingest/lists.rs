@@ -3,14 +3,17 @@
 //! A list comes in the order of names, and its resourceVersions in none. It is staged on disk, so
 //! that its size does not matter, until it is whole.
 
-use std::{collections::HashSet, sync::atomic::Ordering};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{FRAME_BYTES, GaveUp, Ingest};
 use crate::{
-    bridge::shared::now_ms,
+    bridge::shared::{Gap, now_ms},
     cache::ReplaceReason,
     event::{Incoming, UidKey},
     journal::{Resume, Staging},
@@ -151,6 +154,7 @@ impl Ingest {
             }
             ReplaceReason::NewEpoch => {
                 self.shared.counters.epochs.fetch_add(1, Ordering::Relaxed);
+                self.note_gap(source, spec.last_heard_ms.unwrap_or_else(now_ms), skipped, true);
                 tracing::warn!(
                     source = &*spec.key,
                     exported,
@@ -170,6 +174,7 @@ impl Ingest {
                 let text = |ms: u64| {
                     Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default().to_string()
                 };
+                self.note_gap(source, since, skipped, false);
                 self.shared.counters.gap_ms.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
                 self.shared.counters.gaps.fetch_add(1, Ordering::Relaxed);
                 self.shared.counters.skipped_increments.fetch_add(skipped, Ordering::Relaxed);
@@ -184,6 +189,12 @@ impl Ingest {
                 );
             }
         }
+    }
+
+    fn note_gap(&self, source: usize, from_ms: u64, skipped: u64, epoch: bool) {
+        let source = Arc::clone(&self.sources[source].spec.key);
+        let gap = Gap { source, from_ms, to_ms: now_ms(), skipped, epoch };
+        self.shared.counters.set_last_gap(gap);
     }
 
     fn staging_failed(&mut self, source: usize, error: &std::io::Error) {

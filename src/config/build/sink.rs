@@ -61,6 +61,7 @@ impl Builder<'_> {
             name: name.to_owned(),
             kind,
             filter: self.filter(&path.key("match"), model.filter.as_ref()),
+            correlate: model.correlate.mode.0,
             batch,
             retry: self.retry(&path.key("retry"), model),
             timeout,

@@ -5,7 +5,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use crate::config::values::{self, Size, Span, Text};
+use crate::{
+    bridge::CorrelateMode,
+    config::values::{self, Size, Span, Text},
+};
 
 /// One receiver. Exactly one of `kafka`, `otlp`, `webhook` and `stdout` says of which kind.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -26,7 +29,7 @@ pub struct SinkModel {
     /// true are sent. Absent fields read as "", 0 or empty. Default: all events.
     #[serde(rename = "match")]
     pub filter: Option<Text>,
-    /// How repeats are held back.
+    /// What is done about repeats, similar events and floods.
     pub correlate: CorrelateModel,
     /// How failed attempts are repeated.
     pub retry: RetryModel,
@@ -208,40 +211,46 @@ pub struct BatchModel {
     pub linger: Option<Span>,
 }
 
-/// How repeats are held back.
+/// What is done about repeats, similar events and floods.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Correlate")]
 pub struct CorrelateModel {
-    /// Only `none` in this version: every event is sent.
-    #[schemars(extend("default" = "none"))]
-    pub mode: CorrelateMode,
+    /// `annotate`: every event is sent, and its `correlation` says what the recorder of client-go
+    /// would have done with it. `suppress`: what such a recorder would not have written is held
+    /// back, and its increments come with a later event, at the latest after 10 minutes. `none`:
+    /// neither.
+    #[schemars(extend("default" = "annotate"))]
+    pub mode: CorrelateModeModel,
 }
 
 /// What correlation does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CorrelateMode {
-    /// Nothing.
-    #[default]
-    None,
-}
+pub struct CorrelateModeModel(pub CorrelateMode);
 
-impl<'de> Deserialize<'de> for CorrelateMode {
+impl<'de> Deserialize<'de> for CorrelateModeModel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        values::by_text(deserializer, "`none`", |text| match text {
-            "none" => Ok(Self::None),
-            "annotate" | "suppress" => Err(not_yet(text, "none")),
+        let expecting = "`annotate`, `suppress` or `none`";
+        values::by_text(deserializer, expecting, |text| match text {
+            "annotate" => Ok(CorrelateMode::Annotate),
+            "suppress" => Ok(CorrelateMode::Suppress),
+            "none" => Ok(CorrelateMode::None),
             "off" | "false" | "no" => {
                 Err(format!("`{text}` is no mode (YAML 1.1 reads `off` as false)\nwrite `none`"))
             }
-            _ => Err(format!("`{text}` is no mode\nremove it or write `none`")),
+            _ => Err(format!("`{text}` is no mode\nwrite `annotate`, `suppress` or `none`")),
         })
+        .map(Self)
     }
 }
 
-/// The message about a value whose feature is to come.
-fn not_yet(value: &str, instead: &str) -> String {
-    format!("`{value}` is not available in this version\nremove it or use `{instead}`")
+impl JsonSchema for CorrelateModeModel {
+    fn schema_name() -> Cow<'static, str> {
+        "CorrelateMode".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": ["annotate", "suppress", "none"] })
+    }
 }
 
 impl JsonSchema for CorrelateMode {
@@ -294,7 +303,9 @@ impl<'de> Deserialize<'de> for Overflow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         values::by_text(deserializer, "`dropOldest`", |text| match text {
             "dropOldest" => Ok(Self::DropOldest),
-            "block" => Err(not_yet(text, "dropOldest")),
+            "block" => Err(format!(
+                "`{text}` is not available in this version\nremove it or use `dropOldest`"
+            )),
             _ => Err(format!("`{text}` is no overflow policy\nremove it or write `dropOldest`")),
         })
     }

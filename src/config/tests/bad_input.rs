@@ -91,8 +91,6 @@ fn sinks() {
 #[test]
 fn not_in_this_version() {
     insta::assert_snapshot!(cases! {
-        "annotate": sink("correlate: {mode: annotate}"),
-        "suppress": sink("correlate: {mode: suppress}"),
         "off": sink("correlate: {mode: off}"),
         "false": sink("correlate: {mode: false}"),
         "another mode": sink("correlate: {mode: all}"),

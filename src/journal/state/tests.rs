@@ -1,6 +1,7 @@
 //! The state, whole and damaged.
 
 use super::*;
+use crate::journal::Resume;
 
 const LIMIT: u64 = 100;
 
@@ -27,10 +28,16 @@ fn sample() -> StateCommit {
     let sink = SinkState {
         position: Position { next: 41, skipped: 3 },
         totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
+        held: 1,
         positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
+    };
+    let correlator = SavedCorrelator {
+        position: Position { next: 38, skipped: 3 },
+        bytes: Bytes::from_static(b"state"),
     };
     StateCommit {
         sinks: [("audit".to_owned(), sink)].into(),
+        correlators: [("audit".to_owned(), correlator)].into(),
         seen: (0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect(),
         sources: [("all".to_owned(), SourceState { id: 1, first_start_ms: 5 })].into(),
         applied: 40,
@@ -42,6 +49,7 @@ fn sample() -> StateCommit {
 fn is_sample(loaded: &Loaded) -> bool {
     let sample = sample();
     loaded.sinks == sample.sinks
+        && loaded.correlators == sample.correlators
         && loaded.sources == sample.sources
         && loaded.applied == sample.applied
         && loaded.cluster_uid == sample.cluster_uid

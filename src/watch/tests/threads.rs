@@ -180,3 +180,29 @@ async fn dropping_every_item_is_accounted_for() {
         stop.join().unwrap();
     }
 }
+
+/// The narrowest place: an item is on its way into the queue while that is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_accepted_while_shutdown_comes_is_handed_out() {
+    for round in 0..200 {
+        let broadcaster = Broadcaster::new(2, FullChannel::Wait { queue: 2 });
+        let watcher = tokio::spawn(collect(broadcaster.watch().await.unwrap()));
+        let publisher = broadcaster.clone();
+        let publisher = thread::spawn(move || {
+            let mut accepted = Vec::new();
+            for item in 0.. {
+                match publisher.publish_or_drop((0, item)) {
+                    Ok(()) => accepted.push((0, item)),
+                    Err(NotSent::Full(_)) => thread::yield_now(),
+                    Err(NotSent::Stopped(_)) => break,
+                }
+            }
+            accepted
+        });
+        for _ in 0..round % 50 {
+            tokio::task::yield_now().await;
+        }
+        broadcaster.shutdown().await;
+        assert_eq!(watcher.await.unwrap(), publisher.join().unwrap());
+    }
+}

@@ -1,0 +1,195 @@
+//! Correlation in a sink's watcher: the algorithm of client-go's recorder on what the journal holds.
+//!
+//! Each version of an Event that the sink wants is aggregated, counted and put to the spam filter,
+//! as [`correlate`](crate::correlate) does it for a recorder: 10 similar ones within 600 s are one
+//! group, an object has 25 tokens and gets one back every 300 s. A version costs one token and
+//! counts by its delta. What was decided stands in the envelope's `correlation`.
+//!
+//! With [`Suppress`](CorrelateMode::Suppress) a version without a token is *held*: the increments
+//! that the receiver has not been told of are summed by what they are counted under. They come out
+//! with the next delivery of that, or as a summary: the version held last, under its own id, with
+//! the sum as its delta. That is due 600 s after the first was held, or earlier when more is held
+//! than there is room for, or when the program stops. So the deltas that come out add up to those
+//! that went in.
+//!
+//! # The same decisions at every time
+//!
+//! The clock is the time at which the record was journalled, and nothing here asks another one. So
+//! the same records and the same state give the same decisions, live, late, or again after a
+//! crash. The state is a view of the log like any other: it is saved now and then with the position
+//! that it knows, which is never beyond the sink's own, and brought up from there at the start.
+//! The one thing that does not wait for a record is a summary when nothing else comes: the watcher
+//! asks for it once the wall clock has passed the time, and by then no record of an earlier time
+//! can follow.
+
+mod held;
+mod names;
+mod saved;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use lru::LruCache;
+
+use super::CorrelateMode;
+use crate::{
+    correlate::{Aggregator, Key, Keys, SpamFilter, defaults},
+    event::{Correlation, CorrelationAction, EnvelopeParts, EventFields, Record},
+};
+use held::{Entry, Held, Summary};
+use names::Names;
+pub(super) use stage::{Passed, Stage};
+
+/// The longest that increments are held back.
+pub(super) const HOLD: Duration = Duration::from_secs(600);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Correlator {
+    mode: CorrelateMode,
+    keys: Keys,
+    groups: Aggregator,
+    /// Occurrences by what they are counted under.
+    counts: LruCache<Key, u64>,
+    spam: SpamFilter,
+    held: Held,
+    /// It was decided that everything held is to come out.
+    letting_go: bool,
+}
+
+/// What becomes of a version.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It is sent, with this in its envelope.
+    Send {
+        correlation: Correlation,
+        /// Its own, and what was held.
+        delta: u64,
+        /// The version held last has its fate now: it was announced with this one.
+        released: bool,
+    },
+    /// It is held.
+    Hold {
+        /// The version held before it has its fate now: it is announced with this one.
+        replaces: bool,
+        /// There was no room: this is to be announced now.
+        evicted: Option<Summary>,
+    },
+}
+
+impl Correlator {
+    /// With nothing known; nothing for a mode that needs none.
+    pub(super) fn new(mode: CorrelateMode) -> Option<Self> {
+        (mode != CorrelateMode::None).then(|| Self {
+            mode,
+            keys: Keys::random(),
+            groups: Aggregator::new(
+                defaults::LRU_CACHE_SIZE,
+                defaults::MAX_EVENTS,
+                defaults::MAX_INTERVAL,
+            ),
+            counts: LruCache::new(CAPACITY),
+            spam: SpamFilter::new(defaults::LRU_CACHE_SIZE, defaults::BURST, defaults::QPS),
+            held: Held::default(),
+            letting_go: false,
+        })
+    }
+
+    /// Decides on the version `seq` that was journalled at `time_ms` and whose increments are
+    /// `delta`. What is [due](Self::due) by then has to be taken before.
+    pub(super) fn decide(
+        &mut self,
+        event: &EventFields<'_>,
+        seq: u64,
+        delta: u64,
+        time_ms: u64,
+    ) -> Decision {
+        let now_ns = i64::try_from(time_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        let names = Names::of(event, &self.keys);
+        let aggregated = self.groups.observe(names.group, names.local, now_ns).is_aggregate();
+        let key = if aggregated { names.group } else { names.event };
+        let before = self.counts.get(&key).copied();
+        let count = before.unwrap_or(0).saturating_add(delta);
+        self.counts.put(key, count);
+        let allowed = self.spam.allow(names.spam, now_ns);
+        if !allowed && self.mode == CorrelateMode::Suppress {
+            let new = Entry {
+                since_ms: time_ms,
+                first: seq,
+                last: seq,
+                delta,
+                versions: 1,
+                count,
+                aggregated,
+            };
+            let (replaces, evicted) = self.held.add(key, new);
+            return Decision::Hold { replaces, evicted };
+        }
+        let action = match before {
+            _ if !allowed => CorrelationAction::Skip,
+            None => CorrelationAction::Create,
+            Some(_) => CorrelationAction::Patch,
+        };
+        let held = self.held.take(key);
+        let summarises = held.map(|held| held.versions.saturating_add(1));
+        let delta = delta.saturating_add(held.map_or(0, |held| held.delta));
+        let correlation = Correlation { action, aggregated, count, summarises };
+        Decision::Send { correlation, delta, released: held.is_some() }
+    }
+
+    /// Takes a record whose fate was settled in an earlier run: the decisions are the same again,
+    /// and what came of them was done.
+    pub(super) fn bring_up(&mut self, record: &Record, time_ms: u64) {
+        while self.due(time_ms).is_some() {}
+        if let Some((parts, event)) = read(record) {
+            self.decide(&event, record.seq, parts.delta, time_ms);
+        }
+    }
+
+    /// What has been held for so long at `time_ms` that it is to be announced; one at a time.
+    pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
+        self.held.due(time_ms)
+    }
+
+    /// When the next is due, in milliseconds since the epoch.
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
+        self.held.next_due_ms()
+    }
+
+    /// How many versions wait for their fate.
+    pub(super) fn held(&self) -> u64 {
+        self.held.len()
+    }
+
+    /// The sequence of the first version that waits for its fate.
+    pub(super) fn first_held(&self) -> Option<u64> {
+        self.held.first_sequence()
+    }
+
+    /// Goes on in another mode than the last run's.
+    pub(super) fn switch(&mut self, mode: CorrelateMode) {
+        self.mode = mode;
+    }
+
+    /// From now on everything held is to come out before anything else is decided.
+    pub(super) fn let_go(&mut self) {
+        self.letting_go = true;
+    }
+
+    /// Whether what is held is to come out at once: that was decided before the last run ended, or
+    /// the mode has changed since it was held.
+    pub(super) fn lets_go(&self) -> bool {
+        self.held() > 0 && (self.letting_go || self.mode != CorrelateMode::Suppress)
+    }
+}
+
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(defaults::LRU_CACHE_SIZE).unwrap();
+
+/// What a record is decided by; nothing for bytes that ingest did not write.
+fn read(record: &Record) -> Option<(EnvelopeParts<'_>, EventFields<'_>)> {
+    let parts = EnvelopeParts::of(&record.envelope)?;
+    let event = serde_json::from_slice(parts.event).ok()?;
+    Some((parts, event))
+}

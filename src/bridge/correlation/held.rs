@@ -1,0 +1,127 @@
+//! Increments that the receiver has not been told of.
+
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+
+use super::HOLD;
+use crate::{
+    correlate::{Key, defaults},
+    event::{Correlation, CorrelationAction},
+};
+
+/// What is held under one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// When the first was held, in milliseconds since the epoch.
+    pub(super) since_ms: u64,
+    /// The sequence of the version that was held first.
+    pub(super) first: u64,
+    /// The sequence of the version that was held last: the one that still has no fate.
+    pub(super) last: u64,
+    /// The sum of the increments.
+    pub(super) delta: u64,
+    /// How many versions.
+    pub(super) versions: u64,
+    /// How often it occurred in all.
+    pub(super) count: u64,
+    pub(super) aggregated: bool,
+}
+
+impl Entry {
+    fn due_ms(&self) -> u64 {
+        self.since_ms.saturating_add(HOLD.as_millis() as u64)
+    }
+}
+
+/// Held versions that are to be announced together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) struct Summary {
+    /// The sequence of the version held last, which the summary is.
+    pub(in crate::bridge) seq: u64,
+    /// The sum of the increments.
+    pub(in crate::bridge) delta: u64,
+    /// What goes into its envelope.
+    pub(in crate::bridge) correlation: Correlation,
+}
+
+impl From<Entry> for Summary {
+    fn from(entry: Entry) -> Self {
+        let correlation = Correlation {
+            action: CorrelationAction::Summary,
+            aggregated: entry.aggregated,
+            count: entry.count,
+            summarises: Some(entry.versions),
+        };
+        Self { seq: entry.last, delta: entry.delta, correlation }
+    }
+}
+
+/// Everything held, in the order in which it began to be held: looking at an entry does not move
+/// it, so the least recent is the one that was added first.
+#[derive(Debug)]
+pub(super) struct Held {
+    entries: LruCache<Key, Entry>,
+}
+
+/// As many keys as are counted.
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(defaults::LRU_CACHE_SIZE).unwrap();
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { entries: LruCache::new(CAPACITY) }
+    }
+}
+
+impl Held {
+    /// Holds a version. Answers whether one that was held before under its key now has its fate,
+    /// and what has to be announced for want of room.
+    pub(super) fn add(&mut self, key: Key, new: Entry) -> (bool, Option<Summary>) {
+        if let Some(entry) = self.entries.peek_mut(&key) {
+            entry.last = new.last;
+            entry.delta = entry.delta.saturating_add(new.delta);
+            entry.versions = entry.versions.saturating_add(new.versions);
+            entry.count = new.count;
+            return (true, None);
+        }
+        let full = self.entries.len() == CAPACITY.get();
+        let evicted = if full { self.release() } else { None };
+        self.restore(key, new);
+        (false, evicted)
+    }
+
+    /// What is held under a key, no longer.
+    pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
+        self.entries.pop(&key)
+    }
+
+    pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
+        if self.next_due_ms()? <= time_ms { self.release() } else { None }
+    }
+
+    pub(super) fn release(&mut self) -> Option<Summary> {
+        self.entries.pop_lru().map(|(_, entry)| entry.into())
+    }
+
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
+        self.entries.peek_lru().map(|(_, entry)| entry.due_ms())
+    }
+
+    pub(super) fn first_sequence(&self) -> Option<u64> {
+        self.entries.peek_lru().map(|(_, entry)| entry.first)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// In the order in which they were added.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter().rev()
+    }
+
+    /// Adds what was saved; the order of the calls is the order of the entries.
+    pub(super) fn restore(&mut self, key: Key, entry: Entry) {
+        self.entries.push(key, entry);
+    }
+}

@@ -1,0 +1,123 @@
+//! What is kept of a correlator across runs.
+//!
+//! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam filter and what is
+//! held, each as a count and that many entries from the least recent to the most recent, and whether
+//! what is held [comes out](Correlator::let_go); numbers are little endian. A position that it
+//! knows goes with it, in the state store.
+
+use lru::LruCache;
+
+use super::{
+    CAPACITY, Correlator,
+    held::{Entry, Held},
+};
+use crate::{
+    bridge::CorrelateMode,
+    correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults},
+    journal::{Position, SavedCorrelator},
+};
+
+/// The version of the form above.
+const VERSION: u8 = 1;
+
+impl Correlator {
+    /// What is to be kept of a correlator that knows everything before `position`.
+    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
+        SavedCorrelator { position, bytes: self.to_bytes().into() }
+    }
+
+    /// All that is known, for [`load`](Self::load).
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, u8::from(self.mode == CorrelateMode::Suppress)];
+        self.keys.save(&mut out);
+        self.groups.save(&mut out);
+        out.extend_from_slice(&(self.counts.len() as u32).to_le_bytes());
+        for (key, count) in self.counts.iter().rev() {
+            out.extend_from_slice(&key.to_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        self.spam.save(&mut out);
+        out.extend_from_slice(&(self.held.len() as u32).to_le_bytes());
+        for (key, entry) in self.held.iter() {
+            out.extend_from_slice(&key.to_bytes());
+            for number in
+                [entry.since_ms, entry.first, entry.last, entry.delta, entry.versions, entry.count]
+            {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            out.push(u8::from(entry.aggregated));
+        }
+        out.push(u8::from(self.letting_go));
+        out
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) left.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not of that form.
+    pub(in crate::bridge) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut rest = Reader(bytes);
+        if rest.array()? != [VERSION] {
+            return Err(Damaged);
+        }
+        let mode = if rest.flag()? { CorrelateMode::Suppress } else { CorrelateMode::Annotate };
+        let (keys, rest) = Keys::load(rest.0)?;
+        let (groups, rest) = Aggregator::load(
+            rest,
+            defaults::LRU_CACHE_SIZE,
+            defaults::MAX_EVENTS,
+            defaults::MAX_INTERVAL,
+        )?;
+        let mut rest = Reader(rest);
+        let mut counts = LruCache::new(CAPACITY);
+        for _ in 0..rest.u32()? {
+            counts.push(rest.key()?, rest.u64()?);
+        }
+        let (spam, rest) =
+            SpamFilter::load(rest.0, defaults::LRU_CACHE_SIZE, defaults::BURST, defaults::QPS)?;
+        let mut rest = Reader(rest);
+        let mut held = Held::default();
+        for _ in 0..rest.u32()? {
+            let key = rest.key()?;
+            let entry = Entry {
+                since_ms: rest.u64()?,
+                first: rest.u64()?,
+                last: rest.u64()?,
+                delta: rest.u64()?,
+                versions: rest.u64()?,
+                count: rest.u64()?,
+                aggregated: rest.flag()?,
+            };
+            held.restore(key, entry);
+        }
+        let letting_go = rest.flag()?;
+        Ok(Self { mode, keys, groups, counts, spam, held, letting_go })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, Damaged> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Damaged> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Result<bool, Damaged> {
+        self.array().map(|[byte]| byte != 0)
+    }
+
+    fn key(&mut self) -> Result<Key, Damaged> {
+        self.array().map(Key::from_bytes)
+    }
+}

@@ -1,0 +1,150 @@
+//! Correlation as a step of a watcher: records in, records to be sent out.
+
+use std::time::Duration;
+
+use tokio::{task::spawn_blocking, time::sleep};
+
+use super::{Correlator, Decision, Summary, read};
+use crate::{
+    bridge::SinkProgress,
+    event::{EnvelopeParts, Record},
+    journal::{LogHandle, Position, SavedCorrelator},
+};
+
+/// The pause after the log could not be read.
+const READ_RETRY: Duration = Duration::from_secs(1);
+
+/// What comes of a record, or of the time.
+#[derive(Debug, Default)]
+pub(in crate::bridge) struct Passed {
+    /// To be sent, before the record.
+    pub(in crate::bridge) summaries: Vec<Record>,
+    /// To be sent; nothing if it is held.
+    pub(in crate::bridge) record: Option<Record>,
+    /// Versions held before that have their fate now.
+    pub(in crate::bridge) correlated_away: u64,
+    /// Versions held before that the journal no longer has.
+    pub(in crate::bridge) lost: u64,
+}
+
+/// See the [module](self).
+pub(in crate::bridge) struct Stage {
+    correlator: Option<Correlator>,
+    log: LogHandle,
+    sink: String,
+}
+
+impl Stage {
+    /// Without a correlator everything passes as it is.
+    pub(in crate::bridge) fn new(
+        correlator: Option<Correlator>,
+        log: LogHandle,
+        progress: &SinkProgress,
+    ) -> Self {
+        Self { correlator, log, sink: progress.snapshot().name }
+    }
+
+    /// What comes of a record that was journalled at `time_ms`.
+    pub(in crate::bridge) async fn pass(&mut self, mut record: Record, time_ms: u64) -> Passed {
+        let mut passed = Passed::default();
+        while let Some(summary) = self.correlator.as_mut().and_then(|known| known.due(time_ms)) {
+            self.announce(summary, &mut passed).await;
+        }
+        let Some(correlator) = &mut self.correlator else {
+            passed.record = Some(record);
+            return passed;
+        };
+        let decision = read(&record).map(|(parts, event)| {
+            (parts, correlator.decide(&event, record.seq, parts.delta, time_ms))
+        });
+        match decision {
+            // Nothing that ingest wrote; it is sent as it is.
+            None => passed.record = Some(record),
+            Some((parts, Decision::Send { correlation, delta, released })) => {
+                passed.correlated_away += u64::from(released);
+                let envelope = parts.correlated(delta, &correlation);
+                record.envelope = envelope;
+                passed.record = Some(record);
+            }
+            Some((_, Decision::Hold { replaces, evicted })) => {
+                passed.correlated_away += u64::from(replaces);
+                if let Some(evicted) = evicted {
+                    self.announce(evicted, &mut passed).await;
+                }
+            }
+        }
+        passed
+    }
+
+    /// What is due at `time_ms`, without a record.
+    pub(in crate::bridge) async fn due(&mut self, time_ms: u64) -> Passed {
+        let mut passed = Passed::default();
+        while let Some(summary) = self.correlator.as_mut().and_then(|known| known.due(time_ms)) {
+            self.announce(summary, &mut passed).await;
+        }
+        passed
+    }
+
+    async fn announce(&self, summary: Summary, passed: &mut Passed) {
+        let record = loop {
+            let log = self.log.clone();
+            let found = spawn_blocking(move || log.record(summary.seq)).await;
+            match found {
+                Ok(Ok(record)) => break record,
+                Ok(Err(error)) => {
+                    tracing::error!(sink = self.sink, %error, "the journal cannot be read: trying again");
+                }
+                Err(error) => tracing::error!(sink = self.sink, %error, "reading the journal"),
+            }
+            sleep(READ_RETRY).await;
+        };
+        let summarised = record.as_ref().and_then(|record| {
+            let parts = EnvelopeParts::of(&record.envelope)?;
+            let envelope = parts.correlated(summary.delta, &summary.correlation);
+            Some(Record { seq: summary.seq, envelope })
+        });
+        match summarised {
+            Some(record) => passed.summaries.push(record),
+            None => {
+                passed.lost += 1;
+                tracing::error!(
+                    sink = self.sink,
+                    increments = summary.delta,
+                    "a record was lost that stands for held-back increments: the journal dropped it before its summary was due"
+                );
+            }
+        }
+    }
+
+    /// When the next summary is due that no record brings about, in milliseconds since the epoch.
+    pub(in crate::bridge) fn next_due_ms(&self) -> Option<u64> {
+        self.correlator.as_ref()?.next_due_ms()
+    }
+
+    /// How many versions are held.
+    pub(in crate::bridge) fn held(&self) -> u64 {
+        self.correlator.as_ref().map_or(0, Correlator::held)
+    }
+
+    /// The sequence before which nothing is held; nothing if nothing is.
+    pub(in crate::bridge) fn first_held(&self) -> Option<u64> {
+        self.correlator.as_ref()?.first_held()
+    }
+
+    /// See [`Correlator::lets_go`].
+    pub(in crate::bridge) fn lets_go(&self) -> bool {
+        self.correlator.as_ref().is_some_and(Correlator::lets_go)
+    }
+
+    /// From now on what is held is to come out, here or after the next start.
+    pub(in crate::bridge) fn let_go(&mut self) {
+        if let Some(correlator) = &mut self.correlator {
+            correlator.let_go();
+        }
+    }
+
+    /// What is to be kept at a position; nothing without a correlator.
+    pub(in crate::bridge) fn save(&self, position: Position) -> Option<SavedCorrelator> {
+        self.correlator.as_ref().map(|correlator| correlator.save(position))
+    }
+}

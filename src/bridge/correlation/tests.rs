@@ -1,0 +1,270 @@
+//! The same records, the same decisions: live, late and again; and no increment is lost on the way.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A version of an Event as the journal has it.
+#[derive(Clone, Debug)]
+struct Version {
+    object: u8,
+    message: u8,
+    warning: bool,
+    delta: u64,
+    /// Since the version before, in milliseconds.
+    after_ms: u64,
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    let after = prop_oneof![
+        20 => 0u64..20,
+        4 => 1_000u64..60_000,
+        2 => prop::sample::select(vec![299_999u64, 300_000, 300_001, 599_999, 600_000, 600_001]),
+    ];
+    (0u8..3, 0u8..14, any::<bool>(), 0u64..4, after).prop_map(
+        |(object, message, warning, delta, after_ms)| Version {
+            object,
+            message,
+            warning,
+            delta,
+            after_ms,
+        },
+    )
+}
+
+/// The records, with their times.
+fn records(versions: &[Version]) -> Vec<(Record, u64)> {
+    let mut time_ms = 1_700_000_000_000;
+    let record = |(at, version): (usize, &Version)| {
+        time_ms += version.after_ms;
+        let event = format!(
+            r#"{{"involvedObject":{{"kind":"Pod","uid":"u{}"}},"source":{{"component":"c"}},"reason":"R","type":"{}","message":"m{}"}}"#,
+            version.object,
+            if version.warning { "Warning" } else { "Normal" },
+            version.message,
+        );
+        let seq = at as u64 + 1;
+        let envelope = format!(
+            r#"{{"id":"e-{seq}","cluster":{{}},"change":"created","time":"","observedTime":"","occurrences":1,"delta":{},"replayed":false,"event":{event}}}"#,
+            version.delta,
+        );
+        (Record { seq, envelope: envelope.into() }, time_ms)
+    };
+    versions.iter().enumerate().map(record).collect()
+}
+
+/// What a sink would have been sent: sequence, delta, and what stands beside it.
+type Sent = Vec<(u64, u64, Correlation)>;
+
+#[derive(Default, Debug)]
+struct Outcome {
+    sent: Sent,
+    correlated_away: u64,
+}
+
+fn announce(outcome: &mut Outcome, summary: Summary) {
+    outcome.sent.push((summary.seq, summary.delta, summary.correlation));
+}
+
+fn run(correlator: &mut Correlator, records: &[(Record, u64)]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (record, time_ms) in records {
+        while let Some(summary) = correlator.due(*time_ms) {
+            announce(&mut outcome, summary);
+        }
+        let (parts, event) = read(record).unwrap();
+        match correlator.decide(&event, record.seq, parts.delta, *time_ms) {
+            Decision::Send { correlation, delta, released } => {
+                outcome.correlated_away += u64::from(released);
+                outcome.sent.push((record.seq, delta, correlation));
+            }
+            Decision::Hold { replaces, evicted } => {
+                outcome.correlated_away += u64::from(replaces);
+                if let Some(evicted) = evicted {
+                    announce(&mut outcome, evicted);
+                }
+            }
+        }
+    }
+    outcome
+}
+
+fn run_to_the_end(correlator: &mut Correlator, records: &[(Record, u64)]) -> Outcome {
+    let mut outcome = run(correlator, records);
+    while let Some(summary) = correlator.due(u64::MAX) {
+        announce(&mut outcome, summary);
+    }
+    outcome
+}
+
+fn suppress() -> Correlator {
+    Correlator::new(CorrelateMode::Suppress).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn every_increment_comes_out_once_and_every_version_has_one_fate(
+        versions in prop::collection::vec(version(), 1..300),
+    ) {
+        let records = records(&versions);
+        let outcome = run_to_the_end(&mut suppress(), &records);
+        let came_in: u64 = versions.iter().map(|version| version.delta).sum();
+        let came_out: u64 = outcome.sent.iter().map(|(_, delta, _)| delta).sum();
+        prop_assert_eq!(came_in, came_out);
+        let stood_for: u64 = outcome.sent.iter().map(|sent| sent.2.summarises.unwrap_or(1)).sum();
+        prop_assert_eq!(stood_for, records.len() as u64);
+        prop_assert_eq!(outcome.sent.len() as u64 + outcome.correlated_away, records.len() as u64);
+        let mut once: Vec<_> = outcome.sent.iter().map(|sent| sent.0).collect();
+        once.sort_unstable();
+        once.dedup();
+        prop_assert_eq!(once.len(), outcome.sent.len());
+    }
+
+    /// Killed when the sink had settled `settled` records and the state knew `saved` of them.
+    #[test]
+    fn a_run_after_a_kill_decides_as_the_one_before(
+        versions in prop::collection::vec(version(), 1..200),
+        saved in any::<prop::sample::Index>(),
+        settled in any::<prop::sample::Index>(),
+    ) {
+        let records = records(&versions);
+        let settled = settled.index(records.len() + 1);
+        let saved = saved.index(settled + 1);
+        let mut straight = suppress();
+        run(&mut straight, &records[..saved]);
+        let state = straight.to_bytes();
+        run(&mut straight, &records[saved..settled]);
+        let mut again = Correlator::load(&state).unwrap();
+        for (record, time_ms) in &records[saved..settled] {
+            again.bring_up(record, *time_ms);
+        }
+        prop_assert_eq!(again.held(), straight.held());
+        prop_assert_eq!(again.to_bytes(), straight.to_bytes());
+        let (a, b) = (
+            run_to_the_end(&mut straight, &records[settled..]),
+            run_to_the_end(&mut again, &records[settled..]),
+        );
+        prop_assert_eq!(a.sent, b.sent);
+        prop_assert_eq!(a.correlated_away, b.correlated_away);
+    }
+
+    #[test]
+    fn annotating_says_what_suppressing_does(
+        versions in prop::collection::vec(version(), 1..200),
+    ) {
+        let records = records(&versions);
+        let mut annotate = Correlator::new(CorrelateMode::Annotate).unwrap();
+        let said = run_to_the_end(&mut annotate, &records).sent;
+        let done = run(&mut suppress(), &records).sent;
+        prop_assert_eq!(said.len(), records.len());
+        prop_assert!(said.iter().zip(&versions).all(|(sent, version)| sent.1 == version.delta));
+        let sent: BTreeMap<u64, Correlation> = done
+            .into_iter()
+            .filter(|sent| sent.2.action != CorrelationAction::Summary)
+            .map(|(seq, _, correlation)| (seq, Correlation { summarises: None, ..correlation }))
+            .collect();
+        let not_skipped = said.into_iter().filter(|sent| sent.2.action != CorrelationAction::Skip);
+        prop_assert_eq!(not_skipped.map(|sent| (sent.0, sent.2)).collect::<BTreeMap<_, _>>(), sent);
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error_at_worst(
+        versions in prop::collection::vec(version(), 0..60),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        cut in any::<bool>(),
+    ) {
+        let mut correlator = suppress();
+        run(&mut correlator, &records(&versions));
+        let mut bytes = correlator.to_bytes();
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
+        let _ = Correlator::load(&bytes);
+    }
+}
+
+fn repeats(object: u8, message: u8, count: usize, after_ms: u64) -> Vec<Version> {
+    vec![Version { object, message, warning: true, delta: 1, after_ms }; count]
+}
+
+#[test]
+fn an_object_has_25_tokens_and_what_is_held_comes_with_its_next_version() {
+    let mut versions = repeats(0, 0, 30, 10);
+    versions.extend(repeats(0, 0, 1, 301_000));
+    let outcome = run(&mut suppress(), &records(&versions));
+    let sequences: Vec<u64> = outcome.sent.iter().map(|sent| sent.0).collect();
+    assert_eq!(sequences, (1..=25).chain([31]).collect::<Vec<_>>());
+    let (_, delta, last) = outcome.sent[25];
+    let expected = Correlation {
+        action: CorrelationAction::Patch,
+        aggregated: false,
+        count: 31,
+        summarises: Some(6),
+    };
+    assert_eq!((delta, last), (6, expected));
+    assert_eq!(outcome.correlated_away, 5);
+}
+
+#[test]
+fn what_is_held_comes_as_a_summary_600_seconds_after_the_first_of_it() {
+    let mut correlator = suppress();
+    let records = records(&repeats(0, 0, 28, 10_000));
+    run(&mut correlator, &records);
+    let first_held = records[25].1;
+    assert_eq!(correlator.next_due_ms(), Some(first_held + 600_000));
+    assert_eq!(correlator.due(first_held + 599_999), None);
+    let summary = correlator.due(first_held + 600_000).unwrap();
+    assert_eq!((summary.seq, summary.delta), (28, 3));
+    assert_eq!(summary.correlation.summarises, Some(3));
+    assert_eq!((correlator.held(), correlator.next_due_ms()), (0, None));
+}
+
+#[test]
+fn twelve_messages_of_one_reason_are_aggregated_from_the_tenth_on() {
+    let versions: Vec<_> = (0..12).flat_map(|message| repeats(0, message, 1, 10)).collect();
+    let outcome = run(&mut suppress(), &records(&versions));
+    let aggregated: Vec<bool> = outcome.sent.iter().map(|sent| sent.2.aggregated).collect();
+    assert_eq!(aggregated, [vec![false; 9], vec![true; 3]].concat());
+    let counts: Vec<u64> = outcome.sent[9..].iter().map(|sent| sent.2.count).collect();
+    assert_eq!(counts, [1, 2, 3]);
+}
+
+#[test]
+fn no_more_is_held_than_there_is_room_for() {
+    let mut correlator = suppress();
+    let mut versions = Vec::new();
+    // One object that has no tokens, about which ever more is said.
+    for _ in 0..25 {
+        versions.extend(repeats(0, 0, 1, 0));
+    }
+    let mut records = records(&versions);
+    for at in 0..defaults::LRU_CACHE_SIZE as u64 + 10 {
+        let seq = 26 + at;
+        let text = String::from_utf8(records[0].0.envelope.to_vec()).unwrap();
+        // Other reasons, or they would be aggregated.
+        let envelope = text.replace("\"reason\":\"R\"", &format!("\"reason\":\"R{at}\"")).into();
+        records.push((Record { seq, envelope }, records[0].1));
+    }
+    let outcome = run(&mut correlator, &records);
+    assert_eq!(correlator.held(), defaults::LRU_CACHE_SIZE as u64);
+    let evicted: Vec<u64> = outcome.sent[25..].iter().map(|sent| sent.0).collect();
+    assert_eq!(evicted, (26..36).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_held_when_the_mode_changes_is_let_go() {
+    let mut correlator = suppress();
+    run(&mut correlator, &records(&repeats(0, 0, 28, 10)));
+    assert!(!correlator.lets_go());
+    let state = correlator.to_bytes();
+    for mode in [CorrelateMode::Annotate, CorrelateMode::None] {
+        let mut loaded = Correlator::load(&state).unwrap();
+        assert!(!loaded.lets_go());
+        loaded.switch(mode);
+        assert!(loaded.lets_go());
+    }
+    correlator.let_go();
+    assert!(Correlator::load(&correlator.to_bytes()).unwrap().lets_go());
+}

@@ -1,0 +1,138 @@
+//! What is held is announced in time when nothing else comes, and what is settled together goes
+//! together.
+
+use std::path::Path;
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    bridge::{CorrelateMode, correlation::Correlator, feed::LIVE},
+    journal::{Directory, Frame, FrameBuilder, Log, LogOptions, SinkState, Sync},
+    watch::Broadcaster,
+};
+
+struct Rig {
+    log: Log,
+    broadcaster: Broadcaster<Arc<Frame>>,
+    works: mpsc::Receiver<Work>,
+    next: u64,
+}
+
+impl Rig {
+    fn new(journal: &Path, events: usize) -> Self {
+        let options = LogOptions {
+            retention_size: 1 << 20,
+            retention_age: Duration::from_secs(3600),
+            sync: Sync::Never,
+        };
+        let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
+        let broadcaster = Broadcaster::new(64, LIVE);
+        let correlator = Correlator::new(CorrelateMode::Suppress);
+        let state = SinkState { position: Position::START, ..SinkState::default() };
+        let progress = Arc::new(SinkProgress::new("pager", "memory", state, correlator.as_ref()));
+        let stage = Stage::new(correlator, log.handle(), &progress);
+        let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
+        let (out, works) = mpsc::channel(16);
+        let linger = Duration::from_millis(20);
+        let options = BatchOptions { events, bytes: 1 << 20, linger };
+        tokio::spawn(Gather::new(options, None, stage, progress, out).run(feed));
+        Self { log, broadcaster, works, next: 1 }
+    }
+
+    /// One frame with so many Events about one Pod, each for a reason of its own.
+    async fn append(&mut self, count: u64, time_ms: u64) {
+        let mut builder = FrameBuilder::new("*".into(), Resume::default());
+        builder.set_resume(Resume { epoch: 0, resource_version: 100 + self.next });
+        for seq in self.next..self.next + count {
+            let envelope = format!(
+                r#"{{"id":"e-{seq}","cluster":{{}},"change":"created","time":"","observedTime":"","occurrences":1,"delta":1,"replayed":false,"event":{{"reason":"R{seq}"}}}}"#
+            );
+            builder.record(|out| out.extend_from_slice(envelope.as_bytes()));
+        }
+        self.next += count;
+        let frame = self.log.append(&mut builder, time_ms).unwrap();
+        self.broadcaster.publish(frame).await.unwrap();
+    }
+
+    /// Works up to one that settles, and the sequences in each.
+    async fn settled(&mut self) -> (Vec<Vec<u64>>, Work) {
+        let mut sequences = Vec::new();
+        loop {
+            let work = self.works.recv().await.unwrap();
+            sequences.push(work.batch.records.iter().map(|record| record.seq).collect());
+            if work.settles {
+                return (sequences, work);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    let start = Instant::now();
+    rig.append(26, now_ms()).await;
+    let (sequences, work) = rig.settled().await;
+    assert_eq!(sequences, [(1..=25).collect::<Vec<_>>()]);
+    assert_eq!((work.held, work.position.next), (1, 27));
+    // The resume point covers a version that is held.
+    assert!(work.resumes.is_empty());
+
+    let (sequences, work) = rig.settled().await;
+    assert_eq!(sequences, [[26]]);
+    let waited = start.elapsed().as_secs();
+    assert!((599..=602).contains(&waited), "{waited}");
+    assert_eq!((work.held, work.position.next, work.from.next), (0, 27, 27));
+    assert_eq!(work.resumes.len(), 1);
+    // The position does not tell that it is announced: the state has to.
+    assert_eq!(work.correlator.unwrap().position.next, 27);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 1);
+    rig.append(27, now_ms()).await;
+    for seq in 1..=25 {
+        assert_eq!(rig.settled().await.0, [[seq]]);
+    }
+    let (sequences, work) = rig.settled().await;
+    assert_eq!((sequences, work.held), (vec![vec![]], 2));
+    rig.append(1, now_ms() + 601_000).await;
+    let (sequences, work) = rig.settled().await;
+    assert_eq!(sequences, [[26], [27], [28]]);
+    assert_eq!((work.held, work.position.next, work.correlated_away), (0, 29, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    rig.append(28, now_ms()).await;
+    rig.settled().await;
+    rig.broadcaster.shutdown().await;
+    let (sequences, work) = rig.settled().await;
+    assert_eq!(sequences, [[0; 0]]);
+    let saved = work.correlator.unwrap();
+    assert!(Correlator::load(&saved.bytes).unwrap().lets_go());
+    sleep(Duration::from_millis(500)).await;
+    assert!(rig.works.try_recv().is_err(), "before it is on the disk nothing comes out");
+    work.saved.unwrap().send(()).unwrap();
+    let (sequences, work) = rig.settled().await;
+    assert_eq!(sequences, [[26, 27, 28]]);
+    assert_eq!((work.held, rig.works.recv().await.is_none()), (0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    rig.append(28, now_ms()).await;
+    rig.settled().await;
+    rig.broadcaster.shutdown().await;
+    let (_, work) = rig.settled().await;
+    assert_eq!(work.held, 3);
+    assert!(rig.works.recv().await.is_none());
+}

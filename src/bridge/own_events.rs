@@ -1,0 +1,78 @@
+//! What the bridge says of itself, as Events about its own Pod.
+//!
+//! Once a second a look at what the sinks and ingest state, and an Event for what is news: a sink
+//! that does not take events, and that does again, events lost, a journal that a sink is about to
+//! overrun, a gap in the watch. They are recorded as any controller records its own, come back
+//! through the watch, and are exported like any other.
+//!
+//! Two rules keep that from feeding on itself. A sink's failure with nothing but Events of a
+//! Tidings in hand is not [its trouble](super::SinkSnapshot::trouble), so what becomes of such an
+//! Event never causes another. And there is at most one for each sink and reason a minute.
+
+mod news;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::BridgeView;
+use crate::{
+    event::{EnvelopeParts, EventFields, Record},
+    record::EventRecorder,
+};
+use news::{Facts, News, SinkFacts};
+
+/// `source.component` of the Events that a bridge records.
+pub const COMPONENT: &str = "tidings";
+
+/// How often it is looked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where the bridge's own Events go.
+pub struct OwnEvents {
+    /// A recorder whose source has the [component](COMPONENT) of a bridge.
+    pub recorder: EventRecorder,
+    /// What they are about: the Pod that the bridge runs in.
+    pub about: ObjectReference,
+}
+
+/// Whether a record is an Event that a bridge recorded about itself.
+pub(super) fn is_own(record: &Record) -> bool {
+    EnvelopeParts::of(&record.envelope)
+        .and_then(|parts| serde_json::from_slice::<EventFields<'_>>(parts.event).ok())
+        .is_some_and(|event| &*event.source.component == COMPONENT)
+}
+
+impl OwnEvents {
+    /// Runs until it is dropped.
+    pub(super) async fn run(self, view: BridgeView, retention_size: u64) {
+        let mut news = News::default();
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for item in news.since(&facts(&view, retention_size), Instant::now()) {
+                self.recorder.event(&self.about, item.event_type, item.reason, &item.message);
+            }
+        }
+    }
+}
+
+fn facts(view: &BridgeView, retention_size: u64) -> Facts {
+    let sink = |progress: &super::SinkProgress| {
+        let sink = progress.snapshot();
+        SinkFacts {
+            trouble: sink.trouble,
+            last_error: sink.last_error,
+            lost: sink.totals.lost,
+            unsettled_bytes: view.log.bytes_from(sink.position.next),
+            name: sink.name,
+        }
+    };
+    Facts {
+        sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
+        retention_size,
+        gap: view.ingest.last_gap(),
+    }
+}

@@ -1,0 +1,277 @@
+//! What is worth an Event, and what was said already.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    bridge::{Gap, SinkCondition},
+    record::EventType,
+};
+
+/// For each sink and reason one Event in this time, at most.
+const ONE_IN: Duration = Duration::from_secs(60);
+/// A sink that fails for no longer is not worth one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Parts of the journal's size that a sink has not had: from here on it is nearly full, below
+/// there no more, in percent.
+const NEARLY_FULL: u64 = 80;
+const FULL_NO_MORE: u64 = 60;
+
+/// What the bridge states of itself at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) sinks: Vec<SinkFacts>,
+    /// In bytes.
+    pub(super) retention_size: u64,
+    /// The last gap of any source.
+    pub(super) gap: Option<Gap>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct SinkFacts {
+    pub(super) name: String,
+    pub(super) trouble: Option<SinkCondition>,
+    pub(super) last_error: Option<String>,
+    pub(super) lost: u64,
+    /// Bytes of the journal that the sink has not had.
+    pub(super) unsettled_bytes: u64,
+}
+
+/// One Event to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) event_type: EventType,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// What has been said of a sink.
+#[derive(Debug, Default)]
+struct Said {
+    /// Since when it has been in trouble.
+    since: Option<Instant>,
+    trouble: Option<SinkCondition>,
+    lost: u64,
+    nearly_full: bool,
+    /// When the last Event of each reason was recorded.
+    last: HashMap<&'static str, Instant>,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct News {
+    sinks: HashMap<String, Said>,
+    source: Said,
+    gap: Option<Gap>,
+    begun: bool,
+}
+
+impl News {
+    /// What is new since the last call. What was so at the first call is not: it was said by the
+    /// run before, or nobody was there to say it.
+    pub(super) fn since(&mut self, facts: &Facts, now: Instant) -> Vec<Item> {
+        let mut items = Vec::new();
+        let begun = std::mem::replace(&mut self.begun, true);
+        for sink in &facts.sinks {
+            let said = self.sinks.entry(sink.name.clone()).or_default();
+            if !begun {
+                said.lost = sink.lost;
+            }
+            said.trouble(sink, now, &mut items);
+            said.losses(sink, now, &mut items);
+            said.fullness(sink, facts.retention_size, now, &mut items);
+        }
+        if let Some(gap) = facts.gap.as_ref().filter(|gap| self.gap.as_ref() != Some(gap))
+            && self.source.may_say("WatchGap", now)
+        {
+            items.push(Item {
+                event_type: EventType::Warning,
+                reason: "WatchGap",
+                message: gap.to_string(),
+            });
+            self.gap = Some(gap.clone());
+        }
+        items
+    }
+}
+
+impl Said {
+    /// Whether another Event for this reason may be recorded now; if so, it counts as recorded.
+    fn may_say(&mut self, reason: &'static str, now: Instant) -> bool {
+        let may = self.last.get(reason).is_none_or(|last| now.duration_since(*last) >= ONE_IN);
+        if may {
+            self.last.insert(reason, now);
+        }
+        may
+    }
+
+    fn trouble(&mut self, sink: &SinkFacts, now: Instant, items: &mut Vec<Item>) {
+        let name = &sink.name;
+        let Some(trouble) = sink.trouble else {
+            self.since = None;
+            if self.trouble.is_some() && self.may_say("SinkRecovered", now) {
+                self.trouble = None;
+                let message = format!("Sink {name} takes events again");
+                items.push(Item {
+                    event_type: EventType::Normal,
+                    reason: "SinkRecovered",
+                    message,
+                });
+            }
+            return;
+        };
+        let since = *self.since.get_or_insert(now);
+        let misconfigured = trouble == SinkCondition::Misconfigured;
+        if self.trouble == Some(trouble) || !misconfigured && now.duration_since(since) < PATIENCE {
+            return;
+        }
+        let reason = if misconfigured { "SinkMisconfigured" } else { "SinkUnavailable" };
+        if self.may_say(reason, now) {
+            self.trouble = Some(trouble);
+            let why = sink.last_error.as_deref().unwrap_or("it does not say why");
+            let message = if misconfigured {
+                format!("Sink {name} has to be mended by somebody; its events are kept: {why}")
+            } else {
+                format!("Sink {name} does not take events; they are kept for it: {why}")
+            };
+            items.push(Item { event_type: EventType::Warning, reason, message });
+        }
+    }
+
+    fn losses(&mut self, sink: &SinkFacts, now: Instant, items: &mut Vec<Item>) {
+        let lost = sink.lost.saturating_sub(self.lost);
+        if lost > 0 && self.may_say("EventsLost", now) {
+            self.lost = sink.lost;
+            let message = format!(
+                "{lost} events were lost for sink {}: the journal no longer had them when it could take them",
+                sink.name
+            );
+            items.push(Item { event_type: EventType::Warning, reason: "EventsLost", message });
+        }
+    }
+
+    fn fullness(&mut self, sink: &SinkFacts, size: u64, now: Instant, items: &mut Vec<Item>) {
+        let percent = sink.unsettled_bytes.saturating_mul(100) / size.max(1);
+        if percent < FULL_NO_MORE {
+            self.nearly_full = false;
+        } else if percent >= NEARLY_FULL
+            && !self.nearly_full
+            && self.may_say("JournalNearFull", now)
+        {
+            self.nearly_full = true;
+            let message = format!(
+                "What sink {} has not had takes {percent} % of the journal's size; the oldest of it goes when it is full",
+                sink.name
+            );
+            items.push(Item { event_type: EventType::Warning, reason: "JournalNearFull", message });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(change: impl FnOnce(&mut SinkFacts)) -> Facts {
+        let mut sink = SinkFacts { name: "audit".to_owned(), ..SinkFacts::default() };
+        change(&mut sink);
+        Facts { sinks: vec![sink], retention_size: 1000, gap: None }
+    }
+
+    fn troubled(trouble: SinkCondition) -> Facts {
+        facts(|sink| {
+            sink.trouble = Some(trouble);
+            sink.last_error = Some("connection refused".to_owned());
+        })
+    }
+
+    /// The reasons of what is said at so many seconds after the start.
+    struct Telling(News, Instant);
+    impl Telling {
+        fn new() -> Self {
+            Self(News::default(), Instant::now())
+        }
+        fn at(&mut self, second: u64, facts: &Facts) -> Vec<&'static str> {
+            let items = self.0.since(facts, self.1 + Duration::from_secs(second));
+            items.into_iter().map(|item| item.reason).collect()
+        }
+    }
+
+    const NOTHING: [&str; 0] = [];
+
+    #[test]
+    fn a_sink_that_fails_for_a_while_and_recovers() {
+        let mut told = Telling::new();
+        let (well, failing) = (facts(|_| {}), troubled(SinkCondition::Retrying));
+        assert_eq!(told.at(0, &well), NOTHING);
+        assert_eq!(told.at(1, &failing), NOTHING);
+        assert_eq!(told.at(3, &well), NOTHING, "a hiccup");
+        assert_eq!(told.at(4, &failing), NOTHING);
+        assert_eq!(told.at(9, &failing), ["SinkUnavailable"]);
+        assert_eq!(told.at(10, &failing), NOTHING);
+        assert_eq!(told.at(11, &well), ["SinkRecovered"]);
+        assert_eq!(told.at(12, &well), NOTHING);
+    }
+
+    #[test]
+    fn a_sink_that_flaps_is_said_to_once_a_minute_and_reason() {
+        let mut told = Telling::new();
+        let (well, failing) = (facts(|_| {}), troubled(SinkCondition::Misconfigured));
+        let mut count = 0;
+        for second in 0..600 {
+            let now = if second % 2 == 0 { &well } else { &failing };
+            count += told.at(second, now).len();
+        }
+        assert_eq!(count, 20, "each of the two reasons ten times in ten minutes");
+    }
+
+    #[test]
+    fn what_was_not_said_for_want_of_time_is_said_when_there_is() {
+        let mut told = Telling::new();
+        let (well, failing) = (facts(|_| {}), troubled(SinkCondition::Misconfigured));
+        assert_eq!(told.at(0, &failing), ["SinkMisconfigured"]);
+        assert_eq!(told.at(1, &well), ["SinkRecovered"]);
+        assert_eq!(told.at(2, &failing), NOTHING);
+        assert_eq!(told.at(59, &failing), NOTHING);
+        assert_eq!(told.at(60, &failing), ["SinkMisconfigured"]);
+    }
+
+    #[test]
+    fn losses_are_summed_up_while_nothing_may_be_said() {
+        let mut told = Telling::new();
+        let lost = |lost| facts(move |sink| sink.lost = lost);
+        assert_eq!(told.at(0, &lost(7)), NOTHING, "an earlier run's");
+        assert_eq!(told.at(1, &lost(9)), ["EventsLost"]);
+        assert_eq!(told.at(2, &lost(12)), NOTHING);
+        let items = told.0.since(&lost(14), told.1 + Duration::from_secs(61));
+        assert!(items[0].message.starts_with("5 events were lost for sink audit"), "{items:?}");
+    }
+
+    #[test]
+    fn a_journal_is_nearly_full_once_until_it_has_emptied() {
+        let mut told = Telling::new();
+        let takes = |bytes| facts(move |sink| sink.unsettled_bytes = bytes);
+        assert_eq!(told.at(0, &takes(799)), NOTHING);
+        assert_eq!(told.at(1, &takes(800)), ["JournalNearFull"]);
+        assert_eq!(told.at(90, &takes(700)), NOTHING);
+        assert_eq!(told.at(91, &takes(900)), NOTHING);
+        assert_eq!(told.at(200, &takes(100)), NOTHING);
+        assert_eq!(told.at(201, &takes(900)), ["JournalNearFull"]);
+    }
+
+    #[test]
+    fn a_gap_is_told_with_its_interval() {
+        let gap =
+            |to_ms| Gap { source: "*".into(), from_ms: 1_000, to_ms, skipped: 3, epoch: false };
+        let with = |gap| Facts { gap: Some(gap), ..facts(|_| {}) };
+        let mut told = Telling::new();
+        let items = told.0.since(&with(gap(5_000)), told.1);
+        assert_eq!(items[0].reason, "WatchGap");
+        for part in ["1970-01-01T00:00:01Z", "1970-01-01T00:00:05Z", "3 increments"] {
+            assert!(items[0].message.contains(part), "{}", items[0].message);
+        }
+        assert_eq!(told.at(70, &with(gap(5_000))), NOTHING);
+        assert_eq!(told.at(71, &with(gap(9_000))), ["WatchGap"]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What the state is made of.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Seen, SeenEntry, UidKey},
+    journal::{Position, Resume},
+};
+
+/// How many records met which fate, for one sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Totals {
+    /// The receiver has them.
+    pub delivered: u64,
+    /// `match` did not want them.
+    pub filtered: u64,
+    /// The correlator held them back for good.
+    pub correlated_away: u64,
+    /// The receiver refused them.
+    pub dead_lettered: u64,
+    /// They were gone from the log before they had a fate.
+    pub lost: u64,
+    /// Delivered once more after a crash; these are counted in no other total.
+    pub redelivered: u64,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, more: Self) {
+        self.delivered += more.delivered;
+        self.filtered += more.filtered;
+        self.correlated_away += more.correlated_away;
+        self.dead_lettered += more.dead_lettered;
+        self.lost += more.lost;
+        self.redelivered += more.redelivered;
+    }
+}
+
+/// What is stored of a sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkState {
+    /// Everything before it has a fate, or is held.
+    pub position: Position,
+    /// The fates.
+    pub totals: Totals,
+    /// How many versions before the position have no fate yet, because the correlator holds them.
+    #[serde(default)]
+    pub held: u64,
+    /// For each source, up to where everything has a fate and is not held.
+    pub positions: BTreeMap<String, Resume>,
+}
+
+/// What is stored of a sink's correlator: a view of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedCorrelator {
+    /// It knows everything before it. Never beyond the sink's own position.
+    pub position: Position,
+    /// The state, in the correlator's own form.
+    pub bytes: Bytes,
+}
+
+/// What is stored of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceState {
+    /// Its number in [`SeenEntry::source`].
+    pub id: u16,
+    /// When it was first started, milliseconds since the epoch.
+    pub first_start_ms: u64,
+}
+
+/// Something a receiver refused for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetter {
+    /// Which sink.
+    pub sink: String,
+    /// The record's sequence.
+    pub seq: u64,
+    /// The id of the change.
+    pub id: String,
+    /// `invalid`, `too-large` and the like.
+    pub class: String,
+    /// The receiver's words.
+    pub reason: String,
+    /// How often it was sent.
+    pub attempts: u32,
+    /// When it was first sent, milliseconds since the epoch.
+    pub first_ms: u64,
+    /// When it was given up, milliseconds since the epoch.
+    pub time_ms: u64,
+    /// How many events of a batch were refused without being named; 0: it is the event itself.
+    pub unidentified: u64,
+    /// What was refused; empty if that is not known.
+    #[serde(skip)]
+    pub envelope: Bytes,
+}
+
+/// What changed since the last commit, all of which is stored or none.
+#[derive(Clone, Debug, Default)]
+pub struct StateCommit {
+    /// Sinks, each whole; those not named stay as they are.
+    pub sinks: BTreeMap<String, SinkState>,
+    /// Correlators by sink, each whole; those not named stay as they are.
+    pub correlators: BTreeMap<String, SavedCorrelator>,
+    /// Changes of the view `seen` in order; nothing instead of an entry: the uid is forgotten.
+    pub seen: Vec<(UidKey, Option<SeenEntry>)>,
+    /// Sources, each whole; those not named stay as they are.
+    pub sources: BTreeMap<String, SourceState>,
+    /// The view `seen` now holds everything before this sequence.
+    pub applied: u64,
+    /// New dead letters.
+    pub dead_letters: Vec<DeadLetter>,
+    /// The cluster's uid, when it is news.
+    pub cluster_uid: Option<String>,
+}
+
+/// What the last commit left.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Every sink that was ever committed.
+    pub sinks: BTreeMap<String, SinkState>,
+    /// Their correlators.
+    pub correlators: BTreeMap<String, SavedCorrelator>,
+    /// The view `seen`.
+    pub seen: Seen,
+    /// Every source that was ever committed.
+    pub sources: BTreeMap<String, SourceState>,
+    /// `seen` holds everything before this sequence; 1 in a state that is new.
+    pub applied: u64,
+    /// The cluster's uid, if it was ever known.
+    pub cluster_uid: Option<String>,
+    /// A state that could not be used: where it is now, and what is wrong with it.
+    pub set_aside: Option<(PathBuf, String)>,
+}
+
+impl Loaded {
+    /// The highest sequence that any view knows: the floor for [`Log::open`](super::Log::open).
+    pub fn highest_sequence(&self) -> u64 {
+        let next = self.sinks.values().map(|sink| sink.position.next).max();
+        next.unwrap_or(0).max(self.applied).saturating_sub(1)
+    }
+}

@@ -1,0 +1,222 @@
+//! Correlation in a sink's watcher: what is held back comes out, whatever happens in between.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use proptest::prelude::*;
+use tidings::{
+    bridge::{BatchOptions, CorrelateMode},
+    demo::api_server::{ApiServer, EventObject},
+    event::{Correlation, CorrelationAction, Envelope},
+};
+use tokio::runtime::Runtime;
+
+use crate::support::{
+    MemorySink, Received, Setup, Tuning, server, settled, sink_status, stop, until,
+};
+
+fn suppress() -> Tuning {
+    Tuning { correlate: CorrelateMode::Suppress, ..Tuning::default() }
+}
+
+fn correlation(event: &Received) -> Correlation {
+    Envelope::parse(event.envelope.as_bytes()).unwrap().correlation.unwrap()
+}
+
+/// An Event of the API server, and how often it occurred.
+#[derive(Clone, Debug)]
+struct Repeated(String, i32);
+
+impl Repeated {
+    /// It occurs once more.
+    fn again(&mut self, server: &ApiServer) {
+        self.1 += 1;
+        server.patch_count("shop", &self.0, self.1, jiff::Timestamp::now()).unwrap();
+    }
+}
+
+/// A loud Pod: so many Events for reasons of their own.
+fn loud(server: &ApiServer, pod: &str, events: std::ops::Range<usize>) -> Vec<Repeated> {
+    let one = |n| EventObject::about_pod("shop", pod, &format!("Reason{n}"), "again");
+    events.map(|n| Repeated(server.create(one(n)).unwrap().name, 1)).collect()
+}
+
+#[tokio::test]
+async fn annotating_sends_everything_and_says_what_a_recorder_would_have_done() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let bridge = Setup::new(&server, journal.path()).sink("audit", &sink).start().await;
+    loud(&server, "web", 0..30);
+    let received = sink.wait_for(30).await;
+    let actions: Vec<_> = received.iter().map(|event| correlation(event).action).collect();
+    assert_eq!(actions[..25], [CorrelationAction::Create; 25]);
+    assert_eq!(actions[25..], [CorrelationAction::Skip; 5]);
+    stop(bridge).await;
+}
+
+#[tokio::test]
+async fn what_is_suppressed_is_pending_until_a_stop_lets_it_out() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let setup = || Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
+    let bridge = setup().start().await;
+    let view = bridge.view();
+    let mut events = loud(&server, "web", 0..30);
+    until("all is read", || sink_status(&view, "pager").seen == 30).await;
+    // The last one twice more: three versions without a token.
+    for _ in 0..2 {
+        events[29].again(&server);
+    }
+    until("what is repeated is held", || sink_status(&view, "pager").correlated_away == 2).await;
+    let status = sink_status(&view, "pager");
+    assert_eq!((status.delivered, status.correlated_away, status.pending), (25, 2, 5));
+    stop(bridge).await;
+
+    let received = sink.wait_for(30).await;
+    assert_eq!(received.len(), 30);
+    let last = received.last().unwrap();
+    let expected = Correlation {
+        action: CorrelationAction::Summary,
+        aggregated: false,
+        count: 3,
+        summarises: Some(3),
+    };
+    assert_eq!((last.delta, last.occurrences, correlation(last)), (3, 3, expected));
+
+    let bridge = setup().start().await;
+    let status = settled(&bridge.view(), "pager", 32).await;
+    assert_eq!((status.delivered, status.correlated_away, status.held), (30, 2, 0));
+    stop(bridge).await;
+    assert_eq!(sink.received().len(), 30);
+}
+
+#[test]
+fn what_is_held_when_the_mode_is_changed_comes_out_first() {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = |correlate| {
+        let runtime = Runtime::new().unwrap();
+        let tuning = Tuning { correlate, ..Tuning::default() };
+        let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let (runtime, bridge) = start(CorrelateMode::Suppress);
+    loud(&server, "web", 0..30);
+    let view = bridge.view();
+    runtime.block_on(async {
+        until("five are held", || sink_status(&view, "pager").held == 5).await;
+        // The state is saved once a second; then a crash, with all of it held.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+    });
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop((bridge, view));
+    let (runtime, bridge) = start(CorrelateMode::None);
+    let status = runtime.block_on(settled(&bridge.view(), "pager", 30));
+    assert_eq!((status.delivered, status.held, status.lost), (30, 0, 0));
+    runtime.block_on(stop(bridge));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Events about one of three Pods.
+    Create(u8, u8),
+    /// An Event that exists occurs once more.
+    Again(prop::sample::Index),
+    Wait(u64),
+    Stop,
+    /// Everything ends where it is: nothing is drained, nothing is saved.
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0u8..3, 1u8..25).prop_map(|(pod, events)| Step::Create(pod, events)),
+        6 => any::<prop::sample::Index>().prop_map(Step::Again),
+        4 => (1u64..1200).prop_map(Step::Wait),
+        1 => Just(Step::Stop),
+        2 => Just(Step::Crash),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 8,
+        // What fails depends on the moment, too: to try less of it for a minute each proves little.
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_increments_that_come_out_are_those_that_went_in(
+        steps in prop::collection::vec(step(), 1..20),
+        batch in prop::sample::select(vec![1usize, 7, 500]),
+    ) {
+        adds_up(steps, batch);
+    }
+}
+
+fn adds_up(steps: Vec<Step>, batch: usize) {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = || {
+        let runtime = Runtime::new().unwrap();
+        let batch = BatchOptions { events: batch, ..Tuning::default().batch };
+        let tuning = Tuning { batch, ..suppress() };
+        let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let (mut runtime, mut bridge) = start();
+    // From here on each version is seen; a first list shows the newest ones only.
+    runtime.block_on(until("a watch", || server.open_watches() == 1));
+    let (mut events, mut versions) = (Vec::<Repeated>::new(), 0);
+    for step in steps {
+        match step {
+            Step::Create(pod, count) => {
+                let range = events.len()..events.len() + usize::from(count);
+                events.extend(loud(&server, &format!("pod-{pod}"), range));
+                versions += u64::from(count);
+            }
+            Step::Again(_) if events.is_empty() => {}
+            Step::Again(which) => {
+                let which = which.index(events.len());
+                events[which].again(&server);
+                versions += 1;
+            }
+            Step::Wait(ms) => std::thread::sleep(Duration::from_millis(ms)),
+            Step::Stop => {
+                runtime.block_on(stop(bridge));
+                drop(runtime);
+                (runtime, bridge) = start();
+            }
+            Step::Crash => {
+                runtime.shutdown_timeout(Duration::from_secs(10));
+                drop(bridge);
+                (runtime, bridge) = start();
+            }
+        }
+    }
+    let view = bridge.view();
+    let read = || {
+        let status = sink_status(&view, "pager");
+        status.seen == versions && status.pending == status.held
+    };
+    runtime.block_on(until("everything is read", read));
+    runtime.block_on(stop(bridge));
+    drop((view, runtime));
+    // What came twice came under the same id, and said the same.
+    let mut deltas = BTreeMap::new();
+    for event in sink.received() {
+        let before = deltas.insert(event.id.clone(), event.delta);
+        assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
+    }
+    assert_eq!(deltas.values().sum::<u64>(), versions);
+    let (runtime, bridge) = start();
+    let status = runtime.block_on(settled(&bridge.view(), "pager", versions));
+    assert_eq!((status.lost, status.dead_lettered, status.held), (0, 0, 0));
+    assert_eq!(status.delivered, deltas.len() as u64);
+    runtime.block_on(stop(bridge));
+}

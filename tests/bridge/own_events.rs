@@ -1,0 +1,145 @@
+//! What the bridge says of itself: what is worth an Event, that it comes back, and that it feeds on
+//! nothing of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use tidings::{
+    bridge::{COMPONENT, OwnEvents, RetryClass},
+    correlate::Patch,
+    demo::api_server::{ApiServer, EventObject},
+    record::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
+};
+
+use crate::support::{MemorySink, Received, Setup, create, retry, server, stop, until};
+
+fn pod() -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some("tidings".to_owned()),
+        name: Some("tidings-0".to_owned()),
+        uid: Some("p-1".to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+fn fake() -> (OwnEvents, FakeEvents) {
+    let (recorder, events) = fake_recorder(100);
+    (OwnEvents { recorder, about: pod() }, events)
+}
+
+async fn next(events: &mut FakeEvents) -> (String, String) {
+    let next = tokio::time::timeout(Duration::from_secs(60), events.next()).await;
+    let event = next.expect("an Event within a minute").unwrap();
+    assert_eq!(event.involved_object, pod());
+    (event.reason.unwrap(), event.message.unwrap())
+}
+
+/// An Event as a bridge records it about itself.
+fn of_a_bridge() -> EventObject {
+    let mut event = EventObject::about_pod("tidings", "tidings-0", "SinkUnavailable", "x");
+    COMPONENT.clone_into(&mut event.source.component);
+    event
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_somebody_has_to_mend_and_its_recovery_are_told() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let (own_events, mut events) = fake();
+    let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
+    setup.own_events = Some(own_events);
+    sink.respond(|_| Some(retry(RetryClass::Misconfigured)));
+    let bridge = setup.start().await;
+    create(&server, "web");
+    let (reason, message) = next(&mut events).await;
+    assert_eq!(reason, "SinkMisconfigured");
+    assert!(message.starts_with("Sink audit has to be mended"), "{message}");
+    sink.accept_everything();
+    assert_eq!(next(&mut events).await.0, "SinkRecovered");
+    stop(bridge).await;
+    assert!(events.events().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fate_of_an_event_of_our_own_causes_no_other() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let (own_events, mut events) = fake();
+    let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
+    setup.own_events = Some(own_events);
+    let own = |events: &[Received]| events.iter().all(|event| event.envelope.contains(COMPONENT));
+    sink.respond(move |batch| own(batch).then(|| retry(RetryClass::Misconfigured)));
+    let bridge = setup.start().await;
+    server.create(of_a_bridge()).unwrap();
+    until("some attempts", || sink.attempts().len() > 3).await;
+    // A look is made each second.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(events.events().is_empty());
+    sink.accept_everything();
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    assert!(events.events().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gap_is_told() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let bridge = Setup::new(&server, dir.path()).sink("audit", &sink).start().await;
+    let event = create(&server, "web");
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    for count in [2, 3, 4] {
+        server.patch_count("shop", &event.name, count, jiff::Timestamp::now()).unwrap();
+    }
+    server.compact(server.revision());
+    let (own_events, mut events) = fake();
+    let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
+    setup.own_events = Some(own_events);
+    let bridge = setup.start().await;
+    let (reason, message) = next(&mut events).await;
+    assert_eq!(reason, "WatchGap");
+    assert!(message.contains("2 increments"), "{message}");
+    stop(bridge).await;
+}
+
+/// Writes into the scripted API server.
+struct Into(Arc<ApiServer>);
+
+impl EventSink for Into {
+    async fn create(&self, event: &Event) -> Result<Event, SinkError> {
+        let mut event = event.clone();
+        event.metadata.uid = Some(format!("own-{}", self.0.revision()));
+        let object = EventObject::from_json(serde_json::to_value(&event).unwrap()).unwrap();
+        let written = self.0.create(object).unwrap();
+        event.metadata.resource_version = Some(written.resource_version.to_string());
+        Ok(event)
+    }
+    async fn patch(&self, event: &Event, patch: Option<&Patch>) -> Result<Event, SinkError> {
+        unreachable!("nothing is said twice here: {event:?} {patch:?}")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_comes_back_through_the_watch_and_is_exported() {
+    let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
+    let (broken, well) = (MemorySink::default(), MemorySink::default());
+    let broadcaster = EventBroadcaster::default();
+    broadcaster.start_recording_to_sink(Into(Arc::clone(&server))).await.unwrap();
+    let source = EventSource { component: Some(COMPONENT.to_owned()), host: None };
+    let recorder = broadcaster.new_recorder(source);
+    let mut setup = Setup::new(&server, dir.path()).sink("broken", &broken).sink("well", &well);
+    setup.own_events = Some(OwnEvents { recorder, about: pod() });
+    broken.respond(|_| Some(retry(RetryClass::Misconfigured)));
+    let bridge = setup.start().await;
+    create(&server, "web");
+    let received = well.wait_for(2).await;
+    assert!(received[1].envelope.contains("\"reason\":\"SinkMisconfigured\""));
+    assert!(received[1].envelope.contains("\"name\":\"tidings-0\""));
+    broken.accept_everything();
+    broken.wait_for(3).await;
+    well.wait_for(3).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    stop(bridge).await;
+    broadcaster.shutdown().await;
+    assert_eq!((broken.received().len(), well.received().len()), (3, 3));
+}
