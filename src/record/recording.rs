@@ -81,7 +81,10 @@ impl<S: EventSink> Recording<S> {
             };
             if !self.options.retry.is_worth_another_try(&error) {
                 given_up::log_refused(&event, &error);
-                return Fate::GivenUp;
+                // The name has the nanosecond in it, so what a later try finds is what an earlier
+                // one has written, whose answer was lost.
+                let ours = !update && tries > 1 && error.is_already_exists();
+                return if ours { Fate::Written } else { Fate::GivenUp };
             }
             if tries >= self.options.max_tries {
                 given_up::log_tried_too_often(&event, &error, tries);

@@ -10,7 +10,7 @@ use super::intake::RecorderCounts;
 /// began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkCounts {
-    /// Created or patched.
+    /// Created or patched; also if the answer to that was lost, and a later try found the event.
     pub written: u64,
     /// Held back by the spam filter.
     pub skipped: u64,

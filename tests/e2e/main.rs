@@ -11,6 +11,9 @@
 //!
 //! A scenario sets a stage, lets writers write, does harm to some part, and has the oracle hold
 //! what arrived at each sink against what the API server showed to a watch of the test's own.
+//!
+//! The recorders of the library are tested the other way round: what they wrote is what kubectl
+//! shows (`scenarios::recorder`).
 
 // Where a machine or a part fails, so does the test, and there is nobody to hand an error to.
 #![allow(clippy::panic, clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! What the bridge is held to, each test named after what it shows.
+//! What the bridge and the recorders are held to, each test named after what it shows.
 
 mod access;
 mod correlation;
@@ -6,4 +6,5 @@ mod gaps;
 mod journal;
 mod load;
 mod outages;
+mod recorder;
 mod refusals;

@@ -125,6 +125,23 @@ async fn an_event_that_brings_a_count_is_patched_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_second_try_finds_there_was_written_by_the_first() {
+    let exists = || {
+        let reason = "AlreadyExists".to_owned();
+        Answer::Error(SinkError::status(Status { code: 409, reason, ..Status::default() }))
+    };
+    let sink = MemorySink::new([eof(), exists(), exists()]);
+    let (_broadcaster, recorder, running) = start(options(), &sink).await;
+    record(&recorder, 1);
+    record(&recorder, 2);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(sink.lines(), ["create 1x at 0", "create 1x at 2500", "create 1x at 2500"]);
+    let counts = running.counts();
+    // At the first try it is somebody else's.
+    assert_eq!((counts.written, counts.given_up, counts.retries), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn spam_is_held_back_without_a_call() {
     let sink = MemorySink::new([]);
     let (broadcaster, recorder, _) = start(options(), &sink).await;

@@ -57,7 +57,7 @@ fn judge(event: &Event, is_series: bool, error: &SinkError) -> Ending {
         }
         SinkError::Status { .. } if error.is_already_exists() => {
             tracing::debug!(%event, %error, "Server rejected event (will not retry!)");
-            Ending::Refused
+            Ending::Exists
         }
         SinkError::Status { .. } => {
             let hint = given_up::hint(error);

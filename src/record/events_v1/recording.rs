@@ -87,7 +87,11 @@ impl<S: EventSink> Recording<S> {
         for tries in 1.. {
             let last = tries >= self.options.max_tries || *stop.borrow_and_update() != Stop::No;
             let guard = turn.come().await;
-            let ending = try_to_write(&self.sink, &mut write.event).await;
+            let ending = match try_to_write(&self.sink, &mut write.event).await {
+                // A first try finds nothing of its own.
+                Ending::Exists if tries == 1 => Ending::Refused,
+                ending => ending,
+            };
             if last && matches!(ending, Ending::Failed) {
                 let (namespace, name) =
                     (&write.event.metadata.namespace, &write.event.metadata.name);

@@ -47,6 +47,9 @@ pub(super) struct Write {
 pub(super) enum Ending {
     /// The API server has it; its answer.
     Written(Box<Event>),
+    /// A create found the event there. Its name has the nanosecond in it, so this was an earlier
+    /// try, whose answer was lost.
+    Exists,
     /// Not written, and not to be tried again.
     Refused,
     /// Not written now.
@@ -150,9 +153,14 @@ impl SeriesCache {
     /// Takes back a write that has ended.
     pub(super) fn settle(&mut self, write: Write, ending: Ending) {
         let Write { event, purpose, key, series, covers, .. } = write;
-        let written = matches!(ending, Ending::Written(_));
+        let announced = match ending {
+            Ending::Written(_) => Some(covers),
+            // The API server may have been patched since.
+            Ending::Exists => Some(covers.max(self.ledger.announced(series))),
+            Ending::Refused | Ending::Failed => None,
+        };
         let more = self.ledger.occurrences(series).saturating_sub(covers);
-        self.ledger.settle(series, written.then_some(covers));
+        self.ledger.settle(series, announced);
         let Some(entry) = self.entries.peek_mut(&key).filter(|entry| entry.series == series) else {
             return;
         };

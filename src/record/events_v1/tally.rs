@@ -88,6 +88,11 @@ impl Ledger {
         self.open.get(&series).map_or(0, |account| account.occurrences)
     }
 
+    /// So many of them does the API server know of.
+    pub(super) fn announced(&self, series: SeriesId) -> u64 {
+        self.open.get(&series).map_or(0, |account| account.announced)
+    }
+
     /// Whether the API server does not know of all occurrences.
     pub(super) fn owes(&self, series: SeriesId) -> bool {
         self.open.get(&series).is_some_and(|account| account.announced < account.occurrences)

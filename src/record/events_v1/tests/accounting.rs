@@ -19,7 +19,6 @@ fn step() -> impl Strategy<Value = Step> {
         Fault::Transport,
         Fault::Status(403, "Forbidden"),
         Fault::Status(404, "NotFound"),
-        Fault::Status(409, "AlreadyExists"),
         Fault::Status(500, "InternalError"),
     ]);
     prop_oneof![

@@ -1,6 +1,7 @@
 //! What the errors of a write mean.
 
 use super::server::{Fault, Stage};
+use crate::record::events_v1::Tally;
 
 const STATUSES: [Fault; 12] = [
     Fault::Status(400, "BadRequest"),
@@ -65,6 +66,19 @@ async fn no_answer_is_tried_twelve_times_with_10_to_12_and_a_half_seconds_betwee
         }
         assert_eq!(stage.recording.tally().pending, 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_second_try_finds_there_was_written_by_the_first() {
+    let stage = Stage::new().await;
+    stage.server.faults([Fault::AnswerLost]);
+    stage.happens("web").await;
+    assert_eq!(stage.recording.tally().pending, 1, "nobody knows yet");
+    stage.at(60).await;
+    assert_eq!(stage.server.took().len(), 2, "answered AlreadyExists: the end of it");
+    let report = stage.broadcaster.shutdown().await;
+    let expected = Tally { observed: 1, announced: 1, pending: 0, lost: 0 };
+    assert_eq!(report.tally, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,8 @@ use crate::record::{
 pub(super) enum Fault {
     Status(u16, &'static str),
     Transport,
+    /// It does it all the same.
+    AnswerLost,
     RequestConstruction,
     UnexpectedObject,
 }
@@ -39,7 +41,9 @@ impl Fault {
                 let status = json!({"code": code, "reason": reason});
                 SinkError::status(serde_json::from_value(status).unwrap())
             }
-            Self::Transport => SinkError::Other(Box::new(io::Error::other("no route"))),
+            Self::Transport | Self::AnswerLost => {
+                SinkError::Other(Box::new(io::Error::other("no route")))
+            }
             Self::RequestConstruction => SinkError::RequestConstruction("no".into()),
             Self::UnexpectedObject => SinkError::UnexpectedObject("a Pod".into()),
         }
@@ -96,7 +100,7 @@ impl Server {
         if !takes.is_zero() {
             sleep(takes).await;
         }
-        if let Some(fault) = fault {
+        if let Some(fault) = fault.filter(|fault| *fault != Fault::AnswerLost) {
             return Err(fault.error());
         }
         let mut state = self.state();
@@ -110,7 +114,7 @@ impl Server {
         state.resource_version += 1;
         let mut event = event.clone();
         event.metadata.resource_version = Some(state.resource_version.to_string());
-        Ok(event)
+        fault.map_or(Ok(event), |lost| Err(lost.error()))
     }
 }
 
