@@ -97,7 +97,7 @@ mod tests;
 
 pub use aggregate::{Aggregator, Observed};
 pub use correlator::{Correlated, EventCorrelator};
-pub use key::{Key, Keys};
+pub use key::{Key, KeyPrefix, Keys};
 pub use options::{CorrelatorOptions, KeyFunc, MessageFunc, SpamKeyFunc};
 pub use patch::Patch;
 pub use saved::Damaged;

@@ -55,9 +55,11 @@ pub(crate) struct Scene {
 
 const ONE_BY_ONE: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 1}"#;
 const BATCHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}"#;
+const UNCORRELATED: SinkConfig =
+    r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, correlate: {mode: none}"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
-pub(crate) const SCENES: [Scene; 7] = [
+pub(crate) const SCENES: [Scene; 8] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -75,6 +77,12 @@ pub(crate) const SCENES: [Scene; 7] = [
         what: "burst of 200 000, webhook in batches of 500",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(BATCHED, "json"),
+    },
+    Scene {
+        name: "burst-webhook-batch-uncorrelated",
+        what: "the same without a correlator",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(UNCORRELATED, "json"),
     },
     Scene {
         name: "burst-otlp",

@@ -58,12 +58,15 @@ impl Keys {
     /// The key of the parts, each behind its length, so that no text of one can pass for that of
     /// another.
     pub fn separated(&self, parts: &[&str]) -> Key {
-        let mut hasher = self.0;
-        for part in parts {
-            hasher.write(&(part.len() as u64).to_le_bytes());
-            hasher.write(part.as_bytes());
-        }
-        Key(hasher.finish128().as_u128())
+        self.prefix(parts).key(&[])
+    }
+
+    /// What several keys begin with, for the work to be done once: `keys.prefix(a).key(b)` is
+    /// `keys.separated` of `a` and `b` together.
+    pub fn prefix(&self, parts: &[&str]) -> KeyPrefix {
+        let mut prefix = KeyPrefix(self.0);
+        prefix.add(parts);
+        prefix
     }
 
     /// Appends the secret: 16 bytes.
@@ -79,6 +82,32 @@ impl Keys {
     pub fn load(bytes: &[u8]) -> Result<(Self, &[u8]), Damaged> {
         let mut bytes = Reader::new(bytes);
         Ok((Self::with_secret(bytes.array()?), bytes.rest()))
+    }
+}
+
+/// The first parts of [separated](Keys::separated) keys.
+#[derive(Clone, Copy)]
+pub struct KeyPrefix(SipHasher13);
+
+impl KeyPrefix {
+    /// The key of these parts and `parts`.
+    pub fn key(mut self, parts: &[&str]) -> Key {
+        self.add(parts);
+        Key(self.0.finish128().as_u128())
+    }
+
+    fn add(&mut self, parts: &[&str]) {
+        for part in parts {
+            self.0.write(&(part.len() as u64).to_le_bytes());
+            self.0.write(part.as_bytes());
+        }
+    }
+}
+
+impl fmt::Debug for KeyPrefix {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyPrefix").finish_non_exhaustive()
     }
 }
 

@@ -28,6 +28,7 @@ fn joined_parts_meet_and_separated_parts_do_not() {
     assert_eq!(keys.joined(&["shop", "1web"]), keys.joined(&["shop1", "web"]));
     assert_ne!(keys.separated(&["shop", "1web"]), keys.separated(&["shop1", "web"]));
     assert_ne!(keys.separated(&["a"]), keys.separated(&["a", ""]));
+    assert_eq!(keys.separated(&["a", "b"]), keys.prefix(&["a"]).key(&["b"]));
     assert_ne!(keys.joined(&["a"]), Keys::random().joined(&["a"]));
 }
 

@@ -9,7 +9,7 @@ use crate::{
 ///
 /// A recorder of events.k8s.io writes no `source`: its controller and instance stand in for it, as
 /// they do in the API server's own field selector; otherwise all such recorders would be one.
-/// Events and groups are counted in one cache, hence their first part.
+/// Events and groups are counted in one cache, hence the part that tells them apart.
 pub(super) struct Names {
     /// The very event: what is counted.
     pub(super) event: Key,
@@ -26,40 +26,22 @@ impl Names {
         let component = first_of(&event.source.component, &event.reporting_component);
         let host = first_of(&event.source.host, &event.reporting_instance);
         let object = &event.involved_object;
-        let (kind, namespace, name) = (&*object.kind, &*object.namespace, &*object.name);
-        let (uid, version) = (&*object.uid, &*object.api_version);
-        let (type_, reason) = (&*event.type_, &*event.reason);
+        let reporter = keys.prefix(&[
+            component,
+            host,
+            &object.kind,
+            &object.namespace,
+            &object.name,
+            &object.uid,
+            &object.api_version,
+            &event.type_,
+        ]);
+        let (controller, instance) = (&event.reporting_component, &event.reporting_instance);
         Self {
-            event: keys.separated(&[
-                "event",
-                component,
-                host,
-                kind,
-                namespace,
-                name,
-                &object.field_path,
-                uid,
-                version,
-                type_,
-                reason,
-                &event.message,
-            ]),
-            group: keys.separated(&[
-                "group",
-                component,
-                host,
-                kind,
-                namespace,
-                name,
-                uid,
-                version,
-                type_,
-                reason,
-                &event.reporting_component,
-                &event.reporting_instance,
-            ]),
+            event: reporter.key(&["event", &event.reason, &object.field_path, &event.message]),
+            group: reporter.key(&["group", &event.reason, controller, instance]),
             local: keys.separated(&[&event.message]),
-            spam: keys.separated(&[component, host, kind, namespace, name, uid, version, type_]),
+            spam: reporter.key(&[]),
         }
     }
 }
