@@ -60,6 +60,7 @@
 
 mod broadcaster;
 mod distribute;
+mod flush;
 mod full_channel;
 mod queue;
 #[cfg(test)]
