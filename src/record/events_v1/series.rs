@@ -14,6 +14,7 @@ use super::{
     lane::Lane,
     tally::{Ledger, SeriesId, Tally},
 };
+use crate::record::SinkError;
 
 /// Why something is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(super) enum Ending {
     /// Not written, and not to be tried again.
     Refused,
     /// Not written now.
-    Failed,
+    Failed(SinkError),
 }
 
 #[derive(Debug)]

@@ -27,6 +27,8 @@ use crate::record::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Status(u16, &'static str),
+    /// Too many requests, please come again in so many seconds.
+    ComeAgainIn(u32),
     Transport,
     RequestConstruction,
     UnexpectedObject,
@@ -37,6 +39,11 @@ impl Fault {
         match self {
             Self::Status(code, reason) => {
                 let status = json!({"code": code, "reason": reason});
+                SinkError::status(serde_json::from_value(status).unwrap())
+            }
+            Self::ComeAgainIn(seconds) => {
+                let details = json!({"retryAfterSeconds": seconds});
+                let status = json!({"code": 429, "details": details});
                 SinkError::status(serde_json::from_value(status).unwrap())
             }
             Self::Transport => SinkError::Other(Box::new(io::Error::other("no route"))),
