@@ -32,7 +32,7 @@ lint: tools ## Formatting, lints, licences and sources of dependencies, document
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --test e2e -- -D warnings
-	$(CARGO) clippy --locked --no-default-features -- -D warnings
+	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 	scripts/deny
 

@@ -104,12 +104,14 @@
 //! # });
 //! ```
 //!
-//! Code that records is tested with a [`fake_recorder`].
+//! Code that records is tested with a [`fake_recorder`]. Where a real broadcaster is at work,
+//! [`flush`](EventBroadcaster::flush) ends when everything that was recorded has come to every sink
+//! and log: before one of them is [stopped](Running::stop), or before a test looks at what it got.
 //!
 //! # What differs from client-go
 //!
 //! The rules are client-go's: golden vectors made by it are run against this module
-//! (`tests/conformance`). On purpose it differs here:
+//! (`docs/conformance.md` has the whole). On purpose it differs here:
 //!
 //! - [`shutdown`](EventBroadcaster::shutdown) lets the sinks work on what is queued for ten seconds,
 //!   and reports what was not written. client-go drops a part of the queue, by chance and silently;

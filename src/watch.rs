@@ -30,6 +30,8 @@
 //! # });
 //! ```
 //!
+//! [`flush`](Broadcaster::flush) waits until every watcher has done with what is queued.
+//!
 //! # When something is full
 //!
 //! Nothing grows without bound, so there are two places where items meet a full queue, and each
@@ -57,9 +59,11 @@
 //! - A publisher that waits for room when shutdown comes is told [`Stopped`], where client-go makes
 //!   shutdown wait behind it. An item that was accepted (`Ok`) is always handed out.
 //! - Lost items are counted, at both places.
+//! - [`flush`](Broadcaster::flush) tells when everybody has done with what was published.
 
 mod broadcaster;
 mod distribute;
+mod flush;
 mod full_channel;
 mod queue;
 #[cfg(test)]

@@ -154,6 +154,23 @@ impl EventBroadcaster {
         self.start_event_watcher(move |event| log_structured(level, event)).await
     }
 
+    /// Waits until everything that was recorded before this call has its fate at every sink, handler
+    /// and log: written, skipped, given up or dropped. What is recorded meanwhile goes on as ever.
+    /// It is what to do before [`Running::stop`], and before a test looks at what it wrote. Those who
+    /// were stopped are not waited for: see [`Running::ended`].
+    ///
+    /// An event that is tried again takes its time, two minutes by default, and a sink that never
+    /// answers makes it wait for ever; so
+    /// `tokio::time::timeout(limit, broadcaster.flush())` is wise. Dropping the future ends the waiting
+    /// only. Of several calls one is under way at a time. client-go has nothing like it.
+    ///
+    /// # Errors
+    ///
+    /// The broadcaster was shut down before the call had its turn.
+    pub async fn flush(&self) -> Result<(), Stopped> {
+        self.broadcaster.flush().await
+    }
+
     /// What became of the events of all recorders, up to the queue.
     pub fn counts(&self) -> RecorderCounts {
         self.intake.counts()

@@ -67,6 +67,10 @@
 //! once more with the next refresh; so is a final count, every 6 minutes, unless it was refused.
 //! What a refresh is answered takes the place of the cached event; other answers are not looked at.
 //!
+//! With [`RetryPolicy::Patient`](super::RetryPolicy::Patient) in the [options](RecordingOptions::retry)
+//! an overload (429, 5xx) is no final answer either: it is tried again as that policy has it, and a
+//! final count that meets one comes with the next round.
+//!
 //! # What differs from client-go, and why
 //!
 //! - The series are bounded ([`RecordingOptions::max_series`]): client-go's map is not. The one that

@@ -14,7 +14,8 @@ pub enum RetryPolicy {
     /// client-go's: whatever the API server answers is final, an overload (429, 5xx) too; where
     /// there is no answer, or one that makes no sense, it is tried again. The first wait is uniform
     /// in `[0, sleep)`, so that those who lost the same server do not come back together; each
-    /// later one is `sleep`.
+    /// later one is `sleep`. (Of [events.k8s.io/v1](super::events_v1), each is `sleep` and up to a
+    /// quarter more.)
     ClientGo {
         /// client-go's `defaultSleepDuration` is 10 s.
         sleep: Duration,

@@ -32,8 +32,10 @@ impl Running {
     }
 
     /// Takes no new events: what is in its queue is still worked on, then the task ends. What was
-    /// recorded just before may not have come to its queue yet, and does not any more. From any
-    /// thread, and without waiting. client-go's `Stop` of the watch that a start returns.
+    /// recorded just before may not have come to its queue yet, and does not any more; whoever wants
+    /// it there waits for [`EventBroadcaster::flush`](super::EventBroadcaster::flush) first. From
+    /// any thread, and without waiting. client-go's `Stop` of the watch that a start returns, where
+    /// what is on its way comes to the queue or not, by chance.
     pub fn stop(&self) {
         self.stopper.stop();
     }

@@ -12,6 +12,7 @@ use tokio::{
 
 use super::{
     distribute::{Message, distribute},
+    flush::Turns,
     full_channel::FullChannel,
     queue::{Refused, Sender, queue},
     watcher::{Watcher, registration},
@@ -42,6 +43,7 @@ pub struct Broadcaster<T> {
     incoming: Sender<Message<T>>,
     full: Arc<FullChannel<T>>,
     dropped: Arc<AtomicU64>,
+    flushes: Turns,
     /// Its sender is dropped when the loop has ended.
     running: watch::Receiver<()>,
     /// For threads that are not its own.
@@ -54,6 +56,7 @@ impl<T> Clone for Broadcaster<T> {
             incoming: self.incoming.clone(),
             full: Arc::clone(&self.full),
             dropped: Arc::clone(&self.dropped),
+            flushes: self.flushes.clone(),
             running: self.running.clone(),
             runtime: self.runtime.clone(),
         }
@@ -77,7 +80,7 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
         let runtime = Handle::current();
         runtime.spawn(distribute(receiver, full.clone(), alive));
         let (full, dropped) = (Arc::new(full), Arc::default());
-        Self { incoming: sender, full, dropped, running, runtime }
+        Self { incoming: sender, full, dropped, flushes: Turns::default(), running, runtime }
     }
 
     /// Queues an item, waiting while the incoming queue is full. `Ok` means that it is handed out to
@@ -173,6 +176,24 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
         self.put(Message::Register(outlet, registered)).await?;
         turn.await.map_err(|_| Stopped)?;
         Ok(watcher)
+    }
+
+    /// Waits until every watcher has done with what was queued before this call: it has read all of
+    /// that (or lost it, where the policy is so), and has come back for more. Watchers that were
+    /// stopped or dropped are not waited for. What is queued meanwhile goes on as ever.
+    ///
+    /// A watcher that is not read makes it wait, so a limit of time is wise; dropping the future
+    /// ends the waiting only. Of several calls one is under way at a time. client-go has nothing
+    /// like it, but makes its registrations wait for their turn in the same way.
+    ///
+    /// # Errors
+    ///
+    /// The broadcaster was shut down before the call had its turn.
+    pub async fn flush(&self) -> Result<(), Stopped> {
+        let (mark, passed) = self.flushes.mark().await;
+        self.put(Message::Flush(mark)).await?;
+        passed.wait().await;
+        Ok(())
     }
 
     /// Takes nothing more, hands out what is queued, and closes every watcher. It waits for all

@@ -2,7 +2,7 @@
 
 use tokio::sync::{oneshot, watch};
 
-use super::{full_channel::FullChannel, queue::Receiver, watcher::Outlet};
+use super::{flush::Mark, full_channel::FullChannel, queue::Receiver, watcher::Outlet};
 
 /// What goes through the incoming queue.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub(super) enum Message<T> {
     Item(T),
     /// A watcher, and whom to tell that it is registered.
     Register(Outlet<T>, oneshot::Sender<()>),
+    /// Something to be put into every queue.
+    Flush(Mark),
 }
 
 /// Hands out what is queued until the queue ends, then closes the watchers, then ends `running`.
@@ -29,6 +31,13 @@ pub(super) async fn distribute<T: Clone>(
                 // A caller that has gone away has taken its watcher with it.
                 let _ = registered.send(());
             }
+            Message::Flush(mark) => {
+                for outlet in &outlets {
+                    if has_place(outlet, &full).await {
+                        outlet.mark(&mark);
+                    }
+                }
+            }
         }
     }
     drop(outlets);
@@ -38,11 +47,15 @@ pub(super) async fn distribute<T: Clone>(
 async fn hand_out<T: Clone>(item: T, outlets: &mut Vec<Outlet<T>>, full: &FullChannel<T>) {
     let mut at = 0;
     while let Some(outlet) = outlets.get_mut(at) {
-        let open = if full.waits() { outlet.take_place().await } else { !outlet.is_stopped() };
-        if open && outlet.offer(&item, full) {
+        if has_place(outlet, full).await && outlet.offer(&item, full) {
             at += 1;
         } else {
             outlets.remove(at);
         }
     }
+}
+
+/// Waits for a place, where that is the policy; `false` if the watcher is gone.
+async fn has_place<T: Clone>(outlet: &Outlet<T>, full: &FullChannel<T>) -> bool {
+    if full.waits() { outlet.take_place().await } else { !outlet.is_stopped() }
 }

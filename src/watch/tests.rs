@@ -1,6 +1,7 @@
 //! Each rule by itself, through the public doors. `settle` is exact: the clock rests, so the sleep
 //! ends when no task can go on.
 
+mod flush;
 mod model;
 mod threads;
 

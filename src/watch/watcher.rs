@@ -8,6 +8,7 @@ use std::sync::{
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{
+    flush::Mark,
     full_channel::FullChannel,
     queue::{self, Gate},
 };
@@ -22,6 +23,14 @@ struct Shared {
     spilled: AtomicBool,
 }
 
+/// What stands in a watcher's queue.
+#[derive(Debug)]
+enum Queued<T> {
+    Item(T),
+    /// Counts nowhere. Whoever comes to it asks for more, so has done with what was before it.
+    Mark(#[expect(dead_code, reason = "that it is dropped is what it says")] Mark),
+}
+
 /// A registration with `prefix` in its queue.
 pub(super) fn registration<T>(full: &FullChannel<T>, prefix: Vec<T>) -> (Outlet<T>, Watcher<T>) {
     // client-go leaves room for one item behind a prefix, whatever its length.
@@ -29,6 +38,7 @@ pub(super) fn registration<T>(full: &FullChannel<T>, prefix: Vec<T>) -> (Outlet<
     let weigh = full.weigh();
     let sent_bytes = weigh.map_or(0, |weigh| prefix.iter().map(weigh).fold(0, usize::wrapping_add));
     let sent_items = prefix.len();
+    let prefix = prefix.into_iter().map(Queued::Item).collect();
     let (sender, receiver) = queue::queue(full.waits().then_some(capacity), prefix);
     let shared = Arc::<Shared>::default();
     let outlet =
@@ -41,7 +51,7 @@ pub(super) fn registration<T>(full: &FullChannel<T>, prefix: Vec<T>) -> (Outlet<
 /// The loop's end of a registration.
 #[derive(Debug)]
 pub(super) struct Outlet<T> {
-    items: queue::Sender<T>,
+    items: queue::Sender<Queued<T>>,
     capacity: usize,
     /// As they wrap around, prefix and all.
     sent_items: usize,
@@ -73,7 +83,12 @@ impl<T: Clone> Outlet<T> {
             }
         }
         self.sent_items = self.sent_items.wrapping_add(1);
-        self.items.put(item.clone()).is_ok()
+        self.items.put(Queued::Item(item.clone())).is_ok()
+    }
+
+    /// Puts a mark behind everything; a watcher that is gone needs none.
+    pub(super) fn mark(&self, mark: &Mark) {
+        let _ = self.items.put(Queued::Mark(mark.clone()));
     }
 
     fn queued_items(&self) -> usize {
@@ -95,7 +110,7 @@ impl<T: Clone> Outlet<T> {
 /// registration, as [`Stopper::stop`] does.
 #[derive(Debug)]
 pub struct Watcher<T> {
-    items: queue::Receiver<T>,
+    items: queue::Receiver<Queued<T>>,
     capacity: usize,
     weigh: Option<fn(&T) -> usize>,
     /// As they wrap around.
@@ -113,9 +128,12 @@ impl<T> Watcher<T> {
     /// The next item; `None` when the registration has ended, by a stop, a spill or shutdown, and
     /// everything that was queued has been read. Dropping the future loses no item.
     pub async fn next(&mut self) -> Option<T> {
-        let item = self.items.next().await?;
-        self.taken(&item);
-        Some(item)
+        loop {
+            if let Queued::Item(item) = self.items.next().await? {
+                self.taken(&item);
+                return Some(item);
+            }
+        }
     }
 
     /// The same without waiting.
@@ -124,13 +142,16 @@ impl<T> Watcher<T> {
     ///
     /// [`Empty`] where [`next`](Self::next) would wait.
     pub fn try_next(&mut self) -> Result<Option<T>, Empty> {
-        match self.items.try_next() {
-            Ok(item) => {
-                self.taken(&item);
-                Ok(Some(item))
+        loop {
+            match self.items.try_next() {
+                Ok(Queued::Item(item)) => {
+                    self.taken(&item);
+                    return Ok(Some(item));
+                }
+                Ok(Queued::Mark(_)) => {}
+                Err(TryRecvError::Disconnected) => return Ok(None),
+                Err(TryRecvError::Empty) => return Err(Empty),
             }
-            Err(TryRecvError::Disconnected) => Ok(None),
-            Err(TryRecvError::Empty) => Err(Empty),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Runs golden vectors, made by running client-go itself, through the library's public doors.
 //!
 //! The vectors of `tests/conformance/vectors/` and of every folder that `TIDINGS_CONFORMANCE_DIR`
-//! names (separated by colons) are driven; `make conformance` is the command. Where the library
-//! differs from client-go on purpose, [`purpose`] says where and `docs/conformance.md` says why.
+//! names (separated by colons) are driven; `make conformance` is the command. `docs/conformance.md` says
+//! what a vector is and where they come from. Where the library differs from client-go on purpose,
+//! [`purpose`] says where and that page says why.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]

@@ -11,7 +11,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::core::Status;
 use serde_json::{Value, json};
 use tidings::record::{
-    SinkError,
+    RetryPolicy, SinkError,
     events_v1::{EventBroadcaster, EventBroadcasterOptions, EventSink, RecordingOptions},
 };
 use tokio::{
@@ -77,7 +77,9 @@ fn options(options: &Value) -> RecordingOptions {
     };
     RecordingOptions {
         max_tries: options["max_tries"].as_u64().map_or(default.max_tries, |n| n as u32),
-        sleep: ms("sleep_ms", default.sleep),
+        retry: options["sleep_ms"]
+            .as_u64()
+            .map_or(default.retry, |ms| RetryPolicy::ClientGo { sleep: Duration::from_millis(ms) }),
         refresh_interval: ms("refresh_ms", default.refresh_interval),
         finish_interval: ms("finish_ms", default.finish_interval),
         ..default

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// See `tests/conformance/README.md`.
+/// The format is described in `docs/conformance.md`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Vector {
     schema: String,

@@ -5,6 +5,7 @@
 
 mod api_server;
 mod conservation;
+mod flush;
 mod queues;
 mod shutdown;
 mod support;

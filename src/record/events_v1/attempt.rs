@@ -4,11 +4,15 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
 
 use super::{EventSink, series::Ending};
-use crate::record::{SinkError, given_up};
+use crate::record::{RetryPolicy, SinkError, given_up};
 
 /// Tries once to write an event. An event with a series is patched, and created if the server does
 /// not know it; one without is created.
-pub(super) async fn try_to_write(sink: &impl EventSink, event: &mut Event) -> Ending {
+pub(super) async fn try_to_write(
+    sink: &impl EventSink,
+    event: &mut Event,
+    retry: &RetryPolicy,
+) -> Ending {
     let is_series = event.series.is_some();
     let mut result = match series_patch(event) {
         Some(patch) => sink.patch(event, &patch).await,
@@ -19,7 +23,7 @@ pub(super) async fn try_to_write(sink: &impl EventSink, event: &mut Event) -> En
     }
     match result {
         Ok(answer) => Ending::Written(Box::new(answer)),
-        Err(error) => judge(event, is_series, &error),
+        Err(error) => judge(event, is_series, error, retry),
     }
 }
 
@@ -42,7 +46,7 @@ fn series_patch(event: &Event) -> Option<Value> {
     Some(patch)
 }
 
-fn judge(event: &Event, is_series: bool, error: &SinkError) -> Ending {
+fn judge(event: &Event, is_series: bool, error: SinkError, retry: &RetryPolicy) -> Ending {
     let event = format_args!(
         "{}/{}",
         event.metadata.namespace.as_deref().unwrap_or_default(),
@@ -53,25 +57,25 @@ fn judge(event: &Event, is_series: bool, error: &SinkError) -> Ending {
         // written in between. The next patch will find it.
         SinkError::Status { .. } if error.is_already_exists() && is_series => {
             tracing::debug!(%event, %error, "Event was written meanwhile, will be patched again");
-            Ending::Failed
+            Ending::Failed(error)
         }
         SinkError::Status { .. } if error.is_already_exists() => {
             tracing::debug!(%event, %error, "Server rejected event (will not retry!)");
             Ending::Exists
         }
-        SinkError::Status { .. } => {
-            let hint = given_up::hint(error);
-            tracing::error!(%event, %error, hint, "Server rejected event (will not retry!)");
-            Ending::Refused
+        _ if retry.is_worth_another_try(&error) => {
+            tracing::warn!(%event, %error, "Unable to write event, may try again");
+            Ending::Failed(error)
         }
         SinkError::RequestConstruction(_) => {
-            let hint = given_up::hint(error);
+            let hint = given_up::hint(&error);
             tracing::error!(%event, %error, hint, "Unable to construct event (will not retry!)");
             Ending::Refused
         }
-        SinkError::UnexpectedObject(_) | SinkError::Other(_) => {
-            tracing::warn!(%event, %error, "Unable to write event, may try again");
-            Ending::Failed
+        _ => {
+            let hint = given_up::hint(&error);
+            tracing::error!(%event, %error, hint, "Server rejected event (will not retry!)");
+            Ending::Refused
         }
     }
 }

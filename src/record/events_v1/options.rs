@@ -2,15 +2,17 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use crate::record::{Clock, intake::system_clock};
+use crate::record::{Clock, RetryPolicy, intake::system_clock};
 
 /// How events are recorded to a sink. The default is what client-go does.
 #[derive(Clone, Debug)]
 pub struct RecordingOptions {
     /// How often a write is tried. Default 12.
     pub max_tries: u32,
-    /// The pause between two tries, lengthened at random by up to a quarter. Default 10 s.
-    pub sleep: Duration,
+    /// What is tried again, and when. With client-go's policy every pause is `sleep`, lengthened at
+    /// random by up to a quarter: the recorders of client-go differ in that. Default client-go's,
+    /// 10 s.
+    pub retry: RetryPolicy,
     /// The pause between two refreshes of all live series. Default 30 min.
     pub refresh_interval: Duration,
     /// How long a series has to be silent to have ended, and the pause between two searches for
@@ -32,7 +34,7 @@ impl Default for RecordingOptions {
         }
         Self {
             max_tries: 12,
-            sleep: Duration::from_secs(10),
+            retry: RetryPolicy::default(),
             refresh_interval: Duration::from_mins(30),
             finish_interval: Duration::from_mins(6),
             max_series: number(4096),

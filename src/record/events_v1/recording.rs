@@ -18,7 +18,10 @@ use super::{
     series::{Ending, SeriesCache, Write},
     state::{Queued, State, Stop, from_now},
 };
-use crate::{record::Clock, watch::Watcher};
+use crate::{
+    record::{Clock, RetryPolicy, SinkError},
+    watch::Watcher,
+};
 
 /// Intervals of nothing would keep a core busy.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
@@ -87,23 +90,25 @@ impl<S: EventSink> Recording<S> {
         for tries in 1.. {
             let last = tries >= self.options.max_tries || *stop.borrow_and_update() != Stop::No;
             let guard = turn.come().await;
-            let ending = match try_to_write(&self.sink, &mut write.event).await {
+            let ending = try_to_write(&self.sink, &mut write.event, &self.options.retry).await;
+            let ending = match ending {
                 // A first try finds nothing of its own.
                 Ending::Exists if tries == 1 => Ending::Refused,
                 ending => ending,
             };
-            if last && matches!(ending, Ending::Failed) {
-                let (namespace, name) =
-                    (&write.event.metadata.namespace, &write.event.metadata.name);
-                error!(?namespace, ?name, tries, "event is not written, and not tried again");
-            }
-            if last || !matches!(ending, Ending::Failed) {
-                self.state.series().settle(write, ending);
-                return;
-            }
+            let pause = match &ending {
+                Ending::Failed(error) if !last => pause(&self.options.retry, tries, error),
+                Ending::Failed(_) => {
+                    let (namespace, name) =
+                        (&write.event.metadata.namespace, &write.event.metadata.name);
+                    error!(?namespace, ?name, tries, "event is not written, and not tried again");
+                    return self.state.series().settle(write, ending);
+                }
+                _ => return self.state.series().settle(write, ending),
+            };
             drop(guard);
             tokio::select! {
-                () = sleep(jittered(self.options.sleep)) => {}
+                () = sleep(pause) => {}
                 // One more try at once, and no more.
                 _ = stop.wait_for(|stop| *stop != Stop::No) => {}
             }
@@ -118,7 +123,7 @@ impl<S: EventSink> Recording<S> {
     /// Tries once: what is not written now comes with the next round.
     async fn record_once(&self, Queued { mut write, turn }: Queued) {
         let _guard = turn.come().await;
-        let ending = try_to_write(&self.sink, &mut write.event).await;
+        let ending = try_to_write(&self.sink, &mut write.event, &self.options.retry).await;
         self.state.series().settle(write, ending);
     }
 
@@ -169,7 +174,13 @@ impl<S: EventSink> Recording<S> {
     }
 }
 
-/// client-go's `wait.Jitter(d, 0.25)`.
-fn jittered(pause: Duration) -> Duration {
-    pause.saturating_add(pause.mul_f64(0.25 * fastrand::f64()))
+/// How long to wait after the `tries`-th failure, which is this one.
+fn pause(retry: &RetryPolicy, tries: u32, error: &SinkError) -> Duration {
+    match *retry {
+        // `wait.Jitter(sleep, 0.25)`, where the recorder of core/v1 shortens the first wait only.
+        RetryPolicy::ClientGo { sleep } => {
+            sleep.saturating_add(sleep.mul_f64(0.25 * fastrand::f64()))
+        }
+        RetryPolicy::Patient { .. } => retry.wait(tries, error, fastrand::f64()),
+    }
 }

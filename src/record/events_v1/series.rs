@@ -14,6 +14,7 @@ use super::{
     lane::Lane,
     tally::{Ledger, SeriesId, Tally},
 };
+use crate::record::SinkError;
 
 /// Why something is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub(super) enum Ending {
     /// Not written, and not to be tried again.
     Refused,
     /// Not written now.
-    Failed,
+    Failed(SinkError),
 }
 
 #[derive(Debug)]
@@ -157,7 +158,7 @@ impl SeriesCache {
             Ending::Written(_) => Some(covers),
             // The API server may have been patched since.
             Ending::Exists => Some(covers.max(self.ledger.announced(series))),
-            Ending::Refused | Ending::Failed => None,
+            Ending::Refused | Ending::Failed(_) => None,
         };
         let more = self.ledger.occurrences(series).saturating_sub(covers);
         self.ledger.settle(series, announced);

@@ -5,5 +5,6 @@ mod accounting;
 mod ending;
 mod errors;
 mod life;
+mod patience;
 mod server;
 mod wire;

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, time::Duration};
 use proptest::prelude::*;
 
 use super::server::{Fault, Stage, settle};
-use crate::record::events_v1::RecordingOptions;
+use crate::record::{RetryPolicy, events_v1::RecordingOptions};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -20,6 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
         Fault::Status(403, "Forbidden"),
         Fault::Status(404, "NotFound"),
         Fault::Status(500, "InternalError"),
+        Fault::ComeAgainIn(60),
     ]);
     prop_oneof![
         6 => (0u8..4).prop_map(Step::Happens),
@@ -29,7 +30,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn run(steps: Vec<Step>, max_series: usize, max_writes: usize, deadline: u64) {
+fn run(steps: Vec<Step>, max: (usize, usize), retry: RetryPolicy, deadline: u64) {
+    let (max_series, max_writes) = max;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -39,6 +41,7 @@ fn run(steps: Vec<Step>, max_series: usize, max_writes: usize, deadline: u64) {
         let stage = Stage::with_names(RecordingOptions {
             max_series: NonZeroUsize::new(max_series).unwrap(),
             max_writes: NonZeroUsize::new(max_writes).unwrap(),
+            retry,
             ..RecordingOptions::default()
         })
         .await;
@@ -81,10 +84,10 @@ proptest! {
     #[test]
     fn observed_is_announced_and_pending_and_lost(
         steps in prop::collection::vec(step(), 1..60),
-        max_series in 1usize..5,
-        max_writes in 1usize..5,
+        max in (1usize..5, 1usize..5),
+        retry in prop::sample::select(vec![RetryPolicy::default(), RetryPolicy::PATIENT]),
         deadline in prop_oneof![Just(0), Just(600_000u64)],
     ) {
-        run(steps, max_series, max_writes, deadline);
+        run(steps, max, retry, deadline);
     }
 }

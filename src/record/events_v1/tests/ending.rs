@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::server::{Fault, Stage, settle};
 use crate::{
     record::{
-        EventType,
+        EventType, RetryPolicy,
         events_v1::{RecordingOptions, Tally},
     },
     watch::Stopped,
@@ -87,10 +87,16 @@ async fn a_cancelled_recording_ends_at_once() {
 #[tokio::test(start_paused = true)]
 async fn numbers_without_sense_do_no_harm() {
     let most = NonZeroUsize::MAX;
-    for (duration, number) in [(Duration::ZERO, NonZeroUsize::MIN), (Duration::MAX, most)] {
+    let numbers = [(Duration::ZERO, NonZeroUsize::MIN), (Duration::MAX, most)];
+    let policies = |duration| {
+        let patient = RetryPolicy::Patient { initial: duration, max: duration };
+        [RetryPolicy::ClientGo { sleep: duration }, patient]
+    };
+    let of = |(duration, number)| policies(duration).map(|retry| (duration, number, retry));
+    for (duration, number, retry) in numbers.into_iter().flat_map(of) {
         let stage = Stage::with(RecordingOptions {
             max_tries: 0,
-            sleep: duration,
+            retry,
             refresh_interval: duration,
             finish_interval: duration,
             max_series: number,

@@ -27,6 +27,8 @@ use crate::record::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Status(u16, &'static str),
+    /// Too many requests, please come again in so many seconds.
+    ComeAgainIn(u32),
     Transport,
     /// It does it all the same.
     AnswerLost,
@@ -43,6 +45,11 @@ impl Fault {
             }
             Self::Transport | Self::AnswerLost => {
                 SinkError::Other(Box::new(io::Error::other("no route")))
+            }
+            Self::ComeAgainIn(seconds) => {
+                let details = json!({"retryAfterSeconds": seconds});
+                let status = json!({"code": 429, "details": details});
+                SinkError::status(serde_json::from_value(status).unwrap())
             }
             Self::RequestConstruction => SinkError::RequestConstruction("no".into()),
             Self::UnexpectedObject => SinkError::UnexpectedObject("a Pod".into()),
