@@ -150,7 +150,10 @@ impl Correlator {
 
     /// What has been held for so long at `time_ms` that it is to be announced; one at a time.
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
-        self.held.due(time_ms)
+        let due = self.held.due(time_ms);
+        // With the last of it that decision is carried out: it is none about what is held later.
+        self.letting_go &= self.held() > 0;
+        due
     }
 
     /// When the next is due, in milliseconds since the epoch.
@@ -168,9 +171,11 @@ impl Correlator {
         self.held.first_sequence()
     }
 
-    /// Goes on in another mode than the last run's.
+    /// Goes on in another mode than the last run's. One that holds nothing back lets go what is
+    /// held, and a later run has to do so too, whatever its mode: some of it may be out by then.
     pub(super) fn switch(&mut self, mode: CorrelateMode) {
         self.mode = mode;
+        self.letting_go |= mode != CorrelateMode::Suppress && self.held() > 0;
     }
 
     /// From now on everything held is to come out before anything else is decided.
@@ -179,9 +184,9 @@ impl Correlator {
     }
 
     /// Whether what is held is to come out at once: that was decided before the last run ended, or
-    /// the mode has changed since it was held.
+    /// by a change of the mode.
     pub(super) fn lets_go(&self) -> bool {
-        self.held() > 0 && (self.letting_go || self.mode != CorrelateMode::Suppress)
+        self.held() > 0 && self.letting_go
     }
 }
 
