@@ -38,8 +38,10 @@ use crate::{
     correlate::{Aggregator, Key, Keys, SpamFilter, defaults},
     event::{Correlation, CorrelationAction, EnvelopeParts, EventFields, Record},
 };
+pub(super) use held::Holding;
 use held::{Entry, Held, Summary};
 use names::Names;
+pub(super) use saved::nothing_saved;
 pub(super) use stage::{Passed, Stage};
 
 /// The longest that increments are held back.
@@ -161,6 +163,11 @@ impl Correlator {
         self.held.next_due_ms()
     }
 
+    /// What waits for its fate.
+    pub(super) fn holding(&self) -> Holding {
+        self.held.holding()
+    }
+
     /// How many versions wait for their fate.
     pub(super) fn held(&self) -> u64 {
         self.held.len()
@@ -176,6 +183,11 @@ impl Correlator {
     pub(super) fn switch(&mut self, mode: CorrelateMode) {
         self.mode = mode;
         self.letting_go |= mode != CorrelateMode::Suppress && self.held() > 0;
+    }
+
+    /// Whether there is no more use for it: the mode wants none, and nothing is held.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.mode == CorrelateMode::None && self.held() == 0
     }
 
     /// From now on everything held is to come out before anything else is decided.

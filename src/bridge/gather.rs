@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     BatchOptions, Filter, SinkProgress,
-    correlation::{Passed, Stage},
+    correlation::{Holding, Passed, Stage},
     feed::{Fed, Feed},
     shared::now_ms,
 };
@@ -50,8 +50,8 @@ pub(super) struct Work {
     pub(super) correlated_away: u64,
     /// Records that were gone before they could be read.
     pub(super) lost: u64,
-    /// Versions that are held at the position.
-    pub(super) held: u64,
+    /// What is held at the position.
+    pub(super) held: Holding,
     /// Resume points that are covered with it.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     /// The correlator, at a position that is not beyond this one's.
@@ -95,7 +95,7 @@ impl Gather {
     ) -> Self {
         // A run in which nothing comes ends where it began.
         let position = progress.snapshot().position;
-        let work = Work { from: position, position, held: stage.held(), ..Work::default() };
+        let work = Work { from: position, position, held: stage.holding(), ..Work::default() };
         Self {
             options,
             filter,
@@ -192,7 +192,7 @@ impl Gather {
         }
         self.work.correlated_away += passed.correlated_away;
         self.work.lost += passed.lost;
-        self.work.held = self.stage.held();
+        self.work.held = self.stage.holding();
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Gather {
             self.push(summary, now_ms(), false).await?;
         }
         self.work.lost += passed.lost;
-        self.work.held = self.stage.held();
+        self.work.held = self.stage.holding();
         // The position stays, so the state has to know that they are gone from it.
         self.save();
         self.cover();
@@ -237,7 +237,7 @@ impl Gather {
     /// The feed has ended: what is held comes out, and what is in hand goes. Whether it arrives
     /// before the end is delivery's matter.
     async fn finish(&mut self) -> Result<(), Closed> {
-        if self.stage.held() > 0 {
+        if self.stage.holding().versions > 0 {
             // After a crash in the midst of it the same summaries have to come again, and nothing
             // may be added to them before: so it is decided on the disk first.
             self.stage.let_go();
@@ -266,7 +266,7 @@ impl Gather {
     /// Has the correlator's state saved with the work in hand.
     fn save(&mut self) {
         self.last_save = Instant::now();
-        self.work.correlator = self.stage.save(self.work.position);
+        self.work.correlator = Some(self.stage.save(self.work.position));
     }
 
     /// Notes which resume points have nothing held before them.

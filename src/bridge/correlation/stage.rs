@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Summary, read};
+use super::{Correlator, Decision, Holding, Summary, nothing_saved, read};
 use crate::{
     bridge::SinkProgress,
     event::{EnvelopeParts, Record},
@@ -82,6 +82,7 @@ impl Stage {
         while let Some(summary) = self.correlator.as_mut().and_then(|known| known.due(time_ms)) {
             self.announce(summary, &mut passed).await;
         }
+        self.correlator.take_if(|correlator| correlator.is_unwanted());
         passed
     }
 
@@ -121,9 +122,9 @@ impl Stage {
         self.correlator.as_ref()?.next_due_ms()
     }
 
-    /// How many versions are held.
-    pub(in crate::bridge) fn held(&self) -> u64 {
-        self.correlator.as_ref().map_or(0, Correlator::held)
+    /// What is held.
+    pub(in crate::bridge) fn holding(&self) -> Holding {
+        self.correlator.as_ref().map(Correlator::holding).unwrap_or_default()
     }
 
     /// The sequence before which nothing is held; nothing if nothing is.
@@ -143,8 +144,11 @@ impl Stage {
         }
     }
 
-    /// What is to be kept at a position; nothing without a correlator.
-    pub(in crate::bridge) fn save(&self, position: Position) -> Option<SavedCorrelator> {
-        self.correlator.as_ref().map(|correlator| correlator.save(position))
+    /// What is to be kept at a position.
+    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
+        match &self.correlator {
+            Some(correlator) => correlator.save(position),
+            None => nothing_saved(position),
+        }
     }
 }

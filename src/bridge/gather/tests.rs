@@ -76,7 +76,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     rig.append(26, now_ms()).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [(1..=25).collect::<Vec<_>>()]);
-    assert_eq!((work.held, work.position.next), (1, 27));
+    assert_eq!((work.held.versions, work.position.next), (1, 27));
     // The resume point covers a version that is held.
     assert!(work.resumes.is_empty());
 
@@ -84,7 +84,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     assert_eq!(sequences, [[26]]);
     let waited = start.elapsed().as_secs();
     assert!((599..=602).contains(&waited), "{waited}");
-    assert_eq!((work.held, work.position.next, work.from.next), (0, 27, 27));
+    assert_eq!((work.held.versions, work.position.next, work.from.next), (0, 27, 27));
     assert_eq!(work.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
     assert_eq!(work.correlator.unwrap().position.next, 27);
@@ -99,11 +99,11 @@ async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
         assert_eq!(rig.settled().await.0, [[seq]]);
     }
     let (sequences, work) = rig.settled().await;
-    assert_eq!((sequences, work.held), (vec![vec![]], 2));
+    assert_eq!((sequences, work.held.versions), (vec![vec![]], 2));
     rig.append(1, now_ms() + 601_000).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26], [27], [28]]);
-    assert_eq!((work.held, work.position.next, work.correlated_away), (0, 29, 0));
+    assert_eq!((work.held.versions, work.position.next, work.correlated_away), (0, 29, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     work.saved.unwrap().send(()).unwrap();
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26, 27, 28]]);
-    assert_eq!((work.held, rig.works.recv().await.is_none()), (0, true));
+    assert_eq!((work.held.versions, rig.works.recv().await.is_none()), (0, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,6 +133,6 @@ async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
     rig.settled().await;
     rig.broadcaster.shutdown().await;
     let (_, work) = rig.settled().await;
-    assert_eq!(work.held, 3);
+    assert_eq!(work.held.versions, 3);
     assert!(rig.works.recv().await.is_none());
 }
