@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     BatchOptions, Filter, SinkProgress,
-    correlation::{Holding, Passed, Stage},
+    correlation::{HOLD, Holding, Passed, Stage},
     feed::{Fed, Feed},
     shared::now_ms,
 };
@@ -258,6 +258,8 @@ impl Gather {
         if due != self.summary.map(|(time_ms, _)| time_ms) {
             self.summary = due.map(|time_ms| {
                 let left = Duration::from_millis(time_ms.saturating_sub(now_ms()));
+                // The clock may have been set back since.
+                let left = left.min(HOLD);
                 (time_ms, Instant::now() + left + GRACE)
             });
         }
