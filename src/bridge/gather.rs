@@ -152,8 +152,11 @@ impl Gather {
                 lost = fed.lost,
                 "records were lost: the journal dropped them before this sink had them"
             );
+            // Settled before the first record is, it has to be settled with the place behind it: or
+            // it would be found, and counted, once more after a crash.
+            self.work.lost += fed.lost;
+            self.work.position = Position { next: fed.frame.first, skipped: fed.frame.skipped };
         }
-        self.work.lost += fed.lost;
         let time_ms = fed.frame.time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame.skipped };

@@ -12,6 +12,9 @@ use crate::{
     watch::Broadcaster,
 };
 
+const BATCHES: BatchOptions =
+    BatchOptions { events: 500, bytes: 1 << 20, linger: Duration::from_millis(20) };
+
 struct Rig {
     log: Log,
     broadcaster: Broadcaster<Arc<Frame>>,
@@ -27,6 +30,10 @@ impl Rig {
             sync: Sync::Never,
         };
         let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
+        Self::on(log, BatchOptions { events, ..BATCHES })
+    }
+
+    fn on(log: Log, batches: BatchOptions) -> Self {
         let broadcaster = Broadcaster::new(64, LIVE);
         let correlator = Correlator::new(CorrelateMode::Suppress);
         let state = SinkState { position: Position::START, ..SinkState::default() };
@@ -34,10 +41,9 @@ impl Rig {
         let stage = Stage::new(correlator, log.handle(), &progress);
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
         let (out, works) = mpsc::channel(16);
-        let linger = Duration::from_millis(20);
-        let options = BatchOptions { events, bytes: 1 << 20, linger };
-        tokio::spawn(Gather::new(options, None, stage, progress, out).run(feed));
-        Self { log, broadcaster, works, next: 1 }
+        tokio::spawn(Gather::new(batches, None, stage, progress, out).run(feed));
+        let next = log.handle().tail().next;
+        Self { log, broadcaster, works, next }
     }
 
     /// One frame with so many Events about one Pod, each for a reason of its own.
@@ -135,4 +141,43 @@ async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
     let (_, work) = rig.settled().await;
     assert_eq!(work.held.versions, 3);
     assert!(rig.works.recv().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_does_not_hold_a_summary_back_for_longer() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    let start = Instant::now();
+    rig.append(26, now_ms() + 86_400_000).await;
+    rig.settled().await;
+    assert_eq!(rig.settled().await.0, [[26]]);
+    let waited = start.elapsed().as_secs();
+    assert!((599..=602).contains(&waited), "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_is_settled_with_the_position_behind_it() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    for _ in 0..3 {
+        rig.append(2, now_ms()).await;
+    }
+    let mut files = journal.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = memchr::memmem::find(&bytes, b"e-3").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+
+    // There is room for two in a batch: the first one behind the gap sends those before it.
+    let mut rig = Rig::on(rig.log, BatchOptions { bytes: 500, ..BATCHES });
+    let (mut fates, mut position) = (0, Position::START);
+    while position.next < 7 {
+        let work = rig.works.recv().await.unwrap();
+        fates += work.batch.records.len() as u64 + work.lost;
+        position = work.position;
+        assert!(work.settles);
+        assert_eq!(position.ordinal(), fates);
+    }
+    assert_eq!(fates, 6);
 }
