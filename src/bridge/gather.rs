@@ -161,8 +161,9 @@ impl Gather {
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame.skipped };
             if self.wants(&record) {
+                let alone = !self.put_due(time_ms, time_ms).await?;
                 let passed = self.stage.pass(record, time_ms).await;
-                self.put(passed, time_ms).await?;
+                self.put(passed, time_ms, alone).await?;
             } else {
                 self.work.filtered += 1;
             }
@@ -183,11 +184,22 @@ impl Gather {
         Ok(())
     }
 
+    /// Takes what is due at a time; answers whether anything was. As with [`put`](Self::put), none
+    /// of it is settled by itself.
+    async fn put_due(&mut self, due_ms: u64, time_ms: u64) -> Result<bool, Closed> {
+        let mut any = false;
+        while let Some(passed) = self.stage.due(due_ms).await {
+            self.put(passed, time_ms, false).await?;
+            any = true;
+        }
+        Ok(any)
+    }
+
     /// Takes what came of a record. The position is the caller's to move: until then nothing that
-    /// belongs to the record is settled.
-    async fn put(&mut self, passed: Passed, time_ms: u64) -> Result<(), Closed> {
-        let alone = passed.summaries.is_empty();
-        for summary in passed.summaries {
+    /// belongs to the record is settled, and that it is `alone` says that nothing does so far.
+    async fn put(&mut self, passed: Passed, time_ms: u64, alone: bool) -> Result<(), Closed> {
+        let alone = alone && passed.summary.is_none();
+        if let Some(summary) = passed.summary {
             self.push(summary, time_ms, false).await?;
         }
         if let Some(record) = passed.record {
@@ -225,12 +237,7 @@ impl Gather {
 
     /// Sends the summaries that are due at a time, without a record.
     async fn announce(&mut self, time_ms: u64) -> Result<(), Closed> {
-        let passed = self.stage.due(time_ms).await;
-        for summary in passed.summaries {
-            self.push(summary, now_ms(), false).await?;
-        }
-        self.work.lost += passed.lost;
-        self.work.held = self.stage.holding();
+        self.put_due(time_ms, now_ms()).await?;
         // The position stays, so the state has to know that they are gone from it.
         self.save();
         self.cover();
