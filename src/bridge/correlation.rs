@@ -39,8 +39,10 @@ use crate::{
     correlate::{Aggregator, Key, Keys, SpamFilter, defaults},
     event::{Correlation, CorrelationAction, EnvelopeParts, EventFields, Record},
 };
+pub(super) use held::Holding;
 use held::{Entry, Held, Summary};
 use names::Names;
+pub(super) use saved::nothing_saved;
 pub(super) use stage::{Passed, Stage};
 
 /// The longest that increments are held back.
@@ -151,12 +153,20 @@ impl Correlator {
 
     /// What has been held for so long at `time_ms` that it is to be announced; one at a time.
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
-        self.held.due(time_ms)
+        let due = self.held.due(time_ms);
+        // With the last of it that decision is carried out: it is none about what is held later.
+        self.letting_go &= self.held() > 0;
+        due
     }
 
     /// When the next is due, in milliseconds since the epoch.
     pub(super) fn next_due_ms(&self) -> Option<u64> {
         self.held.next_due_ms()
+    }
+
+    /// What waits for its fate.
+    pub(super) fn holding(&self) -> Holding {
+        self.held.holding()
     }
 
     /// How many versions wait for their fate.
@@ -169,9 +179,16 @@ impl Correlator {
         self.held.first_sequence()
     }
 
-    /// Goes on in another mode than the last run's.
+    /// Goes on in another mode than the last run's. One that holds nothing back lets go what is
+    /// held, and a later run has to do so too, whatever its mode: some of it may be out by then.
     pub(super) fn switch(&mut self, mode: CorrelateMode) {
         self.mode = mode;
+        self.letting_go |= mode != CorrelateMode::Suppress && self.held() > 0;
+    }
+
+    /// Whether there is no more use for it: the mode wants none, and nothing is held.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.mode == CorrelateMode::None && self.held() == 0
     }
 
     /// From now on everything held is to come out before anything else is decided.
@@ -180,9 +197,9 @@ impl Correlator {
     }
 
     /// Whether what is held is to come out at once: that was decided before the last run ended, or
-    /// the mode has changed since it was held.
+    /// by a change of the mode.
     pub(super) fn lets_go(&self) -> bool {
-        self.held() > 0 && (self.letting_go || self.mode != CorrelateMode::Suppress)
+        self.held() > 0 && self.letting_go
     }
 }
 

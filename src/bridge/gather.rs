@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     BatchOptions, Filter, SinkProgress,
-    correlation::{Passed, Stage},
+    correlation::{HOLD, Holding, Passed, Stage},
     feed::{Fed, Feed},
     shared::now_ms,
 };
@@ -50,8 +50,8 @@ pub(super) struct Work {
     pub(super) correlated_away: u64,
     /// Records that were gone before they could be read.
     pub(super) lost: u64,
-    /// Versions that are held at the position.
-    pub(super) held: u64,
+    /// What is held at the position.
+    pub(super) held: Holding,
     /// Resume points that are covered with it.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     /// The correlator, at a position that is not beyond this one's.
@@ -95,7 +95,7 @@ impl Gather {
     ) -> Self {
         // A run in which nothing comes ends where it began.
         let position = progress.snapshot().position;
-        let work = Work { from: position, position, held: stage.held(), ..Work::default() };
+        let work = Work { from: position, position, held: stage.holding(), ..Work::default() };
         Self {
             options,
             filter,
@@ -152,14 +152,18 @@ impl Gather {
                 lost = fed.lost,
                 "records were lost: the journal dropped them before this sink had them"
             );
+            // Settled before the first record is, it has to be settled with the place behind it: or
+            // it would be found, and counted, once more after a crash.
+            self.work.lost += fed.lost;
+            self.work.position = Position { next: fed.frame.first, skipped: fed.frame.skipped };
         }
-        self.work.lost += fed.lost;
         let time_ms = fed.frame.time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame.skipped };
             if self.wants(&record) {
+                let alone = !self.put_due(time_ms, time_ms).await?;
                 let passed = self.stage.pass(record, time_ms).await;
-                self.put(passed, time_ms).await?;
+                self.put(passed, time_ms, alone).await?;
             } else {
                 self.work.filtered += 1;
             }
@@ -180,11 +184,22 @@ impl Gather {
         Ok(())
     }
 
+    /// Takes what is due at a time; answers whether anything was. As with [`put`](Self::put), none
+    /// of it is settled by itself.
+    async fn put_due(&mut self, due_ms: u64, time_ms: u64) -> Result<bool, Closed> {
+        let mut any = false;
+        while let Some(passed) = self.stage.due(due_ms).await {
+            self.put(passed, time_ms, false).await?;
+            any = true;
+        }
+        Ok(any)
+    }
+
     /// Takes what came of a record. The position is the caller's to move: until then nothing that
-    /// belongs to the record is settled.
-    async fn put(&mut self, passed: Passed, time_ms: u64) -> Result<(), Closed> {
-        let alone = passed.summaries.is_empty();
-        for summary in passed.summaries {
+    /// belongs to the record is settled, and that it is `alone` says that nothing does so far.
+    async fn put(&mut self, passed: Passed, time_ms: u64, alone: bool) -> Result<(), Closed> {
+        let alone = alone && passed.summary.is_none();
+        if let Some(summary) = passed.summary {
             self.push(summary, time_ms, false).await?;
         }
         if let Some(record) = passed.record {
@@ -192,7 +207,7 @@ impl Gather {
         }
         self.work.correlated_away += passed.correlated_away;
         self.work.lost += passed.lost;
-        self.work.held = self.stage.held();
+        self.work.held = self.stage.holding();
         Ok(())
     }
 
@@ -222,12 +237,7 @@ impl Gather {
 
     /// Sends the summaries that are due at a time, without a record.
     async fn announce(&mut self, time_ms: u64) -> Result<(), Closed> {
-        let passed = self.stage.due(time_ms).await;
-        for summary in passed.summaries {
-            self.push(summary, now_ms(), false).await?;
-        }
-        self.work.lost += passed.lost;
-        self.work.held = self.stage.held();
+        self.put_due(time_ms, now_ms()).await?;
         // The position stays, so the state has to know that they are gone from it.
         self.save();
         self.cover();
@@ -237,7 +247,7 @@ impl Gather {
     /// The feed has ended: what is held comes out, and what is in hand goes. Whether it arrives
     /// before the end is delivery's matter.
     async fn finish(&mut self) -> Result<(), Closed> {
-        if self.stage.held() > 0 {
+        if self.stage.holding().versions > 0 {
             // After a crash in the midst of it the same summaries have to come again, and nothing
             // may be added to them before: so it is decided on the disk first.
             self.stage.let_go();
@@ -258,6 +268,8 @@ impl Gather {
         if due != self.summary.map(|(time_ms, _)| time_ms) {
             self.summary = due.map(|time_ms| {
                 let left = Duration::from_millis(time_ms.saturating_sub(now_ms()));
+                // The clock may have been set back since.
+                let left = left.min(HOLD);
                 (time_ms, Instant::now() + left + GRACE)
             });
         }
@@ -266,7 +278,7 @@ impl Gather {
     /// Has the correlator's state saved with the work in hand.
     fn save(&mut self) {
         self.last_save = Instant::now();
-        self.work.correlator = self.stage.save(self.work.position);
+        self.work.correlator = Some(self.stage.save(self.work.position));
     }
 
     /// Notes which resume points have nothing held before them.

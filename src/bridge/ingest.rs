@@ -99,6 +99,8 @@ pub(super) enum Message {
 
 struct Source {
     spec: IngestSource,
+    /// When something of it was last journalled, in milliseconds since the epoch.
+    journalled_ms: Option<u64>,
     replacing: Option<Replacing>,
 }
 
@@ -131,7 +133,11 @@ impl Ingest {
         sources: Vec<IngestSource>,
         shared: IngestShared,
     ) -> Self {
-        let sources = sources.into_iter().map(|spec| Source { spec, replacing: None }).collect();
+        let source = |spec: IngestSource| {
+            let journalled_ms = spec.last_heard_ms;
+            Source { spec, journalled_ms, replacing: None }
+        };
+        let sources = sources.into_iter().map(source).collect();
         Self { log, seen, broadcaster, cluster_json: String::new(), shared, sources }
     }
 
@@ -309,7 +315,7 @@ impl Ingest {
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
     /// the channel fills, the reflectors wait, and the API server keeps what comes.
     fn append(&mut self, source: usize, mut frame: Pending, resume: Resume) -> Result<(), GaveUp> {
-        let spec = &mut self.sources[source].spec;
+        let Source { spec, journalled_ms, .. } = &mut self.sources[source];
         if frame.changed.is_empty() && resume == spec.resume {
             return Ok(());
         }
@@ -337,6 +343,7 @@ impl Ingest {
             }
         };
         spec.resume = resume;
+        *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.changes.add(frame.changed, written.next());
         // Nobody reads after a shutdown; the frame is in the log for the next start.

@@ -14,7 +14,10 @@ use std::{
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::{correlation::Correlator, shared::lock};
+use super::{
+    correlation::{Correlator, Holding, nothing_saved},
+    shared::lock,
+};
 use crate::journal::{DeadLetter, Position, Resume, SavedCorrelator, SinkState, Totals};
 
 /// How a sink does.
@@ -54,8 +57,8 @@ pub(super) struct Settled {
     pub(super) position: Position,
     /// Added to the totals.
     pub(super) totals: Totals,
-    /// Versions that are held at the position.
-    pub(super) held: u64,
+    /// What is held at the position.
+    pub(super) held: Holding,
     /// Resume points of sources that are covered now.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     pub(super) dead_letters: Vec<DeadLetter>,
@@ -112,6 +115,8 @@ pub struct SinkSnapshot {
 #[derive(Debug)]
 struct Inner {
     snapshot: SinkSnapshot,
+    /// See [`Holding::mark`].
+    held_mark: u64,
     positions: BTreeMap<String, Resume>,
     unsaved: Unsaved,
     changed: bool,
@@ -148,9 +153,13 @@ impl SinkProgress {
         let positions = saved.positions;
         // A sink that is new has to be saved once, or its start would be chosen again; so has its
         // correlator, because what comes after is brought up from there.
-        let correlator = correlator.map(|correlator| correlator.save(saved.position));
-        let unsaved = Unsaved { correlator, ..Unsaved::default() };
-        let inner = Inner { snapshot, positions, unsaved, changed: true };
+        let correlator = match correlator {
+            Some(correlator) => correlator.save(saved.position),
+            None => nothing_saved(saved.position),
+        };
+        let unsaved = Unsaved { correlator: Some(correlator), ..Unsaved::default() };
+        let held_mark = saved.held_mark;
+        let inner = Inner { snapshot, held_mark, positions, unsaved, changed: true };
         Self { inner: Mutex::new(inner) }
     }
 
@@ -163,7 +172,8 @@ impl SinkProgress {
         let mut inner = lock(&self.inner);
         inner.snapshot.position = settled.position;
         inner.snapshot.totals += settled.totals;
-        inner.snapshot.held = settled.held;
+        inner.snapshot.held = settled.held.versions;
+        inner.held_mark = settled.held.mark;
         for (source, resume) in settled.resumes {
             // Frames without records are read once from the log and once live.
             let known = inner.positions.get(&*source).copied().unwrap_or_default();
@@ -215,6 +225,7 @@ fn state_of(inner: &Inner) -> SinkState {
         position: inner.snapshot.position,
         totals: inner.snapshot.totals,
         held: inner.snapshot.held,
+        held_mark: inner.held_mark,
         positions: inner.positions.clone(),
     }
 }

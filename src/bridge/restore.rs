@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{
     BridgeError, CorrelateMode, JournalOptions, SinkOptions, SinkStart,
-    correlation::Correlator,
+    correlation::{Correlator, Holding},
     shared::{PendingChanges, now_ms},
 };
 use crate::{
@@ -145,9 +145,16 @@ impl Restored {
     /// Where a sink goes on, its totals so far, and its correlator there.
     pub(super) fn sink(&self, sink: &SinkOptions) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
-        let correlator = self.correlator(sink, state.position);
-        let held = correlator.as_ref().map_or(0, Correlator::held);
-        if held == state.held {
+        let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
+        let begins_anew = || Correlator::new(sink.correlate);
+        let correlator = match saved {
+            // Where nothing is held and nothing will be, nobody asks what was known.
+            Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
+            Some(saved) => self.correlator(sink, saved, state.position).or_else(begins_anew),
+            None => begins_anew(),
+        };
+        let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();
+        if held == (Holding { versions: state.held, mark: state.held_mark }) {
             return (state, correlator);
         }
         // What took it were damage, a `match` that was changed, or a log that was cut.
@@ -157,14 +164,17 @@ impl Restored {
             "the correlator's state does not fit the journal and is begun anew: what it held back counts as lost"
         );
         state.totals.lost += std::mem::take(&mut state.held);
-        (state, Correlator::new(sink.correlate))
+        state.held_mark = 0;
+        (state, begins_anew())
     }
 
-    /// A sink's correlator, brought up to its position.
-    fn correlator(&self, sink: &SinkOptions, position: Position) -> Option<Correlator> {
-        let Some(saved) = self.correlators.get(&sink.name) else {
-            return Correlator::new(sink.correlate);
-        };
+    /// A sink's correlator, brought up to its position; nothing if that cannot be done.
+    fn correlator(
+        &self,
+        sink: &SinkOptions,
+        saved: &SavedCorrelator,
+        position: Position,
+    ) -> Option<Correlator> {
         let loaded = Correlator::load(&saved.bytes);
         let mut correlator = loaded
             .inspect_err(|error| tracing::error!(sink = sink.name, %error, "a correlator's state"))
@@ -189,7 +199,7 @@ impl Restored {
         .ok()?;
         // Up to here it decided as it did in the runs before.
         correlator.switch(sink.correlate);
-        (sink.correlate != CorrelateMode::None || correlator.held() > 0).then_some(correlator)
+        Some(correlator)
     }
 
     /// Where a sink goes on, and its totals so far.

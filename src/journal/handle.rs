@@ -18,8 +18,8 @@ impl LogHandle {
         Reader::new(Arc::clone(&self.shared), from)
     }
 
-    /// One record; nothing if the log no longer has it. Reads up to 256 KiB before it, in segments
-    /// that were sealed before the log was opened up to all of them.
+    /// One record; nothing if the log no longer has it. Reads up to 256 KiB before it; in a segment
+    /// that was sealed before the log was opened, the first time, up to all of it.
     ///
     /// # Errors
     ///
@@ -48,8 +48,8 @@ impl LogHandle {
     }
 
     /// The bytes of the log from the record `sequence` to the tail. Never too few, and too many by
-    /// at most 256 KiB and a frame; in segments that were sealed before the log was opened, by up to
-    /// the segment.
+    /// at most 256 KiB and a frame; in segments that were sealed before the log was opened, until they
+    /// are read, by up to the segment.
     pub fn bytes_from(&self, sequence: u64) -> u64 {
         self.shared.lock().bytes_from(sequence)
     }

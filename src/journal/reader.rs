@@ -106,12 +106,16 @@ impl Reader {
                 &mut open.insert((view.generation, file)).1
             }
         };
-        while let Some((_, frame)) = self.scanner.next(&RealDisk, file, view.length)? {
+        let mut note_from = view.note_from;
+        while let Some((at, frame)) = self.scanner.next(&RealDisk, file, view.length)? {
             let beyond = view.limit.is_some_and(|limit| frame.next() > limit);
             let wanted = match self.position {
                 Some(position) => position.admits(&frame),
                 None => frame.next() > self.from || frame.first >= self.from,
             };
+            if at >= note_from && !beyond {
+                note_from = self.shared.lock().note(view.generation, frame.first, at);
+            }
             if beyond || !wanted {
                 continue;
             }

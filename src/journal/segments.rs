@@ -28,7 +28,7 @@ pub(super) struct Segment {
     /// The time of the newest frame in it or before it, milliseconds since the epoch.
     pub newest_ms: u64,
     /// Some frames by first sequence and offset, so that a reader need not start at the start.
-    /// Empty for segments that were sealed before the log was opened.
+    /// Of segments that were sealed before the log was opened it has what readers came by.
     pub index: Index,
 }
 
@@ -39,9 +39,13 @@ pub(super) struct Index(Vec<(u64, u64)>);
 impl Index {
     /// Notes a frame, if the last one noted is far enough away.
     pub(super) fn note(&mut self, first: u64, at: u64) {
-        if self.0.last().is_none_or(|(_, last)| at >= last + INDEX_STEP) {
+        if at >= self.note_from() && self.0.last().is_none_or(|(last, _)| first >= *last) {
             self.0.push((first, at));
         }
+    }
+
+    fn note_from(&self) -> u64 {
+        self.0.last().map_or(0, |(_, at)| at + INDEX_STEP)
     }
 
     /// The last place noted of a frame that starts before `sequence`. One that starts at it may
@@ -73,6 +77,8 @@ pub(super) struct View {
     pub length: u64,
     /// The first sequence of the next segment; nothing for the last one.
     pub limit: Option<u64>,
+    /// From here on a place is worth [noting](Row::note).
+    pub note_from: u64,
 }
 
 /// The row behind its lock.
@@ -159,7 +165,18 @@ impl Row {
             offset: segment.offset_of(sequence),
             length: segment.length,
             limit: self.segments.get(at + 1).map(|next| next.first),
+            note_from: segment.index.note_from(),
         })
+    }
+
+    /// Notes the place of a frame that a reader came by; answers from where the next is worth it.
+    pub(super) fn note(&mut self, generation: u64, first: u64, at: u64) -> u64 {
+        let place = self.segments.partition_point(|segment| segment.generation < generation);
+        let segment = self.segments.get_mut(place).filter(|s| s.generation == generation);
+        // One that is gone is read to its end by who has it open, and by nobody else.
+        let Some(segment) = segment else { return u64::MAX };
+        segment.index.note(first, at);
+        segment.index.note_from()
     }
 }
 

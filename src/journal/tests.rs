@@ -401,6 +401,23 @@ fn a_reader_finds_its_place_without_reading_all_before_it() {
 }
 
 #[test]
+fn a_segment_of_an_earlier_run_is_read_from_its_start_only_once() {
+    let mut bench = Bench::interval();
+    bench.options.retention_size = 48 << 20;
+    let (mut log, _) = bench.open();
+    fill(&mut log, 200);
+    drop(log);
+    let (log, _) = bench.open();
+    assert!(bench.segments().len() > 1);
+    let handle = log.handle();
+    let rest = 102 * 20_000..102 * 21_000 + 300_000;
+    assert!(!rest.contains(&handle.bytes_from(100)));
+    assert_eq!(handle.record(100).unwrap().unwrap().seq, 100);
+    assert!(rest.contains(&handle.bytes_from(100)), "{}", handle.bytes_from(100));
+    assert_eq!(handle.reader(100).read(1).unwrap()[0].first, 100);
+}
+
+#[test]
 fn readers_beside_the_writer_miss_nothing_that_retention_leaves() {
     let bench = Bench::new(Sync::Never);
     let (mut log, _) = bench.open();

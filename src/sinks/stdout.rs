@@ -27,7 +27,8 @@ pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
     /// A write whose answer was not waited for, and the sequences of the records in it.
     unanswered: Option<(Vec<u64>, oneshot::Receiver<io::Result<()>>)>,
-    /// Records that were written although the bridge gave up waiting for it, and that come again.
+    /// Records of the last write that came through although the bridge gave up waiting for it: it
+    /// sends them again.
     written: Vec<u64>,
 }
 
@@ -54,7 +55,9 @@ impl StdoutSink {
 
     async fn write(&mut self, batch: &Batch) -> Outcome {
         match self.answer().await {
-            Ok(late) => self.written.extend(late),
+            // What is left of an earlier one does not come again: it was given up for good.
+            Ok(late) if !late.is_empty() => self.written = late,
+            Ok(_) => {}
             Err(outcome) => return outcome,
         }
         let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
@@ -161,6 +164,21 @@ mod tests {
         assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
         assert_eq!(sink.send(&batch(2..=3)).await, Outcome::Delivered);
         assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n");
+    }
+
+    #[tokio::test]
+    async fn of_writes_given_up_for_good_no_more_is_kept_than_the_last() {
+        let pipe = Pipe::default();
+        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        for first in [1, 11, 21] {
+            {
+                let _stalled = pipe.0.lock().unwrap();
+                assert_eq!(sink.send(&batch(first..=first + 1)).now_or_never(), None);
+            }
+            // Other records come instead of those.
+            assert_eq!(sink.send(&batch(first + 5..=first + 5)).await, Outcome::Delivered);
+        }
+        assert_eq!(sink.written, [21, 22]);
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@
 //!
 //! [Standard Webhooks]: https://www.standardwebhooks.com
 
+mod conceal;
 mod sign;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
 
-use self::sign::Signer;
+use self::{conceal::Secrets, sign::Signer};
 use super::{
     SinkBuildError, WebhookOptions,
     http::{self, Address, HttpPoster},
@@ -42,6 +43,7 @@ const SIGNATURE: &str = "webhook-signature";
 pub struct WebhookSink {
     poster: HttpPoster,
     signer: Option<Signer>,
+    secrets: Secrets,
     single: bool,
 }
 
@@ -57,7 +59,8 @@ impl WebhookSink {
             options.timeout,
         )?;
         let signer = options.signing_secret.as_ref().map(Signer::new).transpose()?;
-        Ok(Self { poster, signer, single: options.single })
+        let secrets = Secrets::of(options, &address.uri);
+        Ok(Self { poster, signer, secrets, single: options.single })
     }
 
     async fn post(&self, batch: &Batch) -> Outcome {
@@ -80,7 +83,10 @@ impl WebhookSink {
         }
         match self.poster.post(headers, body).await {
             Ok(reply) if reply.is_success() => Outcome::Delivered,
-            Ok(reply) => reply.refusal(&String::from_utf8_lossy(&reply.body)),
+            Ok(reply) => {
+                let words = self.secrets.conceal(&String::from_utf8_lossy(&reply.body));
+                reply.refusal(&words)
+            }
             Err(outcome) => outcome,
         }
     }

@@ -1,12 +1,14 @@
 //! Correlation in a sink's watcher: what is held back comes out, whatever happens in between.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use tidings::{
     bridge::{BatchOptions, CorrelateMode},
     demo::api_server::{ApiServer, EventObject},
     event::{Correlation, CorrelationAction, Envelope},
+    journal::{Directory, SavedCorrelator, State, StateCommit},
 };
 use tokio::runtime::Runtime;
 
@@ -114,6 +116,76 @@ fn what_is_held_when_the_mode_is_changed_comes_out_first() {
     let (runtime, bridge) = start(CorrelateMode::None);
     let status = runtime.block_on(settled(&bridge.view(), "pager", 30));
     assert_eq!((status.delivered, status.held, status.lost), (30, 0, 0));
+    // From then on there is no correlator.
+    loud(&server, "web", 30..31);
+    let last = runtime.block_on(sink.wait_for(31)).pop().unwrap();
+    assert_eq!(Envelope::parse(last.envelope.as_bytes()).unwrap().correlation, None);
+    runtime.block_on(stop(bridge));
+    drop(runtime);
+    assert!(saved_correlator(journal.path()).is_empty());
+}
+
+/// What a journal that no bridge holds has of the correlator of the sink "pager".
+fn saved_correlator(journal: &Path) -> Bytes {
+    let (_, loaded) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
+    loaded.correlators["pager"].bytes.clone()
+}
+
+#[tokio::test]
+async fn a_damaged_correlator_is_begun_anew() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let setup = || Setup::new(&server, journal.path()).sink("pager", &sink);
+    let bridge = setup().start().await;
+    loud(&server, "web", 0..1);
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    let (mut state, loaded) =
+        State::open(&Directory::open(journal.path()).unwrap(), 1 << 30, 0).unwrap();
+    let position = loaded.correlators["pager"].position;
+    let damaged = SavedCorrelator { position, bytes: Bytes::from_static(b"?") };
+    let correlators = [("pager".to_owned(), damaged)].into();
+    let commit = StateCommit { correlators, applied: loaded.applied, ..StateCommit::default() };
+    state.commit(&commit).unwrap();
+    drop(state);
+
+    let bridge = setup().start().await;
+    loud(&server, "web", 1..2);
+    let received = sink.wait_for(2).await;
+    assert_eq!(correlation(&received[1]).action, CorrelationAction::Create);
+    stop(bridge).await;
+    assert!(saved_correlator(journal.path()).len() > 1);
+}
+
+#[test]
+fn a_match_that_is_changed_between_a_crash_and_a_start_loses_nothing_unsaid() {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = |filter| {
+        let runtime = Runtime::new().unwrap();
+        let tuning = Tuning { filter, ..suppress() };
+        let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let (runtime, bridge) = start(None);
+    let view = bridge.view();
+    runtime.block_on(until("a watch", || server.open_watches() == 1));
+    let mut events = loud(&server, "web", 0..30);
+    for _ in 0..2 {
+        events[29].again(&server);
+    }
+    runtime.block_on(async {
+        until("all is held", || sink_status(&view, "pager").correlated_away == 2).await;
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+    });
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop((bridge, view));
+    // As many versions would be held, but they would stand for fewer increments.
+    let (runtime, bridge) = start(Some("event.count < 3"));
+    let status = sink_status(&bridge.view(), "pager");
+    assert_eq!((status.lost, status.held), (5, 0));
     runtime.block_on(stop(bridge));
 }
 

@@ -272,3 +272,25 @@ async fn a_restored_etcd_is_a_new_epoch_and_all_of_it_comes_again_under_the_same
     assert_eq!(sink.ids()[10..], [next]);
     time.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_gap_of_a_new_epoch_starts_when_the_source_was_last_heard_of() {
+    let time = tokio::spawn(push_time());
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    create(&server, "kept");
+    let snapshot = server.snapshot();
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    sink.wait_for(1).await;
+    let heard = Timestamp::now().as_millisecond().cast_unsigned();
+    create(&server, "lost");
+    sink.wait_for(2).await;
+    let restored = Timestamp::now().as_millisecond().cast_unsigned();
+    server.restore(&snapshot);
+    let view = bridge.view();
+    until("a new epoch", || view.ingest.last_gap().is_some()).await;
+    let gap = view.ingest.last_gap().unwrap();
+    assert!(gap.epoch);
+    assert!((heard..=restored).contains(&gap.from_ms), "{heard} {restored} {gap:?}");
+    stop(bridge).await;
+    time.abort();
+}

@@ -28,6 +28,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// See [`Holding::mark`].
+    fn mark(&self) -> u64 {
+        let mixed = (self.last.rotate_left(32) ^ self.delta).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^ (mixed >> 32)
+    }
+
     fn due_ms(&self) -> u64 {
         self.since_ms.saturating_add(HOLD.as_millis() as u64)
     }
@@ -56,11 +62,22 @@ impl From<Entry> for Summary {
     }
 }
 
+/// How much is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::bridge) struct Holding {
+    /// How many versions wait for their fate.
+    pub(in crate::bridge) versions: u64,
+    /// The sum, modulo 2^64, of a number for each of them, made of its sequence and of the
+    /// increments that it stands for. So it tells what is held from anything else that might be.
+    pub(in crate::bridge) mark: u64,
+}
+
 /// Everything held, in the order in which it began to be held: looking at an entry does not move
 /// it, so the least recent is the one that was added first.
 #[derive(Debug)]
 pub(super) struct Held {
     entries: LruCache<Key, Entry, FxBuildHasher>,
+    mark: u64,
 }
 
 /// As many keys as are counted. Most sinks hold nothing, so room is not made in advance.
@@ -68,7 +85,7 @@ const CAPACITY: usize = defaults::LRU_CACHE_SIZE;
 
 impl Default for Held {
     fn default() -> Self {
-        Self { entries: LruCache::unbounded_with_hasher(FxBuildHasher) }
+        Self { entries: LruCache::unbounded_with_hasher(FxBuildHasher), mark: 0 }
     }
 }
 
@@ -77,10 +94,12 @@ impl Held {
     /// and what has to be announced for want of room.
     pub(super) fn add(&mut self, key: Key, new: Entry) -> (bool, Option<Summary>) {
         if let Some(entry) = self.entries.peek_mut(&key) {
+            self.mark = self.mark.wrapping_sub(entry.mark());
             entry.last = new.last;
             entry.delta = entry.delta.saturating_add(new.delta);
             entry.versions = entry.versions.saturating_add(new.versions);
             entry.count = new.count;
+            self.mark = self.mark.wrapping_add(entry.mark());
             return (true, None);
         }
         let full = self.entries.len() == CAPACITY;
@@ -91,7 +110,9 @@ impl Held {
 
     /// What is held under a key, no longer.
     pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
-        self.entries.pop(&key)
+        let entry = self.entries.pop(&key)?;
+        self.mark = self.mark.wrapping_sub(entry.mark());
+        Some(entry)
     }
 
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
@@ -99,7 +120,9 @@ impl Held {
     }
 
     pub(super) fn release(&mut self) -> Option<Summary> {
-        self.entries.pop_lru().map(|(_, entry)| entry.into())
+        let (_, entry) = self.entries.pop_lru()?;
+        self.mark = self.mark.wrapping_sub(entry.mark());
+        Some(entry.into())
     }
 
     pub(super) fn next_due_ms(&self) -> Option<u64> {
@@ -114,6 +137,10 @@ impl Held {
         self.entries.len() as u64
     }
 
+    pub(super) fn holding(&self) -> Holding {
+        Holding { versions: self.len(), mark: self.mark }
+    }
+
     /// In the order in which they were added.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter().rev()
@@ -121,6 +148,7 @@ impl Held {
 
     /// Adds what was saved; the order of the calls is the order of the entries.
     pub(super) fn restore(&mut self, key: Key, entry: Entry) {
+        self.mark = self.mark.wrapping_add(entry.mark());
         self.entries.push(key, entry);
     }
 }

@@ -5,6 +5,7 @@
 //! what is held [comes out](Correlator::let_go); numbers are little endian. A position that it
 //! knows goes with it, in the state store.
 
+use bytes::Bytes;
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
@@ -20,6 +21,12 @@ use crate::{
 
 /// The version of the form above.
 const VERSION: u8 = 1;
+
+/// What is to be kept where there is no correlator, instead of the state of an earlier one: that
+/// could not be brought up from here.
+pub(in crate::bridge) fn nothing_saved(position: Position) -> SavedCorrelator {
+    SavedCorrelator { position, bytes: Bytes::new() }
+}
 
 impl Correlator {
     /// What is to be kept of a correlator that knows everything before `position`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Summary, read};
+use super::{Correlator, Decision, Holding, Summary, nothing_saved, read};
 use crate::{
     bridge::SinkProgress,
     event::{EnvelopeParts, Record},
@@ -18,7 +18,7 @@ const READ_RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(in crate::bridge) struct Passed {
     /// To be sent, before the record.
-    pub(in crate::bridge) summaries: Vec<Record>,
+    pub(in crate::bridge) summary: Option<Record>,
     /// To be sent; nothing if it is held.
     pub(in crate::bridge) record: Option<Record>,
     /// Versions held before that have their fate now.
@@ -44,12 +44,10 @@ impl Stage {
         Self { correlator, log, sink: progress.snapshot().name }
     }
 
-    /// What comes of a record that was journalled at `time_ms`.
+    /// What comes of a record that was journalled at `time_ms`. What is [due](Self::due) by then has
+    /// to be taken before.
     pub(in crate::bridge) async fn pass(&mut self, mut record: Record, time_ms: u64) -> Passed {
         let mut passed = Passed::default();
-        while let Some(summary) = self.correlator.as_mut().and_then(|known| known.due(time_ms)) {
-            self.announce(summary, &mut passed).await;
-        }
         let Some(correlator) = &mut self.correlator else {
             passed.record = Some(record);
             return passed;
@@ -76,13 +74,16 @@ impl Stage {
         passed
     }
 
-    /// What is due at `time_ms`, without a record.
-    pub(in crate::bridge) async fn due(&mut self, time_ms: u64) -> Passed {
+    /// What is due at `time_ms`, one at a time: thousands may be at once, and none of them is read
+    /// before the one before it is on its way.
+    pub(in crate::bridge) async fn due(&mut self, time_ms: u64) -> Option<Passed> {
+        let Some(summary) = self.correlator.as_mut()?.due(time_ms) else {
+            self.correlator.take_if(|correlator| correlator.is_unwanted());
+            return None;
+        };
         let mut passed = Passed::default();
-        while let Some(summary) = self.correlator.as_mut().and_then(|known| known.due(time_ms)) {
-            self.announce(summary, &mut passed).await;
-        }
-        passed
+        self.announce(summary, &mut passed).await;
+        Some(passed)
     }
 
     async fn announce(&self, summary: Summary, passed: &mut Passed) {
@@ -104,7 +105,7 @@ impl Stage {
             Some(Record { seq: summary.seq, envelope })
         });
         match summarised {
-            Some(record) => passed.summaries.push(record),
+            Some(record) => passed.summary = Some(record),
             None => {
                 passed.lost += 1;
                 tracing::error!(
@@ -121,9 +122,9 @@ impl Stage {
         self.correlator.as_ref()?.next_due_ms()
     }
 
-    /// How many versions are held.
-    pub(in crate::bridge) fn held(&self) -> u64 {
-        self.correlator.as_ref().map_or(0, Correlator::held)
+    /// What is held.
+    pub(in crate::bridge) fn holding(&self) -> Holding {
+        self.correlator.as_ref().map(Correlator::holding).unwrap_or_default()
     }
 
     /// The sequence before which nothing is held; nothing if nothing is.
@@ -143,8 +144,11 @@ impl Stage {
         }
     }
 
-    /// What is to be kept at a position; nothing without a correlator.
-    pub(in crate::bridge) fn save(&self, position: Position) -> Option<SavedCorrelator> {
-        self.correlator.as_ref().map(|correlator| correlator.save(position))
+    /// What is to be kept at a position.
+    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
+        match &self.correlator {
+            Some(correlator) => correlator.save(position),
+            None => nothing_saved(position),
+        }
     }
 }

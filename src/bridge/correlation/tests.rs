@@ -268,3 +268,30 @@ fn what_is_held_when_the_mode_changes_is_let_go() {
     correlator.let_go();
     assert!(Correlator::load(&correlator.to_bytes()).unwrap().lets_go());
 }
+
+#[test]
+fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
+    let mut correlator = suppress();
+    let records = records(&repeats(0, 0, 30, 10));
+    // With nothing held there is nothing to let go.
+    correlator.switch(CorrelateMode::Annotate);
+    correlator.switch(CorrelateMode::Suppress);
+    run(&mut correlator, &records[..28]);
+    assert!(!correlator.lets_go());
+    correlator.let_go();
+    while correlator.due(u64::MAX).is_some() {}
+    run(&mut correlator, &records[28..]);
+    assert_eq!(correlator.held(), 1);
+    assert!(!Correlator::load(&correlator.to_bytes()).unwrap().lets_go());
+}
+
+#[test]
+fn a_mode_that_is_changed_and_changed_back_lets_go_all_the_same() {
+    let mut correlator = suppress();
+    run(&mut correlator, &records(&repeats(0, 0, 28, 10)));
+    correlator.switch(CorrelateMode::Annotate);
+    // Some of it may be out when the run in that mode ends.
+    let mut again = Correlator::load(&correlator.to_bytes()).unwrap();
+    again.switch(CorrelateMode::Suppress);
+    assert!(again.lets_go());
+}

@@ -12,6 +12,9 @@ use crate::{
     watch::Broadcaster,
 };
 
+const BATCHES: BatchOptions =
+    BatchOptions { events: 500, bytes: 1 << 20, linger: Duration::from_millis(20) };
+
 struct Rig {
     log: Log,
     broadcaster: Broadcaster<Arc<Frame>>,
@@ -27,6 +30,10 @@ impl Rig {
             sync: Sync::Never,
         };
         let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
+        Self::on(log, BatchOptions { events, ..BATCHES })
+    }
+
+    fn on(log: Log, batches: BatchOptions) -> Self {
         let broadcaster = Broadcaster::new(64, LIVE);
         let correlator = Correlator::new(CorrelateMode::Suppress);
         let state = SinkState { position: Position::START, ..SinkState::default() };
@@ -34,10 +41,9 @@ impl Rig {
         let stage = Stage::new(correlator, log.handle(), &progress);
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
         let (out, works) = mpsc::channel(16);
-        let linger = Duration::from_millis(20);
-        let options = BatchOptions { events, bytes: 1 << 20, linger };
-        tokio::spawn(Gather::new(options, None, stage, progress, out).run(feed));
-        Self { log, broadcaster, works, next: 1 }
+        tokio::spawn(Gather::new(batches, None, stage, progress, out).run(feed));
+        let next = log.handle().tail().next;
+        Self { log, broadcaster, works, next }
     }
 
     /// One frame with so many Events about one Pod, each for a reason of its own.
@@ -76,7 +82,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     rig.append(26, now_ms()).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [(1..=25).collect::<Vec<_>>()]);
-    assert_eq!((work.held, work.position.next), (1, 27));
+    assert_eq!((work.held.versions, work.position.next), (1, 27));
     // The resume point covers a version that is held.
     assert!(work.resumes.is_empty());
 
@@ -84,7 +90,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     assert_eq!(sequences, [[26]]);
     let waited = start.elapsed().as_secs();
     assert!((599..=602).contains(&waited), "{waited}");
-    assert_eq!((work.held, work.position.next, work.from.next), (0, 27, 27));
+    assert_eq!((work.held.versions, work.position.next, work.from.next), (0, 27, 27));
     assert_eq!(work.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
     assert_eq!(work.correlator.unwrap().position.next, 27);
@@ -99,11 +105,11 @@ async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
         assert_eq!(rig.settled().await.0, [[seq]]);
     }
     let (sequences, work) = rig.settled().await;
-    assert_eq!((sequences, work.held), (vec![vec![]], 2));
+    assert_eq!((sequences, work.held.versions), (vec![vec![]], 2));
     rig.append(1, now_ms() + 601_000).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26], [27], [28]]);
-    assert_eq!((work.held, work.position.next, work.correlated_away), (0, 29, 0));
+    assert_eq!((work.held.versions, work.position.next, work.correlated_away), (0, 29, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +128,7 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     work.saved.unwrap().send(()).unwrap();
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26, 27, 28]]);
-    assert_eq!((work.held, rig.works.recv().await.is_none()), (0, true));
+    assert_eq!((work.held.versions, rig.works.recv().await.is_none()), (0, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,6 +139,45 @@ async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
     rig.settled().await;
     rig.broadcaster.shutdown().await;
     let (_, work) = rig.settled().await;
-    assert_eq!(work.held, 3);
+    assert_eq!(work.held.versions, 3);
     assert!(rig.works.recv().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_does_not_hold_a_summary_back_for_longer() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    let start = Instant::now();
+    rig.append(26, now_ms() + 86_400_000).await;
+    rig.settled().await;
+    assert_eq!(rig.settled().await.0, [[26]]);
+    let waited = start.elapsed().as_secs();
+    assert!((599..=602).contains(&waited), "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_is_settled_with_the_position_behind_it() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    for _ in 0..3 {
+        rig.append(2, now_ms()).await;
+    }
+    let mut files = journal.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = memchr::memmem::find(&bytes, b"e-3").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+
+    // There is room for two in a batch: the first one behind the gap sends those before it.
+    let mut rig = Rig::on(rig.log, BatchOptions { bytes: 500, ..BATCHES });
+    let (mut fates, mut position) = (0, Position::START);
+    while position.next < 7 {
+        let work = rig.works.recv().await.unwrap();
+        fates += work.batch.records.len() as u64 + work.lost;
+        position = work.position;
+        assert!(work.settles);
+        assert_eq!(position.ordinal(), fates);
+    }
+    assert_eq!(fates, 6);
 }

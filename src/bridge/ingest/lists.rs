@@ -101,6 +101,7 @@ impl Ingest {
         let replayed = reason != ReplaceReason::First;
         let observed = Timestamp::now().to_string();
         let before_list = self.sources[source].spec.resume;
+        let journalled_ms = self.sources[source].journalled_ms;
         let (mut frame, mut item) = (self.frame(source, 0), Vec::new());
         let (mut exported, mut skipped) = (0u64, 0u64);
         loop {
@@ -136,7 +137,7 @@ impl Ingest {
         }
         let epoch = before_list.epoch + u32::from(reason == ReplaceReason::NewEpoch);
         self.append(source, frame, Resume { epoch, resource_version })?;
-        self.state_what_was_missed(source, reason, exported, skipped);
+        self.state_what_was_missed(source, reason, journalled_ms, exported, skipped);
         Ok(true)
     }
 
@@ -144,6 +145,7 @@ impl Ingest {
         &self,
         source: usize,
         reason: ReplaceReason,
+        journalled_ms: Option<u64>,
         exported: u64,
         skipped: u64,
     ) {
@@ -154,7 +156,7 @@ impl Ingest {
             }
             ReplaceReason::NewEpoch => {
                 self.shared.counters.epochs.fetch_add(1, Ordering::Relaxed);
-                self.note_gap(source, spec.last_heard_ms.unwrap_or_else(now_ms), skipped, true);
+                self.note_gap(source, journalled_ms.unwrap_or_else(now_ms), skipped, true);
                 tracing::warn!(
                     source = &*spec.key,
                     exported,

@@ -49,6 +49,10 @@ pub struct SinkState {
     /// How many versions before the position have no fate yet, because the correlator holds them.
     #[serde(default)]
     pub held: u64,
+    /// A number that tells these versions from others, by which the correlator's state is known
+    /// to fit.
+    #[serde(default)]
+    pub held_mark: u64,
     /// For each source, up to where everything has a fate and is not held.
     pub positions: BTreeMap<String, Resume>,
 }
@@ -58,7 +62,7 @@ pub struct SinkState {
 pub struct SavedCorrelator {
     /// It knows everything before it. Never beyond the sink's own position.
     pub position: Position,
-    /// The state, in the correlator's own form.
+    /// The state, in the correlator's own form; empty when there was none up to here.
     pub bytes: Bytes,
 }
 

@@ -29,6 +29,7 @@ fn sample() -> StateCommit {
         position: Position { next: 41, skipped: 3 },
         totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
         held: 1,
+        held_mark: 77,
         positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
     };
     let correlator = SavedCorrelator {

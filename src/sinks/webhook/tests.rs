@@ -132,6 +132,20 @@ async fn answers_become_outcomes() {
 }
 
 #[tokio::test]
+async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
+    let words = "Cannot POST /hooks/T0123/b-s3cr3t?key=k%2F3y9 with Bearer s3cret, token s3cret";
+    let server = TestServer::always("404 Not Found", "", words).await;
+    let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
+    let (_, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
+    assert_eq!(reason, "HTTP 404 Not Found: Cannot POST … with …, token …");
+    let words = "no Bearer for hook b-s3cr3t, at HTTP://x/hooks: k%2F3y9 is no key";
+    let server = TestServer::always("403 Forbidden", "", words).await;
+    let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
+    let (_, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
+    assert_eq!(reason, "HTTP 403 Forbidden: no Bearer for hook …, at HTTP://x/hooks: … is no key");
+}
+
+#[tokio::test]
 async fn bodies_neither_hold_nor_fill_us() {
     let head = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 9000000\r\n\r\n");
     let slow = |status: &str| {
