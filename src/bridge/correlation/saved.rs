@@ -1,9 +1,9 @@
 //! What is kept of a correlator across runs.
 //!
-//! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam filter and what is
-//! held, each as a count and that many entries from the least recent to the most recent, and whether
-//! what is held [comes out](Correlator::let_go); numbers are little endian. A position that it
-//! knows goes with it, in the state store.
+//! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam
+//! filter and what is held, each as a count and that many entries from the least recent to the most
+//! recent, and whether what is held [comes out](Correlator::let_go); numbers are little endian. A
+//! position that it knows goes with it, in the state store.
 
 use bytes::Bytes;
 use lru::LruCache;

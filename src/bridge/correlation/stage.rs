@@ -44,8 +44,8 @@ impl Stage {
         Self { correlator, log, sink: progress.snapshot().name }
     }
 
-    /// What comes of a record that was journalled at `time_ms`. What is [due](Self::due) by then has
-    /// to be taken before.
+    /// What comes of a record that was journalled at `time_ms`. What is [due](Self::due) by then
+    /// has to be taken before.
     pub(in crate::bridge) async fn pass(&mut self, mut record: Record, time_ms: u64) -> Passed {
         let mut passed = Passed::default();
         let Some(correlator) = &mut self.correlator else {
