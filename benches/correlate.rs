@@ -1,20 +1,21 @@
 //! What it costs to correlate an event: `cargo bench --bench correlate`.
 //!
-//! Times are those that one thread has a processor, for events of as many objects as the caches have room for, so
-//! that every cache is full and every event finds its entries. Memory is the process's own, before
-//! and after a stream in which nothing repeats.
+//! Times are those that one thread has a processor, for events of as many objects as the caches have
+//! room for, so that every cache is full and every event finds its entries. Memory is the process's
+//! own, before and after a stream in which nothing repeats. The figures are in `docs/benchmarks.md`.
 
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 
-use std::{fs, hint::black_box};
+use std::{fs, hint::black_box, num::NonZeroUsize};
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
+use lru::LruCache;
 use tidings::correlate::{
-    Aggregator, CorrelatorOptions, EventCorrelator, Keys, SpamFilter, defaults,
+    Aggregator, CorrelatorOptions, EventCorrelator, Key, Keys, SpamFilter, defaults,
 };
 
 /// Measurements end with whatever went wrong first.
@@ -76,11 +77,12 @@ fn nanoseconds(mut run: impl FnMut(usize)) -> Result<f64> {
     Ok((processor_time()? - start) / (ROUNDS * LIVE) as f64)
 }
 
-/// What the bridge does for a record: four keys, the group, the bucket.
+/// What the bridge does for a record: four keys, the group, the count, the bucket.
 fn core() -> Result<f64> {
     const MESSAGE: &str = "Back-off restarting failed container web in pod web-0_shop";
     let keys = Keys::random();
     let mut aggregator = Aggregator::new(LIVE, defaults::MAX_EVENTS, defaults::MAX_INTERVAL);
+    let mut counts = LruCache::<Key, u64>::new(NonZeroUsize::new(LIVE).ok_or("no keys")?);
     let mut spam = SpamFilter::new(LIVE, defaults::BURST, defaults::QPS);
     let objects: Vec<(String, String)> = (0..LIVE)
         .map(|n| (format!("web-{n}"), format!("11111111-aaaa-4bbb-8ccc-{n:012}")))
@@ -108,7 +110,9 @@ fn core() -> Result<f64> {
         let share =
             keys.separated(&["kubelet", "node-a", "Pod", "shop", name, uid, "v1", "Warning"]);
         let aggregate = aggregator.observe(group, local, 0).is_aggregate();
-        black_box((aggregate, event, spam.allow(share, 0)));
+        let count = counts.get(&event).map_or(1, |before| before + 1);
+        counts.put(event, count);
+        black_box((aggregate, count, spam.allow(share, 0)));
     })
 }
 
@@ -152,7 +156,7 @@ fn main() -> Result<()> {
     println!("\none event, {LIVE} live keys:");
     println!("| path | processor time, ns an event |");
     println!("|---|---:|");
-    println!("| core: keys, aggregate, spam filter | {:.0} |", core()?);
+    println!("| core: keys, aggregate, count, spam filter | {:.0} |", core()?);
     println!("| EventCorrelator, a repeat is patched | {:.0} |", on_events(i64::MAX)?);
     println!("| EventCorrelator, a repeat is skipped | {:.0} |", on_events(1)?);
     Ok(())

@@ -16,7 +16,7 @@ use tidings::{
     correlate::Patch,
     record::{BroadcasterOptions, EventBroadcaster, EventSink, RetryPolicy, SinkError},
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     correlator::options,
@@ -150,11 +150,9 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
             }
             let event = serde_json::from_value(step["event"].clone());
             broadcaster.forward(event.map_err(|error| error.to_string())?);
-            while recording.counts().total() < done {
-                tokio::select! {
-                    () = sleep(Duration::from_millis(1)) => {}
-                    () = recording.ended() => return Err("the recording ended".into()),
-                }
+            broadcaster.flush().await.map_err(|error| error.to_string())?;
+            if recording.counts().total() != done {
+                return Err("the recording ended".into());
             }
             let calls = std::mem::take(&mut script.state.lock().unwrap().calls);
             all.push(json!({"calls": calls}));

@@ -142,7 +142,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The highest sequence that any view knows: the floor for [`Log::open`](crate::journal::Log::open).
+    /// The highest sequence that any view knows: the floor for
+    /// [`Log::open`](crate::journal::Log::open).
     pub fn highest_sequence(&self) -> u64 {
         let next = self.sinks.values().map(|sink| sink.position.next).max();
         next.unwrap_or(0).max(self.applied).saturating_sub(1)
