@@ -115,7 +115,11 @@ fn what_the_correlator_says_is_in_the_attributes() {
     let correlated = |aggregated, summarises| {
         let action = CorrelationAction::Summary;
         let correlation = Correlation { action, aggregated, count: 9, summarises };
-        let envelope = EnvelopeParts::of(&plain.envelope).unwrap().correlated(7, &correlation);
+        let envelope = EnvelopeParts::of(&plain.envelope).unwrap().correlated(
+            7,
+            &correlation,
+            &mut bytes::BytesMut::new(),
+        );
         encode(vec![Record { seq: 1, envelope }])
     };
     let of = |request: &ExportLogsServiceRequest| -> Vec<(String, String)> {

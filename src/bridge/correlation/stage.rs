@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Correlator, Decision, Holding, Summary, nothing_saved, read};
@@ -32,6 +33,8 @@ pub(in crate::bridge) struct Stage {
     correlator: Option<Correlator>,
     log: LogHandle,
     sink: String,
+    /// Where envelopes are written.
+    space: BytesMut,
 }
 
 impl Stage {
@@ -41,7 +44,7 @@ impl Stage {
         log: LogHandle,
         progress: &SinkProgress,
     ) -> Self {
-        Self { correlator, log, sink: progress.snapshot().name }
+        Self { correlator, log, sink: progress.snapshot().name, space: BytesMut::new() }
     }
 
     /// What comes of a record that was journalled at `time_ms`. What is [due](Self::due) by then
@@ -60,8 +63,7 @@ impl Stage {
             None => passed.record = Some(record),
             Some((parts, Decision::Send { correlation, delta, released })) => {
                 passed.correlated_away += u64::from(released);
-                let envelope = parts.correlated(delta, &correlation);
-                record.envelope = envelope;
+                record.envelope = parts.correlated(delta, &correlation, &mut self.space);
                 passed.record = Some(record);
             }
             Some((_, Decision::Hold { replaces, evicted })) => {
@@ -86,7 +88,7 @@ impl Stage {
         Some(passed)
     }
 
-    async fn announce(&self, summary: Summary, passed: &mut Passed) {
+    async fn announce(&mut self, summary: Summary, passed: &mut Passed) {
         let record = loop {
             let log = self.log.clone();
             let found = spawn_blocking(move || log.record(summary.seq)).await;
@@ -101,7 +103,7 @@ impl Stage {
         };
         let summarised = record.as_ref().and_then(|record| {
             let parts = EnvelopeParts::of(&record.envelope)?;
-            let envelope = parts.correlated(summary.delta, &summary.correlation);
+            let envelope = parts.correlated(summary.delta, &summary.correlation, &mut self.space);
             Some(Record { seq: summary.seq, envelope })
         });
         match summarised {
