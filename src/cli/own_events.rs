@@ -1,12 +1,13 @@
 //! The recorder for the bridge's own Events.
 
-use std::{env, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{EventSource, ObjectReference};
 use kube::Client;
 
 use crate::{
     bridge::{COMPONENT, OwnEvents},
+    correlate::CorrelatorOptions,
     record::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy},
     watch::Stopped,
 };
@@ -27,7 +28,14 @@ impl Recording {
             tracing::debug!("POD_NAME and POD_NAMESPACE are not set: no Events of our own");
             return Ok(None);
         };
+        let correlator = || CorrelatorOptions {
+            separated_keys: true,
+            saturating_counts: true,
+            create_unwritten: true,
+            ..CorrelatorOptions::default()
+        };
         let broadcaster = EventBroadcaster::new(BroadcasterOptions {
+            correlator: Arc::new(correlator),
             retry: RetryPolicy::PATIENT,
             ..BroadcasterOptions::default()
         });
