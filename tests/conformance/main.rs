@@ -40,7 +40,7 @@ struct Kind {
 const KINDS: &[Kind] = &[
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
-    Kind { name: "recorder", drive: recorder::drive, compare: compare::step_by_step },
+    Kind { name: "recorder", drive: recorder::drive, compare: recorder::compare },
     Kind { name: "series", drive: series::drive, compare: series::compare },
     Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },
 ];

@@ -9,7 +9,7 @@ use tidings::record::{BroadcasterOptions, EventBroadcaster, EventRecorder};
 use tokio::sync::mpsc;
 
 use super::{
-    compare::pruned,
+    compare::{Difference, pruned, step_by_step},
     vector::{Vector, virtual_time},
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
             *now.lock().unwrap() = vector.clock_of(step);
             if step.get("shutdown").is_some() {
                 broadcaster.shutdown().await;
-                answers.push(json!({"shutdown": true}));
+                answers.push(json!(SHUTDOWN));
                 continue;
             }
             let before = recorder.counts();
@@ -102,4 +102,17 @@ fn is_random_uuid(name: &str) -> bool {
         && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'))
         && groups[2].starts_with('4')
         && groups[3].starts_with(['8', '9', 'a', 'b'])
+}
+
+/// What stands for a step that records nothing.
+const SHUTDOWN: &str = "shutdown";
+
+/// Step by step; of a shutdown there is nothing to compare.
+pub(crate) fn compare(expected: &[Value], actual: &[Value]) -> Result<(), Difference> {
+    let nothing = |(expected, actual): (&Value, &Value)| {
+        if actual == SHUTDOWN { actual.clone() } else { expected.clone() }
+    };
+    let shown = expected.iter().zip(actual).map(nothing);
+    let rest = expected.iter().skip(actual.len()).cloned();
+    step_by_step(&shown.chain(rest).collect::<Vec<_>>(), actual)
 }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use k8s_openapi::api::events::v1::Event;
-use kube::core::Status;
 use serde_json::{Value, json};
 use tidings::record::{
     RetryPolicy, SinkError,
@@ -21,6 +20,7 @@ use tokio::{
 
 use crate::{
     compare::{Difference, pruned, without_information},
+    sink::status,
     vector::Vector,
 };
 
@@ -120,11 +120,11 @@ fn without_type(mut event: Value) -> Value {
 }
 
 fn answer(event: &Event, answer: &Value) -> Result<Event, SinkError> {
-    if let Some(status) = answer.get("status") {
-        return Err(SinkError::status(status_of(status)));
+    if let Some(answer) = answer.get("status") {
+        return Err(SinkError::status(status(answer)));
     }
-    if let Some(status) = answer.get("wrapped_status") {
-        return Err(SinkError::Other(Box::new(SinkError::status(status_of(status)))));
+    if let Some(answer) = answer.get("wrapped_status") {
+        return Err(SinkError::Other(Box::new(SinkError::status(status(answer)))));
     }
     if let Some(why) = answer.get("transport") {
         return Err(SinkError::Other(Box::new(io::Error::other(why.to_string()))));
@@ -145,17 +145,6 @@ fn answer(event: &Event, answer: &Value) -> Result<Event, SinkError> {
         series.count = count as i32;
     }
     Ok(event)
-}
-
-fn status_of(status: &Value) -> Status {
-    let causes = status["causes"].as_array().into_iter().flatten();
-    let causes: Vec<_> = causes.map(|cause| json!({"reason": cause})).collect();
-    serde_json::from_value(json!({
-        "code": status["code"],
-        "reason": status["reason"].as_str().unwrap_or_default(),
-        "details": {"causes": causes},
-    }))
-    .unwrap()
 }
 
 impl EventSink for ApiServer {

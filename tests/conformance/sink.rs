@@ -99,7 +99,8 @@ fn answer_to(event: &Event, answer: &Value) -> Result<Event, SinkError> {
     }
 }
 
-fn status(answer: &Value) -> Status {
+/// The status that an answer of a vector stands for.
+pub(crate) fn status(answer: &Value) -> Status {
     let cause = |cause: &Value| {
         let reason = cause.as_str().or(cause["reason"].as_str()).or(cause["type"].as_str());
         let reason = reason.unwrap_or_default().to_owned();
