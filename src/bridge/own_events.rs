@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::BridgeView;
 use crate::{
-    event::{EnvelopeParts, EventFields, Record},
+    event::{EnvelopeParts, Record},
     record::EventRecorder,
 };
 use news::{Facts, News, SinkFacts};
@@ -40,7 +40,7 @@ pub struct OwnEvents {
 /// Whether a record is an Event that a bridge recorded about itself.
 pub(super) fn is_own(record: &Record) -> bool {
     EnvelopeParts::of(&record.envelope)
-        .and_then(|parts| serde_json::from_slice::<EventFields<'_>>(parts.event).ok())
+        .and_then(|parts| parts.fields())
         .is_some_and(|event| &*event.source.component == COMPONENT)
 }
 
