@@ -57,11 +57,26 @@ pub struct Gap {
     pub epoch: bool,
 }
 
+impl Gap {
+    /// The last sign of life before it.
+    pub fn from(&self) -> Timestamp {
+        timestamp(self.from_ms)
+    }
+
+    /// The list that ended it.
+    pub fn to(&self) -> Timestamp {
+        timestamp(self.to_ms)
+    }
+}
+
+fn timestamp(ms: u64) -> Timestamp {
+    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
+}
+
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = |ms: u64| Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default();
         let Self { source, skipped, .. } = self;
-        let (from, to) = (time(self.from_ms), time(self.to_ms));
+        let (from, to) = (self.from(), self.to());
         let what = if self.epoch { "The API server was restored; the watch" } else { "The watch" };
         write!(
             f,

@@ -156,7 +156,11 @@ impl Ingest {
             }
             ReplaceReason::NewEpoch => {
                 self.shared.counters.epochs.fetch_add(1, Ordering::Relaxed);
-                self.note_gap(source, journalled_ms.unwrap_or_else(now_ms), skipped, true);
+                let to_ms = now_ms();
+                let from_ms = journalled_ms.unwrap_or(to_ms);
+                let source = Arc::clone(&spec.key);
+                let gap = Gap { source, from_ms, to_ms, skipped, epoch: true };
+                self.shared.counters.set_last_gap(gap);
                 tracing::warn!(
                     source = &*spec.key,
                     exported,
@@ -171,32 +175,26 @@ impl Ingest {
                 );
             }
             ReplaceReason::Gap { last_sign_of_life_ms } => {
-                let now = now_ms();
-                let since = last_sign_of_life_ms.or(spec.last_heard_ms).unwrap_or(now);
-                let text = |ms: u64| {
-                    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default().to_string()
-                };
-                self.note_gap(source, since, skipped, false);
-                self.shared.counters.gap_ms.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+                let to_ms = now_ms();
+                let from_ms = last_sign_of_life_ms.or(spec.last_heard_ms).unwrap_or(to_ms);
+                let source = Arc::clone(&spec.key);
+                let gap = Gap { source, from_ms, to_ms, skipped, epoch: false };
+                let length_ms = to_ms.saturating_sub(from_ms);
+                self.shared.counters.gap_ms.fetch_add(length_ms, Ordering::Relaxed);
                 self.shared.counters.gaps.fetch_add(1, Ordering::Relaxed);
                 self.shared.counters.skipped_increments.fetch_add(skipped, Ordering::Relaxed);
                 tracing::warn!(
                     source = &*spec.key,
-                    from = text(since),
-                    to = text(now),
+                    from = gap.from().to_string(),
+                    to = gap.to().to_string(),
                     replayed = exported,
                     skipped_increments = skipped,
                     "a gap in the watch: the newest version of each Event was replayed; \
                      versions between, and Events that came and went, were not seen"
                 );
+                self.shared.counters.set_last_gap(gap);
             }
         }
-    }
-
-    fn note_gap(&self, source: usize, from_ms: u64, skipped: u64, epoch: bool) {
-        let source = Arc::clone(&self.sources[source].spec.key);
-        let gap = Gap { source, from_ms, to_ms: now_ms(), skipped, epoch };
-        self.shared.counters.set_last_gap(gap);
     }
 
     fn staging_failed(&mut self, source: usize, error: &std::io::Error) {
