@@ -30,6 +30,7 @@ mod own_events;
 mod progress;
 mod restore;
 mod run;
+mod seen;
 mod shared;
 mod sink;
 

@@ -10,6 +10,7 @@ mod lists;
 mod store;
 
 use std::{
+    fmt::Display,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,10 +24,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::lists::Replacing;
 pub(super) use self::store::JournalStore;
-use super::shared::{IngestCounters, SeenChanges, now_ms};
+use super::{
+    seen::Seen,
+    shared::{IngestCounters, now_ms},
+};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
-    event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, Seen, SeenEntry, UidKey},
+    event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, SeenChanges, SeenEntry, UidKey},
     journal::{Frame, FrameBuilder, Log, Resume, SyncDone, SyncJob},
     watch::Broadcaster,
 };
@@ -107,15 +111,44 @@ struct Source {
 /// What others see of the thread.
 pub(super) struct IngestShared {
     pub(super) counters: Arc<IngestCounters>,
-    pub(super) changes: Arc<SeenChanges>,
+    pub(super) seen: Arc<Seen>,
     /// Set when the program does not wait for the disk any longer.
     pub(super) give_up: Arc<AtomicBool>,
+}
+
+impl IngestShared {
+    /// Tries until the disk takes it, or gives it.
+    fn insist<T, E: Display>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, GaveUp> {
+        let mut wait = *APPEND_RETRY.start();
+        loop {
+            match attempt() {
+                Ok(done) => {
+                    if self.counters.set_journal_error(None) {
+                        tracing::info!("the journal can be used again: intake goes on");
+                    }
+                    return Ok(done);
+                }
+                Err(error) => {
+                    if !self.counters.set_journal_error(Some(error.to_string())) {
+                        tracing::error!(%error, "the journal cannot be used: intake stands still, delivery goes on");
+                    }
+                    if self.give_up.load(Ordering::Relaxed) {
+                        return Err(GaveUp);
+                    }
+                    std::thread::sleep(wait);
+                    wait = (wait * 2).min(*APPEND_RETRY.end());
+                }
+            }
+        }
+    }
 }
 
 /// The thread's state. See the [module](self).
 pub(super) struct Ingest {
     log: Log,
-    seen: Seen,
     broadcaster: Broadcaster<Arc<Frame>>,
     cluster_json: String,
     shared: IngestShared,
@@ -128,7 +161,6 @@ struct GaveUp;
 impl Ingest {
     pub(super) fn new(
         log: Log,
-        seen: Seen,
         broadcaster: Broadcaster<Arc<Frame>>,
         sources: Vec<IngestSource>,
         shared: IngestShared,
@@ -138,7 +170,7 @@ impl Ingest {
             Source { spec, journalled_ms, replacing: None }
         };
         let sources = sources.into_iter().map(source).collect();
-        Self { log, seen, broadcaster, cluster_json: String::new(), shared, sources }
+        Self { log, broadcaster, cluster_json: String::new(), shared, sources }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -154,10 +186,7 @@ impl Ingest {
                     self.begin_replace(source, reason);
                     Ok(())
                 }
-                Message::Page { source, items } => {
-                    self.page(source, &items);
-                    Ok(())
-                }
+                Message::Page { source, items } => self.page(source, &items),
                 Message::EndReplace { source, resource_version, kept } => {
                     self.end_replace(source, resource_version).map(|whole| {
                         // The reflector has been stopped if it does not wait for the answer.
@@ -244,18 +273,17 @@ impl Ingest {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
                 frame.forgets = true;
-                frame.changed.push((incoming.uid, None));
-                self.seen.remove(incoming.uid);
+                frame.changed.insert(incoming.uid, None);
                 continue;
             }
-            let before = self.seen.get(incoming.uid);
+            let before = self.before(&frame, incoming.uid)?;
             if before.is_some_and(|entry| entry.resource_version >= incoming.resource_version) {
                 self.shared.counters.repeats.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
             // What a frame forgets it forgets after its records; an Event can come back only where
             // a field selector had let it go.
-            let comes_back = frame.forgets && frame.changed.contains(&(incoming.uid, None));
+            let comes_back = frame.forgets && frame.changed.get(&incoming.uid) == Some(&None);
             if comes_back {
                 let before_it = std::mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, before_it, resume_before)?;
@@ -269,7 +297,21 @@ impl Ingest {
         self.append(source, frame, resume)
     }
 
-    /// Adds one change to a frame and to the view; answers its delta.
+    /// What is known of an Event before a change that comes into a frame next.
+    fn before(&self, frame: &Pending, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
+        match frame.changed.get(&uid) {
+            Some(change) => Ok(*change),
+            None => self.known(uid),
+        }
+    }
+
+    /// What is known of an Event after all frames that were appended.
+    fn known(&self, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
+        let seen = &self.shared.seen;
+        seen.get(uid).or_else(|_| self.shared.insist(|| seen.get(uid)))
+    }
+
+    /// Adds one change to a frame; answers its delta.
     fn record(
         &mut self,
         frame: &mut Pending,
@@ -281,20 +323,15 @@ impl Ingest {
     ) -> u64 {
         let spec = &self.sources[source].spec;
         let occurrences = incoming.fields.occurrences();
-        let delta = Seen::delta(before, occurrences, || {
+        let delta = SeenEntry::delta(before, occurrences, || {
             created_since(&incoming.fields.metadata.creation_timestamp, spec.first_start_ms)
         });
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         frame.builder.record(|out| head.write(incoming, out));
-        let entry = SeenEntry {
-            resource_version: incoming.resource_version,
-            occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
-            source: spec.id,
-        };
-        self.seen.insert(incoming.uid, entry);
-        frame.changed.push((incoming.uid, Some(entry)));
+        let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
+        frame.changed.insert(incoming.uid, Some(entry));
         delta
     }
 
@@ -309,45 +346,42 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: Vec::new(), forgets: false }
+        Pending { builder, changed: SeenChanges::default(), forgets: false }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
     /// the channel fills, the reflectors wait, and the API server keeps what comes.
     fn append(&mut self, source: usize, mut frame: Pending, resume: Resume) -> Result<(), GaveUp> {
-        let Source { spec, journalled_ms, .. } = &mut self.sources[source];
-        if frame.changed.is_empty() && resume == spec.resume {
+        if frame.changed.is_empty() && resume == self.sources[source].spec.resume {
             return Ok(());
         }
+        self.make_room(frame.changed.len())?;
         frame.builder.set_resume(resume);
-        let mut wait = *APPEND_RETRY.start();
-        let written = loop {
-            let now = now_ms();
-            match self.log.append(&mut frame.builder, now) {
-                Ok(written) => {
-                    if self.shared.counters.set_journal_error(None) {
-                        tracing::info!("the journal can be written again: intake goes on");
-                    }
-                    break written;
-                }
-                Err(error) => {
-                    if !self.shared.counters.set_journal_error(Some(error.to_string())) {
-                        tracing::error!(%error, "the journal cannot be written: intake stands still, delivery goes on");
-                    }
-                    if self.shared.give_up.load(Ordering::Relaxed) {
-                        return Err(GaveUp);
-                    }
-                    std::thread::sleep(wait);
-                    wait = (wait * 2).min(*APPEND_RETRY.end());
-                }
-            }
-        };
+        let Self { log, shared, .. } = self;
+        let written = shared.insist(|| log.append(&mut frame.builder, now_ms()))?;
+        let Source { spec, journalled_ms, .. } = &mut self.sources[source];
         spec.resume = resume;
         *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
-        self.shared.changes.add(frame.changed, written.next());
+        self.shared.seen.add(frame.changed, written.next());
         // Nobody reads after a shutdown; the frame is in the log for the next start.
         let _ = self.broadcaster.publish_blocking(written);
+        Ok(())
+    }
+
+    /// Waits until the view can take the changes of a frame. Nothing may be saved of it that a
+    /// power cut could still take from the log, so what there is is synced first.
+    fn make_room(&mut self, changes: usize) -> Result<(), GaveUp> {
+        if self.shared.seen.has_room(changes) {
+            return Ok(());
+        }
+        let Self { log, shared, .. } = self;
+        shared.insist(|| log.sync(now_ms()))?;
+        while !shared.seen.wait_for_room(changes, *APPEND_RETRY.start()) {
+            if shared.give_up.load(Ordering::Relaxed) {
+                return Err(GaveUp);
+            }
+        }
         Ok(())
     }
 
@@ -368,7 +402,7 @@ impl Ingest {
 /// A frame being built, and what it changes in the view.
 struct Pending {
     builder: FrameBuilder,
-    changed: Vec<(UidKey, Option<SeenEntry>)>,
+    changed: SeenChanges,
     /// Whether a change of the watch is that an Event was deleted.
     forgets: bool,
 }
