@@ -25,6 +25,9 @@ use crate::{
     journal::{ReadError, SeenTable},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// The most changes that wait to be saved: what a hash table of 32 768 slots takes, 1 MiB.
 const MOST: usize = 28_672;
 /// At so many the keeper is to save them, so that ingest need not wait.
