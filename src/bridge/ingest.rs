@@ -1,20 +1,17 @@
 //! From what a reflector reads to what the journal holds.
 //!
-//! One thread owns the log, because the log has one writer, and the view `seen` with it. Reflectors
+//! One thread owns the log, because the log has one writer, and changes the view `seen`. Reflectors
 //! send it what they read over a bounded channel, so a slow disk slows the reading down and
 //! nothing is held in memory beyond the channel. For each change the thread decides whether it is
 //! new, computes by how much it raises the Event's occurrences, writes its envelope, and appends
 //! the frame together with the resume point that covers it. Only then is the frame published.
 
 mod lists;
+mod shared;
 mod store;
 
 use std::{
-    fmt::Display,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -22,16 +19,14 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-use self::lists::Replacing;
-pub(super) use self::store::JournalStore;
-use super::{
-    seen::Seen,
-    shared::{IngestCounters, now_ms},
-};
+use self::{lists::Replacing, shared::GaveUp};
+pub(super) use self::{shared::IngestShared, store::JournalStore};
+use super::{correlation::Names, published::Published, shared::now_ms};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
+    correlate::Keys,
     event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, SeenChanges, SeenEntry, UidKey},
-    journal::{Frame, FrameBuilder, Log, Resume, SyncDone, SyncJob},
+    journal::{FrameBuilder, Log, Resume, SyncDone, SyncJob},
     watch::Broadcaster,
 };
 
@@ -39,9 +34,6 @@ use crate::{
 /// a bounded size.
 const FRAME_RECORDS: u32 = 500;
 const FRAME_BYTES: usize = 1 << 20;
-/// Waits between attempts to append while the disk does not take anything.
-const APPEND_RETRY: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(5);
 
 /// One source as ingest knows it.
 #[derive(Clone, Debug)]
@@ -108,60 +100,22 @@ struct Source {
     replacing: Option<Replacing>,
 }
 
-/// What others see of the thread.
-pub(super) struct IngestShared {
-    pub(super) counters: Arc<IngestCounters>,
-    pub(super) seen: Arc<Seen>,
-    /// Set when the program does not wait for the disk any longer.
-    pub(super) give_up: Arc<AtomicBool>,
-}
-
-impl IngestShared {
-    /// Tries until the disk takes it, or gives it.
-    fn insist<T, E: Display>(
-        &self,
-        mut attempt: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, GaveUp> {
-        let mut wait = *APPEND_RETRY.start();
-        loop {
-            match attempt() {
-                Ok(done) => {
-                    if self.counters.set_journal_error(None) {
-                        tracing::info!("the journal can be used again: intake goes on");
-                    }
-                    return Ok(done);
-                }
-                Err(error) => {
-                    if !self.counters.set_journal_error(Some(error.to_string())) {
-                        tracing::error!(%error, "the journal cannot be used: intake stands still, delivery goes on");
-                    }
-                    if self.give_up.load(Ordering::Relaxed) {
-                        return Err(GaveUp);
-                    }
-                    std::thread::sleep(wait);
-                    wait = (wait * 2).min(*APPEND_RETRY.end());
-                }
-            }
-        }
-    }
-}
-
 /// The thread's state. See the [module](self).
 pub(super) struct Ingest {
     log: Log,
-    broadcaster: Broadcaster<Arc<Frame>>,
+    broadcaster: Broadcaster<Published>,
+    /// What the keys are made with that records are correlated by; `None` if no sink asks for them.
+    keys: Option<Keys>,
     cluster_json: String,
     shared: IngestShared,
     sources: Vec<Source>,
 }
 
-/// The log did not take a frame before the program had to end.
-struct GaveUp;
-
 impl Ingest {
     pub(super) fn new(
         log: Log,
-        broadcaster: Broadcaster<Arc<Frame>>,
+        broadcaster: Broadcaster<Published>,
+        keys: Option<Keys>,
         sources: Vec<IngestSource>,
         shared: IngestShared,
     ) -> Self {
@@ -170,7 +124,7 @@ impl Ingest {
             Source { spec, journalled_ms, replacing: None }
         };
         let sources = sources.into_iter().map(source).collect();
-        Self { log, broadcaster, cluster_json: String::new(), shared, sources }
+        Self { log, broadcaster, keys, cluster_json: String::new(), shared, sources }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -330,6 +284,7 @@ impl Ingest {
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         frame.builder.record(|out| head.write(incoming, out));
+        frame.names.extend(self.keys.as_ref().map(|keys| Names::of(&incoming.fields, keys)));
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
         delta
@@ -346,7 +301,7 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: SeenChanges::default(), forgets: false }
+        Pending { builder, changed: SeenChanges::default(), names: Vec::new(), forgets: false }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
@@ -355,33 +310,18 @@ impl Ingest {
         if frame.changed.is_empty() && resume == self.sources[source].spec.resume {
             return Ok(());
         }
-        self.make_room(frame.changed.len())?;
-        frame.builder.set_resume(resume);
         let Self { log, shared, .. } = self;
+        shared.make_room(log, frame.changed.len())?;
+        frame.builder.set_resume(resume);
         let written = shared.insist(|| log.append(&mut frame.builder, now_ms()))?;
         let Source { spec, journalled_ms, .. } = &mut self.sources[source];
         spec.resume = resume;
         *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.seen.add(frame.changed, written.next());
+        let names = self.keys.is_some().then(|| frame.names.into());
         // Nobody reads after a shutdown; the frame is in the log for the next start.
-        let _ = self.broadcaster.publish_blocking(written);
-        Ok(())
-    }
-
-    /// Waits until the view can take the changes of a frame. Nothing may be saved of it that a
-    /// power cut could still take from the log, so what there is is synced first.
-    fn make_room(&mut self, changes: usize) -> Result<(), GaveUp> {
-        if self.shared.seen.has_room(changes) {
-            return Ok(());
-        }
-        let Self { log, shared, .. } = self;
-        shared.insist(|| log.sync(now_ms()))?;
-        while !shared.seen.wait_for_room(changes, *APPEND_RETRY.start()) {
-            if shared.give_up.load(Ordering::Relaxed) {
-                return Err(GaveUp);
-            }
-        }
+        let _ = self.broadcaster.publish_blocking(Published { frame: written, names });
         Ok(())
     }
 
@@ -403,6 +343,8 @@ impl Ingest {
 struct Pending {
     builder: FrameBuilder,
     changed: SeenChanges,
+    /// Under which keys each record is correlated; empty if nobody asks.
+    names: Vec<Names>,
     /// Whether a change of the watch is that an Event was deleted.
     forgets: bool,
 }

@@ -180,7 +180,7 @@ impl Keeper {
             Err(error) => {
                 self.put_back(commit, waiting);
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again");
+                    tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again, and intake stops when too much waits");
                 }
             }
         }

@@ -213,6 +213,7 @@ impl Bridge {
         let (stop_delivery, stop) = watch::channel(Stop::No);
         let mut watchers = JoinSet::new();
         let mut progresses = Vec::new();
+        let mut correlates = false;
         for sink in sinks {
             let (saved, correlator) = restored.sink(&sink);
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
@@ -222,7 +223,8 @@ impl Bridge {
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            let stage = Stage::new(correlator, log.clone(), &progress);
+            let stage = Stage::new(correlator, &restored.keys, log.clone(), &progress);
+            correlates |= stage.has_correlator();
             spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
         }
 
@@ -246,6 +248,7 @@ impl Bridge {
             resume,
             applied,
             last_heard_ms,
+            keys,
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
@@ -267,6 +270,7 @@ impl Bridge {
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
+            correlates.then_some(keys),
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
                 counters: Arc::clone(&view.ingest),

@@ -104,7 +104,9 @@ impl Seen {
         unsaved.young.extend(changes);
         unsaved.applied = Some(applied);
         if unsaved.young.len() >= MANY {
-            self.demand.send_if_modified(|demand| mem::replace(demand, Demand::Soon.max(*demand)) < Demand::Soon);
+            self.demand.send_if_modified(|demand| {
+                mem::replace(demand, Demand::Soon.max(*demand)) < Demand::Soon
+            });
         }
     }
 
@@ -121,7 +123,8 @@ impl Seen {
             return true;
         }
         self.demand.send_replace(Demand::Now);
-        let waited = self.taken.wait_timeout_while(unsaved, most, |unsaved| !has_room(unsaved, more));
+        let waited =
+            self.taken.wait_timeout_while(unsaved, most, |unsaved| !has_room(unsaved, more));
         let (unsaved, _) = waited.unwrap_or_else(PoisonError::into_inner);
         has_room(&unsaved, more)
     }
@@ -164,7 +167,13 @@ impl Seen {
         let changes = unsaved.batch.iter().map(|(uid, entry)| (uid, entry)).chain(&unsaved.young);
         let own = changes.filter(|(_, entry)| entry.is_some_and(|entry| entry.source() == source));
         let unsaved = own.map(|(uid, _)| *uid).collect();
-        OfSource { table: &self.table, source, unsaved, page: Vec::new().into_iter(), from: Some(UidKey(0)) }
+        OfSource {
+            table: &self.table,
+            source,
+            unsaved,
+            page: Vec::new().into_iter(),
+            from: Some(UidKey(0)),
+        }
     }
 }
 

@@ -107,9 +107,8 @@ impl Ingest {
             ReplaceReason::Gap { .. } | ReplaceReason::First => self.known(incoming.uid)?,
         };
         if reason == ReplaceReason::First && before.is_none() {
-            let recent = |cutoff| {
-                incoming.fields.time().parse().is_ok_and(|time: Timestamp| time >= cutoff)
-            };
+            let recent =
+                |cutoff| incoming.fields.time().parse().is_ok_and(|time: Timestamp| time >= cutoff);
             return Ok(cutoff.is_none_or(recent));
         }
         // A list that was cut short by a crash has journalled some already.

@@ -88,11 +88,13 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     let seen = state.seen();
     let check = |seen: &SeenTable| {
         assert_eq!(seen.len(), 501);
-        let versions = [7, 8, 9, 900, 901, twin.0].map(|uid| {
-            seen.get(UidKey(uid)).unwrap().map(|entry| entry.resource_version)
-        });
+        let versions = [7, 8, 9, 900, 901, twin.0]
+            .map(|uid| seen.get(UidKey(uid)).unwrap().map(|entry| entry.resource_version));
         assert_eq!(versions, [None, Some(8), Some(10), Some(2), None, Some(4)]);
-        assert_eq!(seen.page(UidKey(499), 9).unwrap(), [499, 900, twin.0].map(|uid| (UidKey(uid), 1)));
+        assert_eq!(
+            seen.page(UidKey(499), 9).unwrap(),
+            [499, 900, twin.0].map(|uid| (UidKey(uid), 1))
+        );
         assert_eq!(seen.page(UidKey(0), 2).unwrap().len(), 2);
     };
     check(&seen);
