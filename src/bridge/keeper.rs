@@ -73,8 +73,8 @@ pub(super) async fn run(
     loop {
         let (early, last) = tokio::select! {
             _ = ticks.tick() => (false, false),
-            // It lives as long as the keeper.
-            _ = demand.wait_for(|demand| *demand > Demand::None) => (true, false),
+            // It lives as long as the keeper. What cannot be saved is tried once a second.
+            _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => (true, false),
             _ = &mut stop => (false, true),
         };
         let taken = keeper.take(last, early);
@@ -141,7 +141,7 @@ impl Keeper {
                 commit.sinks.insert(name, state);
             }
         }
-        if last || early || self.last_seen.elapsed() >= SEEN_EVERY {
+        if last || early || self.failing || self.last_seen.elapsed() >= SEEN_EVERY {
             self.last_seen = Instant::now();
             if let Some((changes, applied)) = self.seen.take() {
                 commit.seen = changes;

@@ -123,7 +123,6 @@ impl Restored {
     /// Where that is much, some of it is saved on the way, but not how far it goes: sinks and
     /// sources are saved with that, by the keeper. A start that ends before does all of it again.
     fn bring_up_seen(&mut self) -> io::Result<()> {
-        self.log.sync(now_ms())?;
         let log = self.log.handle();
         let mut failed = None;
         for_each_frame(&log, self.applied, |frame| {
@@ -148,7 +147,10 @@ impl Restored {
                 && let Some((seen, applied)) = self.seen.take()
             {
                 let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
-                if let Err(error) = self.state.commit(&commit) {
+                let synced = self.log.sync(now_ms());
+                let saved =
+                    synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
+                if let Err(error) = saved {
                     self.seen.put_back(applied);
                     failed = Some(error);
                     return false;
@@ -157,7 +159,7 @@ impl Restored {
             self.seen.add(changes, frame.next());
             true
         })?;
-        failed.map_or(Ok(()), |error| Err(io::Error::other(error)))
+        failed.map_or(Ok(()), Err)
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.

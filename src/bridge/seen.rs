@@ -11,9 +11,8 @@
 //! young are full, ingest waits for the keeper to take them: intake is as fast as the disk.
 
 use std::{
-    collections::BTreeSet,
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -163,10 +162,13 @@ impl Seen {
     /// The Events of a source, ascending, and perhaps others. Those that are added meanwhile may
     /// be missing.
     pub(super) fn of_source(&self, source: u16) -> OfSource<'_> {
-        let unsaved: MutexGuard<'_, Unsaved> = lock(&self.unsaved);
+        let unsaved = lock(&self.unsaved);
         let changes = unsaved.batch.iter().map(|(uid, entry)| (uid, entry)).chain(&unsaved.young);
         let own = changes.filter(|(_, entry)| entry.is_some_and(|entry| entry.source() == source));
-        let unsaved = own.map(|(uid, _)| *uid).collect();
+        let mut unsaved: Vec<_> = own.map(|(uid, _)| *uid).collect();
+        unsaved.sort_unstable();
+        unsaved.dedup();
+        let unsaved = unsaved.into_iter();
         OfSource {
             table: &self.table,
             source,
@@ -190,7 +192,7 @@ pub(super) struct OfSource<'a> {
     table: &'a SeenTable,
     source: u16,
     /// Those of them that may not be in the table yet.
-    unsaved: BTreeSet<UidKey>,
+    unsaved: std::vec::IntoIter<UidKey>,
     page: std::vec::IntoIter<(UidKey, u16)>,
     /// Where the next page begins; nothing after the last.
     from: Option<UidKey>,
@@ -212,13 +214,13 @@ impl OfSource<'_> {
             self.from = page.last().and_then(|(uid, _)| uid.0.checked_add(1)).map(UidKey);
             self.page = page.into_iter();
         };
-        let unsaved = self.unsaved.first().copied();
+        let unsaved = self.unsaved.as_slice().first().copied();
         let next = in_table.into_iter().chain(unsaved).min();
         if in_table.is_some() && next == in_table {
             self.page.next();
         }
         if unsaved.is_some() && next == unsaved {
-            self.unsaved.pop_first();
+            self.unsaved.next();
         }
         Ok(next)
     }
