@@ -1,20 +1,27 @@
 //! Keeping up with what the API server holds: list, watch, and what to do when either fails.
 //!
-//! [`Reflector`] is the state machine; it feeds a [`Store`], which takes lists in pages and
-//! changes one stream read at a time. Nothing here keeps an object in memory.
+//! [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
+//! [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
+//! reflector itself keeps no object in memory.
 
 mod api;
 mod backoff;
+mod error;
+mod head;
 mod lines;
 mod list_items;
 mod reflector;
-mod store;
+mod reflector_store;
 
-pub use api::{EventsApi, ListWatchError, with_causes};
-pub use backoff::BackoffManager;
+pub use api::ResourceApi;
+pub use backoff::{Backoff, BackoffManager};
+pub use error::{Call, ListWatchError, with_causes};
 pub use lines::LineError;
 pub use list_items::ListError;
-pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
-pub use store::{
-    ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+pub use reflector::{
+    Follow, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom, WatchErrorHandler,
+};
+pub use reflector_store::{
+    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
+    resource_version_of,
 };
