@@ -7,13 +7,16 @@ mod api;
 mod backoff;
 mod lines;
 mod list_items;
+mod metadata;
 mod reflector;
 mod store;
+pub mod workqueue;
 
 pub use api::{EventsApi, ListWatchError, with_causes};
 pub use backoff::BackoffManager;
 pub use lines::LineError;
 pub use list_items::ListError;
+pub use metadata::{Metadata, OwnerReference};
 pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
 pub use store::{
     ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
