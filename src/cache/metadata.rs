@@ -37,6 +37,8 @@ use std::fmt;
 use packed::{Reader, push_number, push_text};
 use serde::Serialize;
 
+use super::Object;
+
 /// The part of an object's metadata that others ask for; see the [module](self). It is read from the
 /// JSON of a whole object or of a `PartialObjectMetadata`, and written as the latter.
 ///
@@ -193,6 +195,28 @@ impl Metadata {
             annotations,
             owners: self.owners(),
         }
+    }
+}
+
+impl Object for Metadata {
+    fn namespace(&self) -> Option<&str> {
+        self.namespace()
+    }
+
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.uid()
+    }
+
+    fn resource_version(&self) -> &str {
+        self.resource_version()
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.label(key)
     }
 }
 
