@@ -10,6 +10,7 @@
 
 mod compare;
 mod correlator;
+mod fifo;
 mod mux;
 mod purpose;
 mod recorder;
@@ -39,6 +40,7 @@ struct Kind {
 
 const KINDS: &[Kind] = &[
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
+    Kind { name: "fifo", drive: fifo::drive, compare: fifo::compare },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: recorder::compare },
     Kind { name: "series", drive: series::drive, compare: series::compare },
