@@ -10,6 +10,7 @@
 
 mod compare;
 mod correlator;
+mod fifo;
 mod limiter;
 mod mux;
 mod purpose;
@@ -40,6 +41,7 @@ struct Kind {
 
 const KINDS: &[Kind] = &[
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
+    Kind { name: "fifo", drive: fifo::drive, compare: fifo::compare },
     Kind { name: "limiter", drive: limiter::drive, compare: compare::step_by_step },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: recorder::compare },
