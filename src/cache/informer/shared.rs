@@ -229,9 +229,7 @@ impl<K: Object> SharedInformer<K> {
     /// that it is in. Does not wait for any of it. Stopped before it was started it never will be.
     pub fn stop(&self) {
         self.shared.progress.send_modify(|progress| progress.stopping = true);
-        let mut processor = self.shared.processor();
-        if !processor.is_running() {
-            processor.stop();
+        if self.shared.processor().stop_before_start() {
             self.shared.progress.send_modify(|progress| progress.stopped = true);
         }
     }
