@@ -1,12 +1,19 @@
 //! Keeping up with what the API server holds: list, watch, and what to do when either fails.
 //!
-//! [`Reflector`] is the state machine; it feeds a [`Store`], which takes lists in pages and
-//! changes one stream read at a time. Nothing here keeps an object in memory.
+//! [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
+//! [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
+//! reflector itself keeps no object in memory.
+//!
+//! What does keep them is a [`Store`]: objects by key and by index, which [`Lister`]s read. Between
+//! a reflector and a store stands a [`Queue`] of what happened, [`InOrderFifo`] or [`DeltaFifo`]: it
+//! finds in a list what is gone, and gives whoever pops it one change after the other to apply.
 
 mod api;
 mod backoff;
 mod delta;
 mod delta_fifo;
+mod error;
+mod head;
 mod in_order;
 mod indexer;
 mod lines;
@@ -16,13 +23,14 @@ mod object;
 mod object_set;
 mod queue;
 mod reflector;
+mod reflector_store;
 mod store;
-mod thread_safe_store;
 
-pub use api::{EventsApi, ListWatchError, with_causes};
-pub use backoff::BackoffManager;
+pub use api::ResourceApi;
+pub use backoff::{Backoff, BackoffManager};
 pub use delta::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
 pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
+pub use error::{Call, ListWatchError, with_causes};
 pub use in_order::InOrderFifo;
 pub use indexer::{IndexError, IndexFunc, Indexers, NAMESPACE_INDEX, namespace_index_func};
 pub use lines::LineError;
@@ -30,8 +38,11 @@ pub use list_items::ListError;
 pub use lister::{Lister, NamespaceLister};
 pub use object::{Object, meta_namespace_key, split_meta_namespace_key};
 pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
-pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
-pub use store::{
-    ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+pub use reflector::{
+    Follow, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom, WatchErrorHandler,
 };
-pub use thread_safe_store::Store as ObjectStore;
+pub use reflector_store::{
+    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
+    resource_version_of,
+};
+pub use store::Store;

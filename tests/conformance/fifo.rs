@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tidings::cache::{
     DeletedFinalStateUnknown, Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType,
-    InOrderFifo, KnownObjects, Object, ObjectStore as Store, PopError, Queue, TransformError,
+    InOrderFifo, KnownObjects, Object, PopError, Queue, Store, TransformError,
 };
 
 use crate::{
