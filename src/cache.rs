@@ -13,6 +13,8 @@ mod backoff;
 mod delta;
 mod delta_fifo;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod head;
 mod in_order;
 mod indexer;

@@ -1,5 +1,8 @@
 //! The store of an informer: client-go's `Indexer`, on its `ThreadSafeStore`.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
