@@ -135,18 +135,18 @@ async fn closing_ends_every_pop_that_waits<Q: Queue<ConfigMap>>(new: fn(&Known, 
 }
 
 /// Counts its calls in the version.
-fn ten_times() -> Transformer {
-    Some(Arc::new(|mut object: ConfigMap| {
+fn ten_times() -> TransformFunc<ConfigMap> {
+    Arc::new(|mut object: ConfigMap| {
         object.metadata.resource_version = Some((version(&object) * 10).to_string());
         Ok(object)
-    }))
+    })
 }
 
 async fn what_is_transformed_is_what_comes_in<Q: Queue<ConfigMap>>(
     new: fn(&Known, Transformer) -> Q,
 ) {
     let known = Known::default();
-    let queue = new(&known, ten_times());
+    let queue = new(&known, Some(ten_times()));
     for told in [Q::add, Q::update, Q::delete] {
         told(&queue, config_map("a", 1)).unwrap();
     }
@@ -165,16 +165,16 @@ async fn what_is_transformed_is_what_comes_in<Q: Queue<ConfigMap>>(
     assert_eq!(rest(&queue), ["Deleted unseen a@40"]);
 }
 
-fn not_b() -> Transformer {
-    Some(Arc::new(|object: ConfigMap| {
+fn not_b() -> TransformFunc<ConfigMap> {
+    Arc::new(|object: ConfigMap| {
         if object.metadata.name.as_deref() == Some("b") { Err("no b".into()) } else { Ok(object) }
-    }))
+    })
 }
 
 async fn what_cannot_be_transformed_is_not_queued<Q: Queue<ConfigMap>>(
     new: fn(&Known, Transformer) -> Q,
 ) {
-    let queue = new(&Known::default(), not_b());
+    let queue = new(&Known::default(), Some(not_b()));
     let error = queue.add(config_map("shop/b", 1)).unwrap_err();
     assert_eq!(error.to_string(), "cannot transform \"shop/b\"");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no b");
@@ -186,7 +186,7 @@ async fn what_cannot_be_transformed_is_not_queued<Q: Queue<ConfigMap>>(
 async fn a_list_that_cannot_be_transformed_is_not_the_first_list<Q: Queue<ConfigMap>>(
     new: fn(&Known, Transformer) -> Q,
 ) {
-    let queue = new(&Known::default(), not_b());
+    let queue = new(&Known::default(), Some(not_b()));
     let list = |names: [&str; 3]| names.map(|name| config_map(name, 1)).into();
     queue.replace(list(["a", "b", "c"])).unwrap_err();
     assert_eq!(rest(&queue), ["Replaced a@1"]);

@@ -61,7 +61,7 @@ fn call() -> impl Strategy<Value = Call> {
 
 type Shown = BTreeSet<(String, u64)>;
 
-fn shown(objects: Vec<Arc<ConfigMap>>) -> Shown {
+fn shown(objects: &[Arc<ConfigMap>]) -> Shown {
     let count = objects.len();
     let shown: Shown =
         objects.iter().map(|object| (meta_namespace_key(&**object), version(object))).collect();
@@ -74,7 +74,7 @@ fn check(store: &Store<ConfigMap>, model: &BTreeMap<&str, Entry>, indexed: bool)
         let entries = model.iter().filter(|(key, entry)| wanted(key, entry));
         entries.map(|(key, entry)| ((*key).to_owned(), entry.version)).collect()
     };
-    assert_eq!(shown(store.list()), picked(&|_, _| true));
+    assert_eq!(shown(&store.list()), picked(&|_, _| true));
     assert_eq!(store.len(), model.len());
     for key in KEYS {
         let stored = store.get_by_key(key).map(|object| version(&object));
@@ -84,9 +84,9 @@ fn check(store: &Store<ConfigMap>, model: &BTreeMap<&str, Entry>, indexed: bool)
         let of_it = |key: &str| namespace.is_empty() || key.starts_with(&format!("{namespace}/"));
         let lister = Lister::new(store.clone()).namespace(namespace);
         let x = Expression::Equal("letters".into(), "x".into()).into();
-        assert_eq!(shown(lister.list(&Selector::default())), picked(&|key, _| of_it(key)));
+        assert_eq!(shown(&lister.list(&Selector::default())), picked(&|key, _| of_it(key)));
         assert_eq!(
-            shown(lister.list(&x)),
+            shown(&lister.list(&x)),
             picked(&|key, entry| of_it(key) && entry.letters == "x")
         );
     }
@@ -103,13 +103,13 @@ fn check(store: &Store<ConfigMap>, model: &BTreeMap<&str, Entry>, indexed: bool)
         let expected = picked(&|_, entry| entry.letters.contains(letter));
         let keys: BTreeSet<_> = expected.iter().map(|(key, _)| key.clone()).collect();
         let letter = letter.to_string();
-        assert_eq!(shown(store.by_index("letter", &letter).unwrap()), expected);
+        assert_eq!(shown(&store.by_index("letter", &letter).unwrap()), expected);
         let index_keys = store.index_keys("letter", &letter).unwrap();
         assert_eq!(index_keys.into_iter().collect::<BTreeSet<_>>(), keys);
     }
     let probe = labelled("elsewhere", 0, &[("letters", "xyx")]);
     let like = picked(&|_, entry| entry.letters.contains(['x', 'y']));
-    assert_eq!(shown(store.index("letter", &probe).unwrap()), like);
+    assert_eq!(shown(&store.index("letter", &probe).unwrap()), like);
 }
 
 proptest! {
@@ -187,13 +187,13 @@ fn every_operator_of_a_selector_selects_as_the_api_server() {
         (Expression::Exists("tier".into()), "cart"),
         (Expression::DoesNotExist("tier".into()), "bare bill"),
     ] {
-        let names = shown(lister.list(&expression.clone().into()));
+        let names = shown(&lister.list(&expression.clone().into()));
         let names: Vec<_> = names.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names.join(" "), selected, "{expression:?}");
     }
     let mut both = Selector::from(Expression::Exists(app()));
     both.extend(Expression::DoesNotExist("tier".into()));
-    assert_eq!(shown(lister.list(&both)), [("bill".to_owned(), 1)].into());
+    assert_eq!(shown(&lister.list(&both)), [("bill".to_owned(), 1)].into());
     assert!(lister.get("cart").is_some());
     assert!(lister.namespace("shop").get("cart").is_none());
 }

@@ -69,8 +69,10 @@ struct Consumer {
 impl Consumer {
     /// Whether there was something.
     fn pop(&mut self, queue: &impl Queue<ConfigMap>) -> bool {
-        let process =
-            |deltas: &[Delta<ConfigMap>], _: bool| Ok::<_, Infallible>(self.apply(deltas));
+        let process = |deltas: &[Delta<ConfigMap>], _: bool| {
+            self.apply(deltas);
+            Ok::<_, Infallible>(())
+        };
         queue.pop(process).now_or_never().is_some()
     }
 
