@@ -17,6 +17,7 @@ mod list;
 mod object;
 mod objects;
 mod params;
+mod population;
 mod replay;
 mod resource;
 mod route;
@@ -54,6 +55,7 @@ pub use self::{
     object::{
         EventObject, EventSeries, ObjectMeta, ObjectRef, Source, micros, recorder_name, seconds,
     },
+    population::{Churned, Member, Population},
     replay::{Prepared, sent_at, stamp},
     resource::Resource,
     route::Verb,
