@@ -256,9 +256,9 @@ async fn a_transformer_runs_before_anybody_sees_the_object() {
 async fn a_list_that_the_transformer_refuses_is_fetched_again() {
     let server = server_with(&["a"]);
     server.put("ns/b", 13);
-    let strip = |map: ConfigMap| match map.data.as_ref().is_some_and(|d| d["value"] == "13") {
-        true => Err("unlucky".into()),
-        false => Ok(map),
+    let strip = |map: ConfigMap| {
+        let unlucky = map.data.as_ref().is_some_and(|data| data["value"] == "13");
+        if unlucky { Err("unlucky".into()) } else { Ok(map) }
     };
     let informer = builder(&server).transform(strip).build();
     spawn(&informer);

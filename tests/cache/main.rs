@@ -4,5 +4,6 @@
 
 mod informer;
 mod informer_factory;
+mod informer_model;
 mod informer_support;
 mod model_server;
