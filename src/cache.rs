@@ -4,14 +4,21 @@
 //! - [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
 //!   [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
 //!   reflector itself keeps no object in memory.
-//! - [`SharedInformer`] is a cache of one resource, with handlers that are told of each change: a
-//!   reflector, a [`Queue`] and a [`Store`]. [Its guide](informer) is where to begin.
+//! - What does keep them is a [`Store`]: objects by key and by index, which [`Lister`]s read. Between
+//!   a reflector and a store stands a [`Queue`] of what happened, [`InOrderFifo`] or [`DeltaFifo`]:
+//!   it finds in a list what is gone, and gives whoever pops it one change after the other to apply.
+//! - [`SharedInformer`] is the three together: a cache of one resource, with handlers that are told
+//!   of each change. [Its guide](informer) is where to begin. [`Metadata`] is what it keeps where
+//!   metadata is enough.
 //! - [`workqueue`] is what a controller does its work by.
+
 mod api;
 mod backoff;
 mod delta;
 mod delta_fifo;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod head;
 mod in_order;
 mod indexer;
@@ -25,7 +32,7 @@ mod object_set;
 mod queue;
 mod reflector;
 mod reflector_store;
-mod thread_safe_store;
+mod store;
 pub mod workqueue;
 
 pub use api::ResourceApi;
@@ -53,4 +60,4 @@ pub use reflector_store::{
     Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
     resource_version_of,
 };
-pub use thread_safe_store::Store;
+pub use store::Store;

@@ -1,5 +1,8 @@
 //! The store of an informer: client-go's `Indexer`, on its `ThreadSafeStore`.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
@@ -11,6 +14,11 @@ use super::{
 /// which any thread may use at any time.
 ///
 /// An object in it never changes: another takes its place. The order of what it lists is arbitrary.
+///
+/// No key is stored, as an object says its own. Beside the objects, and the 16 bytes of counts that an
+/// [`Arc`] puts before each, it takes 9 bytes for each place of a table that is between seven
+/// sixteenths and seven eighths full: 12 bytes an object where there are 100 000. An index takes as
+/// much again for an object under each of its values, and about 150 bytes for each value.
 pub struct Store<K> {
     inside: Arc<RwLock<Inside<K>>>,
 }
@@ -77,8 +85,9 @@ impl<K: Object> Store<K> {
     pub fn add(&self, object: Arc<K>) -> Option<Arc<K>> {
         let mut inside = self.write();
         let Inside { objects, indexes } = &mut *inside;
-        let old = objects.insert(Arc::clone(&object));
-        indexes.update(old.as_ref(), Some(&object));
+        let new = Arc::clone(&object);
+        let old = objects.insert(object);
+        indexes.update(old.as_ref(), Some(&new));
         old
     }
 
