@@ -4,12 +4,12 @@
 //! - [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
 //!   [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
 //!   reflector itself keeps no object in memory.
-//! - What does keep them is a [`Store`]: objects by key and by index, which [`Lister`]s read.
-//!   Between a reflector and a store stands a [`Queue`] of what happened, [`InOrderFifo`] or
-//!   [`DeltaFifo`]: it finds in a list what is gone, and gives whoever pops it one change after the
-//!   other to apply.
-//! - [`SharedInformer`] is all of these together: a cache of one resource, with handlers that are
-//!   told of each change. [Its guide](informer) is where to begin.
+//! - What does keep them is a [`Store`]: objects by key and by index, which [`Lister`]s read. Between
+//!   a reflector and a store stands a [`Queue`] of what happened, [`InOrderFifo`] or [`DeltaFifo`]:
+//!   it finds in a list what is gone, and gives whoever pops it one change after the other to apply.
+//! - [`SharedInformer`] is the three together: a cache of one resource, with handlers that are told
+//!   of each change. [Its guide](informer) is where to begin. [`Metadata`] is what it keeps where
+//!   metadata is enough.
 //! - [`workqueue`] is what a controller does its work by.
 
 mod api;
