@@ -155,13 +155,15 @@ impl<S: ReflectorStore> Reflector<S> {
     /// loses nothing: the store knows how far it was fed.
     pub async fn run(mut self) {
         let mut state = State::Start;
-        while let Ok(Turn { next, wait }) = self.step(state).await {
+        loop {
+            let began = Instant::now();
+            let Ok(Turn { next, wait }) = self.step(state).await else { return };
             match next {
                 State::Watch(_) => self.resync_at = self.resync_at.or_else(|| self.next_resync()),
                 State::Probe { .. } => {}
                 State::Start | State::List(_) | State::StreamingList => self.resync_at = None,
             }
-            if let Some(wait) = wait.or_else(|| self.pace.too_fast(&mut self.backoff))
+            if let Some(wait) = wait.or_else(|| self.pace.too_fast(began, &mut self.backoff))
                 && self.resyncing(sleep(wait)).await.is_err()
             {
                 return;

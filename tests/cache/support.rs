@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidings::cache::{Reflector, ReflectorOptions, ResourceApi, SharedHealth, SourceHealth};
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -116,11 +116,9 @@ impl Followed {
 
     /// Lets time go until so many requests were made and a little longer.
     pub(crate) async fn requests(&self, count: usize) -> Vec<Request> {
-        let deadline = Instant::now() + Duration::from_secs(7200);
-        while self.server.requests().len() < count {
-            assert!(Instant::now() < deadline, "only {:#?}", self.calls());
-            sleep(Duration::from_millis(10)).await;
-        }
+        let all = self.server.until_requests(count);
+        let all = timeout(Duration::from_secs(7200), all).await;
+        assert!(all.is_ok(), "only {:#?}", self.calls());
         sleep(Duration::from_millis(1)).await;
         self.server.requests()
     }
