@@ -249,7 +249,8 @@ impl<S: ReflectorStore> Reflector<S> {
     }
 
     fn next_resync(&self) -> Option<Instant> {
-        self.options.resync_period.map(|period| Instant::now() + period)
+        let period = self.options.resync_period.filter(|period| !period.is_zero())?;
+        Instant::now().checked_add(period)
     }
 
     /// Does some waiting, with the resyncs that are due meanwhile.
