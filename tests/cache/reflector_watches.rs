@@ -31,7 +31,7 @@ async fn a_watch_that_is_refused_is_tried_again_without_a_list() {
     followed.requests(5).await;
     assert_eq!(followed.calls()[1..], ["watch from \"10\""; 4]);
     let waits = followed.waits();
-    assert!((0..3).all(|n| is_wait(waits[n + 2], i32::try_from(n).unwrap())), "{waits:?}");
+    assert!((0..3).all(|n| is_wait(waits[n + 2], n)), "{waits:?}");
     assert_eq!(followed.errors(), Vec::<String>::new(), "no round ended");
 }
 

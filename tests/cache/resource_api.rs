@@ -1,8 +1,13 @@
 //! What is asked of which resource.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::core::ApiResource;
-use tidings::cache::{Reflector, ReflectorOptions, ResourceApi};
+use tidings::{
+    cache::{Reflector, ReflectorOptions, ResourceApi},
+    record::ApiServerSink,
+};
 use tokio::time::sleep;
 
 use crate::{
@@ -67,4 +72,25 @@ async fn a_list_of_another_kind_is_refused() {
     let pods = |client| ResourceApi::new(client, &ApiResource::erase::<Pod>(&()));
     let (requests, store) = requests([services], pods).await;
     assert_eq!((requests.len(), store.lines().len()), (1, 0));
+}
+
+/// Over a real socket, as what a client's error is made of is the client's own.
+#[tokio::test]
+async fn an_address_where_nobody_listens_is_told_apart() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let config = kube::Config::new(url.parse().unwrap());
+    let client = ApiServerSink::client_without_retry(config).unwrap();
+    let api = ResourceApi::new(client, &ApiResource::erase::<Pod>(&()));
+    let (errors, mut refused) = tokio::sync::mpsc::unbounded_channel();
+    let options = ReflectorOptions {
+        watch_error_handler: Some(Arc::new(move |error| {
+            errors.send(error.is_connection_refused()).unwrap();
+        })),
+        ..ReflectorOptions::default()
+    };
+    let running = tokio::spawn(Reflector::new(api, Told::default(), options).run());
+    assert_eq!(refused.recv().await, Some(true));
+    running.abort();
 }

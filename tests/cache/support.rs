@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tidings::cache::{Reflector, ReflectorOptions, ResourceApi, SharedHealth, SourceHealth};
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -116,11 +116,9 @@ impl Followed {
 
     /// Lets time go until so many requests were made and a little longer.
     pub(crate) async fn requests(&self, count: usize) -> Vec<Request> {
-        let deadline = Instant::now() + Duration::from_secs(7200);
-        while self.server.requests().len() < count {
-            assert!(Instant::now() < deadline, "only {:#?}", self.calls());
-            sleep(Duration::from_millis(10)).await;
-        }
+        let all = self.server.until_requests(count);
+        let all = timeout(Duration::from_secs(7200), all).await;
+        assert!(all.is_ok(), "only {:#?}", self.calls());
         sleep(Duration::from_millis(1)).await;
         self.server.requests()
     }
@@ -133,13 +131,12 @@ impl Followed {
             if request.is_watch() {
                 return format!("watch from {version:?}");
             }
-            let mut call = format!("list at {version:?}");
-            for (name, word) in [("limit", "limit"), ("continue", "token")] {
-                if !request.param(name).is_empty() {
-                    call += &format!(", {word} {}", request.param(name));
-                }
-            }
-            call
+            let of = |name, word| {
+                let value = request.param(name);
+                if value.is_empty() { String::new() } else { format!(", {word} {value}") }
+            };
+            let (limit, token) = (of("limit", "limit"), of("continue", "token"));
+            format!("list at {version:?}{limit}{token}")
         };
         self.server.requests().into_iter().map(call).collect()
     }
@@ -151,7 +148,7 @@ impl Followed {
 }
 
 /// Whether a wait is the n-th of the back-off (from 0).
-pub(crate) fn is_wait(seconds: f64, n: i32) -> bool {
-    let base = (0.8 * 2f64.powi(n)).min(30.0);
+pub(crate) fn is_wait(seconds: f64, n: usize) -> bool {
+    let base = [0.8, 1.6, 3.2, 6.4, 12.8, 25.6].get(n).copied().unwrap_or(30.0);
     (base..base * 2.0 + 0.01).contains(&seconds)
 }

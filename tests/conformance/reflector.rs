@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::{Map, Value, json};
 use tidings::cache::{Reflector, ReflectorOptions, ResourceApi};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     compare::Difference,
@@ -37,12 +37,10 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
         let reflector = Reflector::new(api, store.clone(), options);
         let health = reflector.health();
         let running = tokio::spawn(reflector.run());
-        while server.requests().len() < busy.len() && start.elapsed() < AT_MOST {
-            sleep(Duration::from_millis(10)).await;
-        }
+        let asked_for_all = timeout(AT_MOST, server.until_requests(busy.len())).await.is_ok();
         let settled = Duration::from_millis(1);
-        if let (Some(last), Some(busy)) = (server.requests().get(busy.len() - 1), busy.last()) {
-            sleep_until(last.at + *busy + settled).await;
+        if let Some(busy) = busy.last().filter(|_| asked_for_all) {
+            sleep(*busy + settled).await;
         }
         if let Some(until) = vector.input["until_ms"].as_u64() {
             sleep_until(start + Duration::from_millis(until) + settled).await;
