@@ -1,12 +1,15 @@
-//! Keeping up with what the API server holds: list, watch, and what to do when either fails.
+//! Keeping up with what the API server holds: list, watch, and what to do when either fails; and what
+//! is built on it.
 //!
-//! [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
-//! [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
-//! reflector itself keeps no object in memory.
-//!
-//! What does keep them is a [`Store`]: objects by key and by index, which [`Lister`]s read. Between
-//! a reflector and a store stands a [`Queue`] of what happened, [`InOrderFifo`] or [`DeltaFifo`]: it
-//! finds in a list what is gone, and gives whoever pops it one change after the other to apply.
+//! - [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
+//!   [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
+//!   reflector itself keeps no object in memory.
+//! - What does keep them is a [`Store`]: objects by key and by index, which [`Lister`]s read. Between a
+//!   reflector and a store stands a [`Queue`] of what happened, [`InOrderFifo`] or [`DeltaFifo`]: it
+//!   finds in a list what is gone, and gives whoever pops it one change after the other to apply.
+//! - [`SharedInformer`] is a cache of one resource, with handlers that are told of each change: a
+//!   reflector, a [`Queue`] and a [`Store`]. [Its guide](informer) is where to begin.
+//! - [`workqueue`] is what a controller does its work by.
 
 mod api;
 mod backoff;
@@ -18,15 +21,18 @@ mod fixture;
 mod head;
 mod in_order;
 mod indexer;
+pub mod informer;
 mod lines;
 mod list_items;
 mod lister;
+mod metadata;
 mod object;
 mod object_set;
 mod queue;
 mod reflector;
 mod reflector_store;
 mod store;
+pub mod workqueue;
 
 pub use api::ResourceApi;
 pub use backoff::{Backoff, BackoffManager};
@@ -35,9 +41,15 @@ pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
 pub use error::{Call, ListWatchError, with_causes};
 pub use in_order::InOrderFifo;
 pub use indexer::{IndexError, IndexFunc, Indexers, NAMESPACE_INDEX, namespace_index_func};
+pub use informer::{
+    AlreadyStarted, CacheSync, Decode, DecodeError, HandlerFuncs, HandlerRegistration,
+    InformerBuilder, InformerStopped, QueueKind, ResourceEventHandler, SharedInformer,
+    SharedInformerFactory, Synced, wait_for_cache_sync,
+};
 pub use lines::LineError;
 pub use list_items::ListError;
 pub use lister::{Lister, NamespaceLister};
+pub use metadata::{Metadata, OwnerReference};
 pub use object::{Object, meta_namespace_key, split_meta_namespace_key};
 pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
 pub use reflector::{

@@ -4,7 +4,7 @@ use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use kube::core::Status;
 
-use super::{lines::LineError, list_items::ListError};
+use super::{informer::DecodeError, lines::LineError, list_items::ListError};
 
 /// A request that a reflector makes, for messages: "list events".
 #[derive(Clone, Debug)]
@@ -60,6 +60,9 @@ pub enum ListWatchError {
     /// A line of a watch is none.
     #[error(transparent)]
     Line(#[from] LineError),
+    /// An object cannot be read. It was left out; the list or the watch went on.
+    #[error(transparent)]
+    Object(#[from] DecodeError),
 }
 
 impl ListWatchError {

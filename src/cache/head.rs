@@ -13,9 +13,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ObjectHead<'a> {
     #[serde(borrow)]
-    kind: Cow<'a, str>,
+    pub(super) kind: Cow<'a, str>,
     #[serde(borrow)]
-    api_version: Cow<'a, str>,
+    pub(super) api_version: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) metadata: Metadata<'a>,
 }

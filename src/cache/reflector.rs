@@ -17,8 +17,8 @@
 //! pause. The first list may come from the API server's cache ("0"), the next must be at least as
 //! new as what was seen last, and one that is refused as expired or as too new is asked for again at
 //! once with no demand. Beyond client-go: a watch whose time has passed and that has not ended is
-//! given up, and a server whose every answer leads to another request at once is asked no more than
-//! a few times a second ([`Pace`]).
+//! given up, and a server whose every answer leads to another request at once, without anything new
+//! in it, is asked no more than a few times a second ([`Pace`]).
 //!
 //! **[`Follow::Changes`] is for a log.** The resource has no watch cache, as Events have none: a list
 //! reads etcd, bookmarks do not come, a resourceVersion can be resumed only until etcd's compaction,
@@ -218,6 +218,9 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// The store has been fed up to here.
     fn seen(&mut self, resource_version: String) {
+        if resource_version != self.last {
+            self.pace = Pace::default();
+        }
         self.locked(|health| health.last_sync_resource_version.clone_from(&resource_version));
         self.last = resource_version;
     }

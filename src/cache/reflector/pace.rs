@@ -10,9 +10,10 @@ use crate::cache::BackoffManager;
 const STEPS: u32 = 16;
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// Steps that led to the next at once. Each of client-go's rules for that is right for one answer of
-/// the API server; a server that answers so every time (a stream with one line that closes at once,
-/// or 410 even where nothing is asked for) would be asked without end.
+/// Steps that led to the next at once, since the last new resourceVersion. Each of client-go's rules
+/// for that is right for one answer of the API server; a server that answers so every time (a stream
+/// with the same line that closes at once, or 410 even where no version is asked for) would be asked
+/// without end.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     steps: u32,

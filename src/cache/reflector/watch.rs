@@ -57,15 +57,12 @@ pub(super) struct Watched {
 impl Stream {
     async fn open(
         api: ResourceApi,
-        resource_version: String,
-        server_timeout: Duration,
-        send_initial_events: bool,
+        watch: Watch,
+        longest: Duration,
     ) -> Result<Box<Self>, ListWatchError> {
         let opened = Instant::now();
-        let watch =
-            Watch { resource_version: &resource_version, server_timeout, send_initial_events };
         let answer = api.watch(&watch).await?;
-        let deadline = opened + server_timeout + WATCH_GRACE;
+        let deadline = opened + longest + WATCH_GRACE;
         let (call, lines) = (api.call("watch"), Lines::default());
         Ok(Box::new(Self { call, answer, lines, opened, deadline, ahead: None }))
     }
@@ -163,8 +160,14 @@ impl<S: ReflectorStore> Reflector<S> {
         // whole seconds.
         let server_timeout = least.mul_f64(1.0 + fastrand::f64());
         let server_timeout = Duration::from_secs(server_timeout.as_secs());
-        let open =
-            Stream::open(self.api.clone(), resource_version, server_timeout, send_initial_events);
+        let longest = match self.options.follow {
+            // client-go waits for ever. A server that takes its time is left to it as long as it
+            // might have been told to take.
+            Follow::State => least * 2,
+            Follow::Changes { .. } => server_timeout,
+        };
+        let watch = Watch { resource_version, server_timeout, send_initial_events };
+        let open = Stream::open(self.api.clone(), watch, longest);
         let stream = self.resyncing(open).await?;
         if stream.is_ok() {
             self.alive();
