@@ -63,34 +63,28 @@ enum Role {
     #[command(hide = true)]
     Serve { pods: usize },
     #[command(hide = true)]
-    Follow { url: String, resource: String, keep: follow::Keep },
+    Follow { url: String, resource: String },
 }
 
-/// Who keeps what.
+/// Who keeps it.
 struct Side {
     what: &'static str,
     program: Program,
-    keep: &'static str,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Program {
     Tidings,
-    ClientGo,
+    /// With what is kept of an object: `whole` or `stripped`.
+    ClientGo(&'static str),
 }
 
-const SIDES: [Side; 4] = [
-    Side { what: "Tidings, `Metadata`", program: Program::Tidings, keep: "whole" },
-    Side {
-        what: "the same without annotations",
-        program: Program::Tidings,
-        keep: "without-annotations",
-    },
-    Side { what: "client-go 0.34.4, metadata informer", program: Program::ClientGo, keep: "whole" },
+const SIDES: [Side; 3] = [
+    Side { what: "Tidings, `SharedInformer<Metadata>`", program: Program::Tidings },
+    Side { what: "client-go 0.34.4, metadata informer", program: Program::ClientGo("whole") },
     Side {
         what: "the same, `managedFields` removed by a transform",
-        program: Program::ClientGo,
-        keep: "stripped",
+        program: Program::ClientGo("stripped"),
     },
 ];
 
@@ -108,7 +102,7 @@ fn main() -> Result<()> {
     let cli = Cli::parse();
     match cli.role {
         Some(Role::Serve { pods }) => serve::run(pods),
-        Some(Role::Follow { url, resource, keep }) => follow::run(&url, &resource, keep),
+        Some(Role::Follow { url, resource }) => follow::run(&url, &resource),
         None if !cli.bench => Ok(()),
         None => measure(&cli),
     }
@@ -122,15 +116,15 @@ fn measure(cli: &Cli) -> Result<()> {
     let mut server = Helper::start(["serve", &cli.pods.to_string()])?;
     let url = server.line()?;
     for side in &SIDES {
-        if side.program == Program::ClientGo && client_go.is_none() {
-            report.add_missing(side, "not measured: it was not built, see above");
+        eprintln!("{} …", side.what);
+        let (program, go) = (side.program, client_go.as_deref());
+        if matches!(program, Program::ClientGo(_)) && go.is_none() {
+            report.add_missing(side, "not measured: there is no Go to build it with");
             continue;
         }
-        let program = client_go.as_deref().filter(|_| side.program == Program::ClientGo);
-        eprintln!("{} …", side.what);
         // What the program takes without any object: no Services exist.
-        let empty = run(program, &url, "services", side.keep)?;
-        let full = run(program, &url, "pods", side.keep)?;
+        let empty = run(program, go, &url, "services")?;
+        let full = run(program, go, &url, "pods")?;
         let pods: usize = server.number("pods")?;
         if (empty.objects, full.objects) != (0, pods) {
             return Err(format!("it has {} of {pods} Pods", full.objects).into());
@@ -144,12 +138,15 @@ fn measure(cli: &Cli) -> Result<()> {
     Ok(())
 }
 
-/// Has one process follow a resource; ours, or the program that is given.
-fn run(program: Option<&Path>, url: &str, resource: &str, keep: &str) -> Result<Measured> {
+/// Has a process follow a resource until it has all objects, and some time more.
+fn run(program: Program, go: Option<&Path>, url: &str, resource: &str) -> Result<Measured> {
     let start = Instant::now();
     let mut process = match program {
-        None => Helper::start(["follow", url, resource, keep])?,
-        Some(program) => Helper::of(Command::new(program).args([url, "", "v1", resource, keep]))?,
+        Program::Tidings => Helper::start(["follow", url, resource])?,
+        Program::ClientGo(keep) => {
+            let binary = go.ok_or("it was not built")?;
+            Helper::of(Command::new(binary).args([url, "", "v1", resource, keep]))?
+        }
     };
     let synced = process.line()?;
     let seconds = start.elapsed().as_secs_f64();
