@@ -57,7 +57,7 @@ mod tests;
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -348,16 +348,6 @@ impl ApiServer {
     /// Forgets the requests so far.
     pub fn forget_requests(&self) {
         lock(&self.shared.requests).clear();
-    }
-
-    /// How many watches are open.
-    pub fn open_watches(&self) -> usize {
-        self.shared.feeds.iter().map(|feed| feed.watches.load(Ordering::Relaxed)).sum()
-    }
-
-    /// How many events were sent on watches.
-    pub fn events_sent(&self) -> u64 {
-        self.shared.feeds.iter().map(|feed| feed.events_sent.load(Ordering::Relaxed)).sum()
     }
 }
 
