@@ -19,7 +19,8 @@ pub use error::{Call, ListWatchError, with_causes};
 pub use lines::LineError;
 pub use list_items::ListError;
 pub use reflector::{
-    Follow, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom, WatchErrorHandler,
+    Follow, Reconnect, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom,
+    WatchErrorHandler,
 };
 pub use reflector_store::{
     Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
