@@ -114,7 +114,7 @@ impl ResourceApi {
         self.send("list", &query, "List", None).await
     }
 
-    pub(super) async fn watch(&self, watch: &Watch<'_>) -> Result<Answer, ListWatchError> {
+    pub(super) async fn watch(&self, watch: &Watch) -> Result<Answer, ListWatchError> {
         let seconds = watch.server_timeout.as_secs().to_string();
         let (initial, not_older_than) =
             if watch.send_initial_events { ("true", NOT_OLDER_THAN) } else { ("", "") };
@@ -122,7 +122,7 @@ impl ResourceApi {
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", &*seconds),
-            ("resourceVersion", watch.resource_version),
+            ("resourceVersion", &*watch.resource_version),
             ("sendInitialEvents", initial),
             ("resourceVersionMatch", not_older_than),
         ];
@@ -187,9 +187,9 @@ pub(super) struct Page {
 }
 
 /// From where, and for how long, to watch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Watch<'a> {
-    pub(super) resource_version: &'a str,
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    pub(super) resource_version: String,
     /// The server is to end the watch after so long; whole seconds.
     pub(super) server_timeout: Duration,
     /// Asks for all objects first, and for a bookmark behind them (a streaming list).

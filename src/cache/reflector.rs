@@ -17,8 +17,8 @@
 //! pause. The first list may come from the API server's cache ("0"), the next must be at least as
 //! new as what was seen last, and one that is refused as expired or as too new is asked for again at
 //! once with no demand. Beyond client-go: a watch whose time has passed and that has not ended is
-//! given up, and a server whose every answer leads to another request at once is asked no more than
-//! a few times a second ([`Pace`]).
+//! given up, and a server whose every answer leads to another request at once, without anything new
+//! in it, is asked no more than a few times a second ([`Pace`]).
 //!
 //! **[`Follow::Changes`] is for a log.** The resource has no watch cache, as Events have none: a list
 //! reads etcd, bookmarks do not come, a resourceVersion can be resumed only until etcd's compaction,
@@ -162,13 +162,15 @@ impl<S: ReflectorStore> Reflector<S> {
     /// loses nothing: the store knows how far it was fed.
     pub async fn run(mut self) {
         let mut state = State::Start;
-        while let Ok(Turn { next, wait }) = self.step(state).await {
+        loop {
+            let began = Instant::now();
+            let Ok(Turn { next, wait }) = self.step(state).await else { return };
             match next {
                 State::Watch(_) => self.resync_at = self.resync_at.or_else(|| self.next_resync()),
                 State::Probe { .. } => {}
                 State::Start | State::List(_) | State::StreamingList => self.resync_at = None,
             }
-            if let Some(wait) = wait.or_else(|| self.pace.too_fast(&mut self.backoff))
+            if let Some(wait) = wait.or_else(|| self.pace.too_fast(began, &mut self.backoff))
                 && self.resyncing(sleep(wait)).await.is_err()
             {
                 return;
@@ -225,6 +227,9 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// The store has been fed up to here.
     fn seen(&mut self, resource_version: String) {
+        if resource_version != self.last {
+            self.pace = Pace::default();
+        }
         self.locked(|health| health.last_sync_resource_version.clone_from(&resource_version));
         self.last = resource_version;
     }
@@ -251,7 +256,8 @@ impl<S: ReflectorStore> Reflector<S> {
     }
 
     fn next_resync(&self) -> Option<Instant> {
-        self.options.resync_period.map(|period| Instant::now() + period)
+        let period = self.options.resync_period.filter(|period| !period.is_zero())?;
+        Instant::now().checked_add(period)
     }
 
     /// Does some waiting, with the resyncs that are due meanwhile.

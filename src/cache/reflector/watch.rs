@@ -12,8 +12,7 @@ use kube::core::Status;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Follow, InternalErrors, Reflector, State, Turn, options::MIN_WATCH_TIMEOUT,
-    probe::turns_out_behind, watch_end::WatchEnd,
+    Follow, InternalErrors, Reflector, State, Turn, probe::turns_out_behind, watch_end::WatchEnd,
 };
 use crate::cache::{
     ListWatchError, ReflectorStore, ResourceApi, StoreClosed, WatchEvent, WatchEventType,
@@ -57,15 +56,12 @@ pub(super) struct Watched {
 impl Stream {
     async fn open(
         api: ResourceApi,
-        resource_version: String,
-        server_timeout: Duration,
-        send_initial_events: bool,
+        watch: Watch,
+        longest: Duration,
     ) -> Result<Box<Self>, ListWatchError> {
         let opened = Instant::now();
-        let watch =
-            Watch { resource_version: &resource_version, server_timeout, send_initial_events };
         let answer = api.watch(&watch).await?;
-        let deadline = opened + server_timeout + WATCH_GRACE;
+        let deadline = opened + longest + WATCH_GRACE;
         let (call, lines) = (api.call("watch"), Lines::default());
         Ok(Box::new(Self { call, answer, lines, opened, deadline, ahead: None }))
     }
@@ -158,13 +154,19 @@ impl<S: ReflectorStore> Reflector<S> {
         send_initial_events: bool,
     ) -> Result<Result<Box<Stream>, ListWatchError>, StoreClosed> {
         self.locked(|health| health.watches += 1);
-        let least = self.options.min_watch_timeout.max(MIN_WATCH_TIMEOUT);
+        let least = self.options.least_watch_timeout();
         // Random, so that the watches of many clients do not end together; and the server is told
         // whole seconds.
         let server_timeout = least.mul_f64(1.0 + fastrand::f64());
         let server_timeout = Duration::from_secs(server_timeout.as_secs());
-        let open =
-            Stream::open(self.api.clone(), resource_version, server_timeout, send_initial_events);
+        let longest = match self.options.follow {
+            // client-go waits for ever. A server that takes its time is left to it as long as it
+            // might have been told to take.
+            Follow::State => least * 2,
+            Follow::Changes { .. } => server_timeout,
+        };
+        let watch = Watch { resource_version, server_timeout, send_initial_events };
+        let open = Stream::open(self.api.clone(), watch, longest);
         let stream = self.resyncing(open).await?;
         if stream.is_ok() {
             self.alive();
@@ -183,7 +185,7 @@ impl<S: ReflectorStore> Reflector<S> {
             if changes {
                 turns_out_behind(api, &fed, health).await;
             } else {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         });
         let mut taken = 0;
