@@ -25,6 +25,7 @@ use self::lists::Replacing;
 pub(super) use self::store::JournalStore;
 use super::{
     correlation::Names,
+    heartbeat::is_heartbeat,
     published::Published,
     shared::{IngestCounters, SeenChanges, now_ms},
 };
@@ -248,6 +249,10 @@ impl Ingest {
             };
             let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
+            if is_heartbeat(&incoming.fields) {
+                self.shared.counters.heartbeats.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);

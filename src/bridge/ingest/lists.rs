@@ -13,7 +13,10 @@ use jiff::Timestamp;
 
 use super::{FRAME_BYTES, GaveUp, Ingest};
 use crate::{
-    bridge::shared::{Gap, now_ms},
+    bridge::{
+        heartbeat::is_heartbeat,
+        shared::{Gap, now_ms},
+    },
     cache::ReplaceReason,
     event::{Incoming, UidKey},
     journal::{Resume, Staging},
@@ -52,6 +55,9 @@ impl Ingest {
                     continue;
                 }
             };
+            if is_heartbeat(&incoming.fields) {
+                continue;
+            }
             let before = self.seen.get(incoming.uid);
             let resume = self.sources[source].spec.resume;
             let Some(replacing) = &mut self.sources[source].replacing else { return };
