@@ -32,6 +32,7 @@ mod progress;
 mod published;
 mod restore;
 mod run;
+mod seen;
 mod shared;
 mod sink;
 

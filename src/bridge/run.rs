@@ -29,7 +29,6 @@ use super::{
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     restore::Restored,
-    shared::SeenChanges,
 };
 use crate::{
     cache::{Reconnect, SharedHealth},
@@ -260,7 +259,6 @@ impl Bridge {
             state,
             directory,
             seen,
-            seen_changes,
             mut sources,
             resume,
             applied,
@@ -269,12 +267,11 @@ impl Bridge {
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
-        let seen_changes = Arc::new(SeenChanges::new(seen_changes));
         let keeper = Keeper {
             state,
             directory,
             sinks: progresses,
-            seen: Arc::clone(&seen_changes),
+            seen: Arc::clone(&seen),
             cluster: Arc::clone(&identity.cluster),
             sources: sources.iter().map(SourceSetup::state).collect(),
             saved_cluster_uid: None,
@@ -287,13 +284,12 @@ impl Bridge {
         let keeper = tokio::spawn(keeper::run(keeper, to_ingest.clone(), sync, keeper_stops));
         let ingest = Ingest::new(
             log,
-            seen,
             broadcaster.clone(),
             correlates.then_some(keys),
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
                 counters: Arc::clone(&view.ingest),
-                changes: seen_changes,
+                seen,
                 give_up: Arc::clone(&give_up),
             },
         );
