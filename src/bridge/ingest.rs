@@ -21,9 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{lists::Replacing, shared::GaveUp};
 pub(super) use self::{shared::IngestShared, store::JournalStore};
-use super::{
-    correlation::Names, heartbeat::is_heartbeat, published::Published, shared::now_ms,
-};
+use super::{correlation::Names, heartbeat::is_heartbeat, published::Published, shared::now_ms};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,

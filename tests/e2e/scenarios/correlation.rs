@@ -129,10 +129,8 @@ async fn what_ails_a_sink_is_an_event_about_the_pod_and_reaches_the_others() {
     assert!(listed.contains("pod/tidings-0") && listed.contains("Sink broken"), "{listed}");
 
     // The heartbeat is one Event, which each watch brings and no sink gets.
-    until("ten beats", async || {
-        bridge.status().await["ingest"]["heartbeats"].as_u64() >= Some(10)
-    })
-    .await;
+    until("ten beats", async || bridge.status().await["ingest"]["heartbeats"].as_u64() >= Some(10))
+        .await;
     assert_eq!(bridge.status().await["ingest"]["heartbeatsMissed"], 0);
     let listed = get("=");
     assert_eq!(listed.lines().count(), 1, "{listed}");
