@@ -167,10 +167,12 @@ async fn answer(
     }
     if !query.contains_key("watch") {
         state.lists += 1;
-        let (version, kind) = match accept.contains("PartialObjectMetadata") {
-            true => ("meta.k8s.io/v1", "PartialObjectMetadataList"),
-            false if uri.path().ends_with("/configmaps") => ("v1", "ConfigMapList"),
-            false => ("v1", "NamespaceList"),
+        let (version, kind) = if accept.contains("PartialObjectMetadata") {
+            ("meta.k8s.io/v1", "PartialObjectMetadataList")
+        } else if uri.path().ends_with("/configmaps") {
+            ("v1", "ConfigMapList")
+        } else {
+            ("v1", "NamespaceList")
         };
         let list = json!({
             "apiVersion": version,

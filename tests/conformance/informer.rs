@@ -26,10 +26,8 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
     for step in &vector.steps {
         answers.push(reply(step)?.0);
     }
-    let queue = match vector.options["in_order"].as_bool().unwrap_or(false) {
-        true => QueueKind::InOrder,
-        false => QueueKind::Delta,
-    };
+    let in_order = vector.options["in_order"].as_bool().unwrap_or(false);
+    let queue = if in_order { QueueKind::InOrder } else { QueueKind::Delta };
     let resync = ms(&vector.options, "resync_ms").unwrap_or_default();
     let handlers = vector.input["handlers"].as_array().ok_or("no handlers")?;
     let until = ms(&vector.input, "until_ms").ok_or("no until_ms")?;

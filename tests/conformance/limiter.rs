@@ -25,8 +25,9 @@ fn limiter(options: &Value) -> Result<Box<dyn RateLimiter<String>>, String> {
     Ok(match options["kind"].as_str() {
         Some("item_exponential") => Box::new(exponential(options)?),
         Some("item_fast_slow") => {
-            let attempts = number(options, "fast_attempts")?;
-            let attempts = u32::try_from(attempts).map_err(|error| error.to_string())?;
+            // Go counts down from any integer; fewer than none is none.
+            let attempts = options["fast_attempts"].as_i64().ok_or("no fast_attempts")?;
+            let attempts = u32::try_from(attempts.max(0)).map_err(|error| error.to_string())?;
             let (fast, slow) = (millis(options, "fast_ms")?, millis(options, "slow_ms")?);
             Box::new(ItemFastSlowRateLimiter::new(fast, slow, attempts))
         }

@@ -31,10 +31,7 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
     }
 
     fn open(&self) -> Result<(), StoreClosed> {
-        match self.queue.is_closed() {
-            true => Err(StoreClosed),
-            false => Ok(()),
-        }
+        if self.queue.is_closed() { Err(StoreClosed) } else { Ok(()) }
     }
 
     fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {

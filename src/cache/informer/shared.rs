@@ -109,9 +109,10 @@ impl<K: Object> Shared<K> {
                 Some(old) => {
                     let nothing_new = old.resource_version() == object.resource_version();
                     let update = Notification::Update { old, new: object };
-                    match nothing_new {
-                        true => processor.distribute_sync(&update),
-                        false => processor.distribute(&update),
+                    if nothing_new {
+                        processor.distribute_sync(&update);
+                    } else {
+                        processor.distribute(&update);
                     }
                 }
             }
