@@ -28,6 +28,7 @@ mod keeper;
 mod options;
 mod own_events;
 mod progress;
+mod published;
 mod restore;
 mod run;
 mod shared;

@@ -23,11 +23,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::lists::Replacing;
 pub(super) use self::store::JournalStore;
-use super::shared::{IngestCounters, SeenChanges, now_ms};
+use super::{
+    correlation::Names,
+    published::Published,
+    shared::{IngestCounters, SeenChanges, now_ms},
+};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
+    correlate::Keys,
     event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, Seen, SeenEntry, UidKey},
-    journal::{Frame, FrameBuilder, Log, Resume, SyncDone, SyncJob},
+    journal::{FrameBuilder, Log, Resume, SyncDone, SyncJob},
     watch::Broadcaster,
 };
 
@@ -116,7 +121,9 @@ pub(super) struct IngestShared {
 pub(super) struct Ingest {
     log: Log,
     seen: Seen,
-    broadcaster: Broadcaster<Arc<Frame>>,
+    broadcaster: Broadcaster<Published>,
+    /// What the keys are made with that records are correlated by; `None` if no sink asks for them.
+    keys: Option<Keys>,
     cluster_json: String,
     shared: IngestShared,
     sources: Vec<Source>,
@@ -129,7 +136,8 @@ impl Ingest {
     pub(super) fn new(
         log: Log,
         seen: Seen,
-        broadcaster: Broadcaster<Arc<Frame>>,
+        broadcaster: Broadcaster<Published>,
+        keys: Option<Keys>,
         sources: Vec<IngestSource>,
         shared: IngestShared,
     ) -> Self {
@@ -138,7 +146,7 @@ impl Ingest {
             Source { spec, journalled_ms, replacing: None }
         };
         let sources = sources.into_iter().map(source).collect();
-        Self { log, seen, broadcaster, cluster_json: String::new(), shared, sources }
+        Self { log, seen, broadcaster, keys, cluster_json: String::new(), shared, sources }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -288,6 +296,7 @@ impl Ingest {
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         frame.builder.record(|out| head.write(incoming, out));
+        frame.names.extend(self.keys.as_ref().map(|keys| Names::of(&incoming.fields, keys)));
         let entry = SeenEntry {
             resource_version: incoming.resource_version,
             occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
@@ -309,7 +318,7 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: Vec::new(), forgets: false }
+        Pending { builder, changed: Vec::new(), names: Vec::new(), forgets: false }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
@@ -346,8 +355,9 @@ impl Ingest {
         *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.changes.add(frame.changed, written.next());
+        let names = self.keys.is_some().then(|| frame.names.into());
         // Nobody reads after a shutdown; the frame is in the log for the next start.
-        let _ = self.broadcaster.publish_blocking(written);
+        let _ = self.broadcaster.publish_blocking(Published { frame: written, names });
         Ok(())
     }
 
@@ -369,6 +379,8 @@ impl Ingest {
 struct Pending {
     builder: FrameBuilder,
     changed: Vec<(UidKey, Option<SeenEntry>)>,
+    /// Under which keys each record is correlated; empty if nobody asks.
+    names: Vec<Names>,
     /// Whether a change of the watch is that an Event was deleted.
     forgets: bool,
 }

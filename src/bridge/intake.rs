@@ -15,11 +15,12 @@ use super::{
     BridgeError, BridgeView, SourceOptions, SourceStart, SourceView,
     cluster::Identity,
     ingest::{Ingest, IngestSource, JournalStore, Message},
+    published::Published,
     shared::{lock, now_ms},
 };
 use crate::{
     cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom},
-    journal::{Frame, Resume, SourceState},
+    journal::{Resume, SourceState},
     watch::Broadcaster,
 };
 
@@ -93,7 +94,7 @@ pub(super) struct Intake {
     pub(super) identity: Identity,
     pub(super) sources: Vec<SourceSetup>,
     pub(super) view: BridgeView,
-    pub(super) broadcaster: Broadcaster<Arc<Frame>>,
+    pub(super) broadcaster: Broadcaster<Published>,
 }
 
 impl Intake {

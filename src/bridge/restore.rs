@@ -10,6 +10,7 @@ use super::{
     shared::{PendingChanges, now_ms},
 };
 use crate::{
+    correlate::Keys,
     event::{Seen, SeenEntry, UidKey},
     journal::{
         Directory, Frame, Log, LogHandle, Position, Positions, Resume, SavedCorrelator, SinkState,
@@ -41,6 +42,8 @@ pub(super) struct Restored {
     pub(super) cluster_uid: Option<String>,
     sinks: BTreeMap<String, SinkState>,
     correlators: BTreeMap<String, SavedCorrelator>,
+    /// What correlators that begin now make their keys with: the same as one that is there.
+    pub(super) keys: Keys,
     /// What to go by when the state was lost.
     positions: Option<Positions>,
     /// The log holds events of an earlier run, or held some.
@@ -101,6 +104,11 @@ impl Restored {
             last_heard_ms: opened.newest_ms,
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
             sinks: loaded.sinks,
+            keys: loaded
+                .correlators
+                .values()
+                .find_map(|saved| Correlator::keys_of(&saved.bytes))
+                .unwrap_or_else(Keys::random),
             correlators: loaded.correlators,
             positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
@@ -146,7 +154,7 @@ impl Restored {
     pub(super) fn sink(&self, sink: &SinkOptions) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
-        let begins_anew = || Correlator::new(sink.correlate);
+        let begins_anew = || Correlator::new(sink.correlate, &self.keys);
         let correlator = match saved {
             // Where nothing is held and nothing will be, nobody asks what was known.
             Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,

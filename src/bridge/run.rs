@@ -214,6 +214,7 @@ impl Bridge {
         let (stop_delivery, stop) = watch::channel(Stop::No);
         let mut watchers = JoinSet::new();
         let mut progresses = Vec::new();
+        let mut correlates = false;
         for sink in sinks {
             let (saved, correlator) = restored.sink(&sink);
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
@@ -223,7 +224,8 @@ impl Bridge {
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            let stage = Stage::new(correlator, log.clone(), &progress);
+            let stage = Stage::new(correlator, &restored.keys, log.clone(), &progress);
+            correlates |= stage.has_correlator();
             spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
         }
 
@@ -248,6 +250,7 @@ impl Bridge {
             resume,
             applied,
             last_heard_ms,
+            keys,
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
@@ -271,6 +274,7 @@ impl Bridge {
             log,
             seen,
             broadcaster.clone(),
+            correlates.then_some(keys),
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
                 counters: Arc::clone(&view.ingest),

@@ -155,13 +155,15 @@ impl<S: ReflectorStore> Reflector<S> {
     /// loses nothing: the store knows how far it was fed.
     pub async fn run(mut self) {
         let mut state = State::Start;
-        while let Ok(Turn { next, wait }) = self.step(state).await {
+        loop {
+            let began = Instant::now();
+            let Ok(Turn { next, wait }) = self.step(state).await else { return };
             match next {
                 State::Watch(_) => self.resync_at = self.resync_at.or_else(|| self.next_resync()),
                 State::Probe { .. } => {}
                 State::Start | State::List(_) | State::StreamingList => self.resync_at = None,
             }
-            if let Some(wait) = wait.or_else(|| self.pace.too_fast(&mut self.backoff))
+            if let Some(wait) = wait.or_else(|| self.pace.too_fast(began, &mut self.backoff))
                 && self.resyncing(sleep(wait)).await.is_err()
             {
                 return;
@@ -247,7 +249,8 @@ impl<S: ReflectorStore> Reflector<S> {
     }
 
     fn next_resync(&self) -> Option<Instant> {
-        self.options.resync_period.map(|period| Instant::now() + period)
+        let period = self.options.resync_period.filter(|period| !period.is_zero())?;
+        Instant::now().checked_add(period)
     }
 
     /// Does some waiting, with the resyncs that are due meanwhile.

@@ -25,6 +25,9 @@ mod report;
 mod scripted;
 mod series;
 mod sink;
+#[path = "../cache/told.rs"]
+#[allow(dead_code, reason = "the tests of the cache use all of it")]
+mod told;
 mod vector;
 
 use std::{

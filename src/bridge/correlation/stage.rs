@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Holding, Summary, nothing_saved, read};
+use super::{Correlator, Decision, Holding, Names, Summary, nothing_saved, read};
 use crate::{
     bridge::SinkProgress,
+    correlate::Keys,
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position, SavedCorrelator},
 };
@@ -31,6 +32,9 @@ pub(in crate::bridge) struct Passed {
 /// See the [module](self).
 pub(in crate::bridge) struct Stage {
     correlator: Option<Correlator>,
+    /// Whether the keys that ingest makes are this correlator's: all sinks of a journal have the
+    /// same, but one whose correlator is older than the state that the others began with.
+    shares_keys: bool,
     log: LogHandle,
     sink: String,
     /// Where envelopes are written.
@@ -41,22 +45,41 @@ impl Stage {
     /// Without a correlator everything passes as it is.
     pub(in crate::bridge) fn new(
         correlator: Option<Correlator>,
+        shared: &Keys,
         log: LogHandle,
         progress: &SinkProgress,
     ) -> Self {
-        Self { correlator, log, sink: progress.snapshot().name, space: BytesMut::new() }
+        let shares_keys = correlator.as_ref().is_some_and(|own| own.keys == *shared);
+        let sink = progress.snapshot().name;
+        Self { correlator, shares_keys, log, sink, space: BytesMut::new() }
+    }
+
+    /// Whether it correlates at all.
+    pub(in crate::bridge) fn has_correlator(&self) -> bool {
+        self.correlator.is_some()
     }
 
     /// What comes of a record that was journalled at `time_ms`. What is [due](Self::due) by then
-    /// has to be taken before.
-    pub(in crate::bridge) async fn pass(&mut self, mut record: Record, time_ms: u64) -> Passed {
+    /// has to be taken before. With the `names` that ingest made it is not decoded.
+    pub(in crate::bridge) async fn pass(
+        &mut self,
+        mut record: Record,
+        names: Option<&Names>,
+        time_ms: u64,
+    ) -> Passed {
         let mut passed = Passed::default();
         let Some(correlator) = &mut self.correlator else {
             passed.record = Some(record);
             return passed;
         };
-        let decision = read(&record).map(|(parts, event)| {
-            (parts, correlator.decide(&event, record.seq, parts.delta, time_ms))
+        let known = match names {
+            Some(names) if self.shares_keys => {
+                EnvelopeParts::of(&record.envelope).map(|parts| (parts, *names))
+            }
+            _ => read(&record).map(|(parts, event)| (parts, correlator.names(&event))),
+        };
+        let decision = known.map(|(parts, names)| {
+            (parts, correlator.decide(&names, record.seq, parts.delta, time_ms))
         });
         match decision {
             // Nothing that ingest wrote; it is sent as it is.

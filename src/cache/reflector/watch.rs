@@ -12,8 +12,7 @@ use kube::core::Status;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Follow, InternalErrors, Reflector, State, Turn, options::MIN_WATCH_TIMEOUT,
-    probe::turns_out_behind, watch_end::WatchEnd,
+    Follow, InternalErrors, Reflector, State, Turn, probe::turns_out_behind, watch_end::WatchEnd,
 };
 use crate::cache::{
     ListWatchError, ReflectorStore, ResourceApi, StoreClosed, WatchEvent, WatchEventType,
@@ -155,7 +154,7 @@ impl<S: ReflectorStore> Reflector<S> {
         send_initial_events: bool,
     ) -> Result<Result<Box<Stream>, ListWatchError>, StoreClosed> {
         self.locked(|health| health.watches += 1);
-        let least = self.options.min_watch_timeout.max(MIN_WATCH_TIMEOUT);
+        let least = self.options.least_watch_timeout();
         // Random, so that the watches of many clients do not end together; and the server is told
         // whole seconds.
         let server_timeout = least.mul_f64(1.0 + fastrand::f64());
@@ -185,7 +184,7 @@ impl<S: ReflectorStore> Reflector<S> {
             if changes {
                 turns_out_behind(api, &fed, health).await;
             } else {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         });
         let mut taken = 0;

@@ -51,7 +51,9 @@ impl<S: ReflectorStore> Reflector<S> {
                     let next = self.round();
                     return self.backed_off(next);
                 }
-                self.caught_up();
+                if let WatchEnd::Closed = end {
+                    self.caught_up();
+                }
                 Turn::at_once(State::Watch(None))
             }
             WatchEnd::Error(error) | WatchEnd::Malformed(error) => {
