@@ -21,6 +21,7 @@ mod deliver;
 mod feed;
 mod filter;
 mod gather;
+mod heartbeat;
 mod high_water;
 mod ingest;
 mod intake;
@@ -37,6 +38,7 @@ mod sink;
 
 pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
+pub use heartbeat::Heartbeat;
 pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
 pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{SinkCondition, SinkProgress, SinkSnapshot};

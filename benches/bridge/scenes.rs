@@ -11,8 +11,9 @@ use std::{
 use crate::{
     Result,
     helper::Helper,
-    process::{SinkConfig, Tidings, Usage},
+    process::{SinkConfig, Tidings},
     tally::{Tally, now_us},
+    usage::Usage,
 };
 
 /// What happens at the API server.

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{lists::Replacing, shared::GaveUp};
 pub(super) use self::{shared::IngestShared, store::JournalStore};
-use super::{correlation::Names, published::Published, shared::now_ms};
+use super::{correlation::Names, heartbeat::is_heartbeat, published::Published, shared::now_ms};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
@@ -208,7 +208,7 @@ impl Ingest {
         let mut frame = self.frame(source, expected);
         for event in events {
             expected = expected.saturating_sub(event.object.len() + 256);
-            if event.kind == WatchEventType::Bookmark {
+            if matches!(event.kind, WatchEventType::Bookmark | WatchEventType::Unknown) {
                 if let Some(version) = resource_version_of(&event.object) {
                     resume.resource_version = resume.resource_version.max(version);
                 }
@@ -223,6 +223,10 @@ impl Ingest {
             };
             let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
+            if is_heartbeat(&incoming.fields) {
+                self.shared.counters.heartbeats.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);

@@ -13,7 +13,10 @@ use jiff::Timestamp;
 
 use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
-    bridge::shared::{Gap, now_ms},
+    bridge::{
+        heartbeat::is_heartbeat,
+        shared::{Gap, now_ms},
+    },
     cache::ReplaceReason,
     event::Incoming,
     journal::{Resume, SortedUids, StagedUids, Staging},
@@ -72,6 +75,9 @@ impl Ingest {
                     continue;
                 }
             };
+            if is_heartbeat(&incoming.fields) {
+                continue;
+            }
             let Some(replacing) = &self.sources[source].replacing else { return Ok(()) };
             let reason = replacing.reason;
             let news = self.is_news(source, reason, cutoff, &incoming)?;
