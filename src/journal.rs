@@ -44,6 +44,6 @@ pub use positions::{Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, Staging};
 pub use state::{
-    CommitError, DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, State, StateCommit,
-    Totals,
+    CommitError, DeadLetter, Loaded, ObjectsCommit, ObjectsReader, ObjectsView, SavedCorrelator,
+    SavedObject, SinkState, SourceState, State, StateCommit, Totals,
 };

@@ -7,6 +7,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use bytes::Bytes;
@@ -18,9 +19,12 @@ use super::{Directory, OpenError, Position};
 use crate::event::{SeenEntry, UidKey};
 
 mod model;
+mod objects;
 #[cfg(test)]
 mod tests;
 
+pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
+use objects::{OBJECTS, OBJECTS_VIEW, SharedDatabase, Sweep};
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
 
 const NAME: &str = "state.redb";
@@ -57,8 +61,9 @@ pub struct CommitError {
 pub struct State {
     path: PathBuf,
     /// Nothing after a failure: redb does not go on with a file that failed it.
-    database: Option<Database>,
+    database: SharedDatabase,
     dead: DeadLetters,
+    sweep: Sweep,
     _directory: Directory,
 }
 
@@ -116,27 +121,46 @@ impl State {
         let (database, mut loaded, mut dead) = opened.map_err(refused)?;
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
-        let state = Self { path, database: Some(database), dead, _directory: directory.clone() };
-        Ok((state, loaded))
+        let database = Arc::new(RwLock::new(Some(database)));
+        let (sweep, _directory) = (Sweep::default(), directory.clone());
+        Ok((Self { path, database, dead, sweep, _directory }, loaded))
     }
 
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every
     /// position in it.
     pub fn commit(&mut self, commit: &StateCommit) -> Result<(), CommitError> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => open_database(&self.path, false).map_err(|e| self.error(e.into()))?,
-        };
-        let mut dead = self.dead;
+        if self.database().is_none() {
+            let opened = open_database(&self.path, false).map_err(|e| self.error(e.into()))?;
+            self.set_database(Some(opened));
+        }
+        let (mut dead, mut sweep) = (self.dead, self.sweep);
         let stored = (|| -> Result<(), redb::Error> {
+            let database = self.database();
+            let Some(database) = &*database else { return Err(redb::Error::DatabaseClosed) };
             let transaction = database.begin_write()?;
             write(&transaction, commit, &mut dead)?;
+            objects::write(&transaction, &commit.objects, &mut sweep)?;
             Ok(transaction.commit()?)
         })();
-        stored.map_err(|e| self.error(e))?;
-        self.dead = dead;
-        self.database = Some(database);
+        if let Err(error) = stored {
+            self.set_database(None);
+            return Err(self.error(error));
+        }
+        (self.dead, self.sweep) = (dead, sweep);
         Ok(())
+    }
+
+    /// Reads the view `objects`, now and later, from any thread.
+    pub fn objects(&self) -> ObjectsReader {
+        ObjectsReader(Arc::clone(&self.database))
+    }
+
+    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
+        self.database.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_database(&self, database: Option<Database>) {
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = database;
     }
 
     /// How many dead letters are kept.
@@ -150,7 +174,8 @@ impl State {
         sink: Option<&str>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, CommitError> {
-        let Some(database) = &self.database else { return Ok(Vec::new()) };
+        let database = self.database();
+        let Some(database) = &*database else { return Ok(Vec::new()) };
         let read = || -> Result<Vec<DeadLetter>, redb::Error> {
             let table = database.begin_read()?.open_table(DEAD)?;
             let mut letters = Vec::new();
@@ -271,6 +296,8 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         transaction.open_table(SOURCES)?;
         transaction.open_table(SEEN)?;
         transaction.open_table(DEAD)?;
+        transaction.open_table(OBJECTS)?;
+        transaction.open_table(OBJECTS_VIEW)?;
         version
     };
     transaction.commit()?;
@@ -303,6 +330,7 @@ fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error
         let entry = SeenEntry { resource_version, occurrences, source };
         loaded.seen.insert(UidKey(uid.value()), entry);
     }
+    loaded.objects = objects::load_view(&transaction)?;
     let letters = transaction.open_table(DEAD)?;
     let mut dead = DeadLetters { count: letters.len()?, ..DeadLetters::default() };
     for item in letters.iter()? {

@@ -152,3 +152,45 @@ fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
     }
     assert!(anew > 0);
 }
+
+#[test]
+fn objects_are_kept_by_what_records_need_of_them() {
+    let (dir, mut state) = fresh();
+    let view = ObjectsView { secret: 7, applied: 5, decided: 6, next: 9 };
+    let version = |from, what: &str| (from, what.as_bytes().to_vec());
+    let commit = |state: &mut State, changed, oldest| {
+        let objects = ObjectsCommit { changed, view: Some(view), oldest };
+        state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
+    };
+    let object = |last, versions: &[(u64, Vec<u8>)]| SavedObject { last, versions: versions.into() };
+    let reader = state.objects();
+    commit(&mut state, vec![(1, object(3, &[version(2, "a")])), (2, object(4, &[]))], 1);
+    // What is said again is no version, and of an object without versions nothing is kept.
+    commit(&mut state, vec![(1, object(7, &[version(5, "a"), version(6, "b")]))], 1);
+    assert_eq!(reader.get(1), Some(object(7, &[version(2, "a"), version(6, "b")])));
+    assert_eq!(reader.get(2), None);
+    // A record of the sequence 6 needs only the last of them.
+    commit(&mut state, vec![(1, object(9, &[version(9, "c")])), (3, object(5, &[version(5, "")]))], 6);
+    assert_eq!(reader.get(1), Some(object(9, &[version(6, "b"), version(9, "c")])));
+    assert_eq!(reader.get(3), None);
+    drop((state, reader));
+    let (state, loaded) = State::open(&Directory::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
+    assert_eq!((loaded.objects, loaded.highest_sequence()), (Some(view), 8));
+    assert_eq!(state.objects().get(1).unwrap().last, 9);
+}
+
+#[test]
+fn every_object_is_looked_at_before_long() {
+    let (_dir, mut state) = fresh();
+    let view = Some(ObjectsView { secret: 7, applied: 1, decided: 1, next: 1 });
+    let one = |n: u64| SavedObject { last: n, versions: vec![(1, b"a".to_vec())] };
+    let changed = (1..=2500).map(|n| (u128::from(n), one(n))).collect();
+    let objects = ObjectsCommit { changed, view, oldest: 1 };
+    state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
+    for _ in 0..3 {
+        let objects = ObjectsCommit { changed: Vec::new(), view, oldest: 2400 };
+        state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
+    }
+    let reader = state.objects();
+    assert_eq!([1, 2399, 2400, 2500].map(|key| reader.get(key).is_some()), [false, false, true, true]);
+}
