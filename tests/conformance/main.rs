@@ -10,6 +10,7 @@
 
 mod compare;
 mod correlator;
+mod limiter;
 mod mux;
 mod purpose;
 mod recorder;
@@ -39,6 +40,7 @@ struct Kind {
 
 const KINDS: &[Kind] = &[
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
+    Kind { name: "limiter", drive: limiter::drive, compare: compare::step_by_step },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: recorder::compare },
     Kind { name: "series", drive: series::drive, compare: series::compare },
