@@ -23,7 +23,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::lists::Replacing;
 pub(super) use self::store::JournalStore;
-use super::shared::{IngestCounters, SeenChanges, now_ms};
+use super::{
+    objects::{Objects, Sighting},
+    shared::{IngestCounters, SeenChanges, now_ms},
+};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, Seen, SeenEntry, UidKey},
@@ -108,6 +111,8 @@ struct Source {
 pub(super) struct IngestShared {
     pub(super) counters: Arc<IngestCounters>,
     pub(super) changes: Arc<SeenChanges>,
+    /// Nothing where no sink asks for what is known of objects.
+    pub(super) objects: Option<Arc<Objects>>,
     /// Set when the program does not wait for the disk any longer.
     pub(super) give_up: Arc<AtomicBool>,
 }
@@ -288,6 +293,9 @@ impl Ingest {
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         frame.builder.record(|out| head.write(incoming, out));
+        if let Some(objects) = &self.shared.objects {
+            frame.sightings.push(objects.look(&incoming.fields));
+        }
         let entry = SeenEntry {
             resource_version: incoming.resource_version,
             occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
@@ -309,7 +317,7 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: Vec::new(), forgets: false }
+        Pending { builder, changed: Vec::new(), forgets: false, sightings: Vec::new() }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
@@ -346,6 +354,9 @@ impl Ingest {
         *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.changes.add(frame.changed, written.next());
+        if let Some(objects) = &self.shared.objects {
+            objects.observe(&written, frame.sightings);
+        }
         // Nobody reads after a shutdown; the frame is in the log for the next start.
         let _ = self.broadcaster.publish_blocking(written);
         Ok(())
@@ -371,6 +382,8 @@ struct Pending {
     changed: Vec<(UidKey, Option<SeenEntry>)>,
     /// Whether a change of the watch is that an Event was deleted.
     forgets: bool,
+    /// What is at hand of the objects that its records are about.
+    sightings: Vec<Option<Sighting>>,
 }
 
 impl Pending {

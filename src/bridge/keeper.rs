@@ -20,12 +20,13 @@ use tokio::{
 use super::{
     SinkProgress,
     ingest::Message,
+    objects::Objects,
     progress::{Changes, Unsaved},
     shared::{PendingChanges, SeenChanges, lock},
 };
 use crate::{
     event::Cluster,
-    journal::{Directory, Positions, SourceState, State, StateCommit, Sync, Version},
+    journal::{Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync, Version},
 };
 
 /// Cursors and totals are saved so often.
@@ -43,6 +44,9 @@ pub(super) struct Keeper {
     pub(super) directory: Directory,
     pub(super) sinks: Vec<Arc<SinkProgress>>,
     pub(super) seen: Arc<SeenChanges>,
+    /// Nothing where no sink asks for what is known of objects.
+    pub(super) objects: Option<Arc<Objects>>,
+    pub(super) log: LogHandle,
     pub(super) cluster: Arc<Mutex<Cluster>>,
     /// Saved with the first commit.
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -122,7 +126,12 @@ impl Keeper {
                 commit.sinks.insert(name, state);
             }
         }
-        if last || self.last_seen.elapsed() >= SEEN_EVERY || self.seen.len() >= SEEN_CHANGES {
+        let seen_is_due = last || self.last_seen.elapsed() >= SEEN_EVERY;
+        // After the sinks: they have decided by nothing that is not in here.
+        if let Some(objects) = &self.objects {
+            commit.objects = objects.take_changes(seen_is_due, self.log.oldest().next);
+        }
+        if seen_is_due || self.seen.len() >= SEEN_CHANGES {
             self.last_seen = Instant::now();
             let PendingChanges { changes, applied } = self.seen.take();
             commit.seen = changes;
@@ -143,6 +152,7 @@ impl Keeper {
         let nothing = commit.sinks.is_empty()
             && commit.seen.is_empty()
             && commit.sources.is_empty()
+            && commit.objects.view.is_none()
             && commit.cluster_uid.is_none();
         let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
         match saved {
@@ -150,6 +160,9 @@ impl Keeper {
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.
                     let _ = waits.send(());
+                }
+                if let Some(objects) = &self.objects {
+                    objects.saved(&commit.objects);
                 }
                 self.sources.clear();
                 self.applied = commit.applied;
@@ -189,6 +202,9 @@ impl Keeper {
                     waiting: waiting.remove(&name).unwrap_or_default(),
                 });
             }
+        }
+        if let Some(objects) = &self.objects {
+            objects.put_back(&commit.objects);
         }
         self.seen.put_back(PendingChanges { changes: commit.seen, applied: Some(commit.applied) });
     }

@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, CorrelateMode, Filter, IngestCounters, OwnEvents, RetryOptions, Sink,
-    SinkProgress, SinkStart,
+    BatchOptions, CorrelateMode, Enrich, Filter, IngestCounters, ObjectOptions, OwnEvents,
+    RetryOptions, Sink, SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
     correlation::Stage,
     deliver::{Deliver, Stop},
@@ -90,6 +90,8 @@ pub struct SinkOptions {
     pub sink: Box<dyn Sink>,
     /// What it wants; `None` for everything.
     pub filter: Option<Filter>,
+    /// What it is told of the objects that events are about; `None` for nothing.
+    pub enrich: Option<Enrich>,
     /// What is done about repeats.
     pub correlate: CorrelateMode,
     /// When a batch is full.
@@ -112,6 +114,8 @@ pub struct BridgeOptions {
     pub journal: JournalOptions,
     /// Where to send it.
     pub sinks: Vec<SinkOptions>,
+    /// How objects are read that events are about, if a sink is told of them.
+    pub objects: ObjectOptions,
     /// Where to record what the bridge says of itself; `None`: it is logged only.
     pub own_events: Option<OwnEvents>,
 }
@@ -158,6 +162,9 @@ pub struct BridgeView {
     pub ingest: Arc<IngestCounters>,
     /// The log, for its tail and its size on disk.
     pub log: LogHandle,
+    /// How often the API server was asked for a single object, or for its kinds; nothing where no
+    /// sink is told of objects.
+    pub object_requests: Option<Arc<AtomicU64>>,
     /// The cluster as far as it is known.
     pub cluster: Arc<Mutex<Cluster>>,
     /// Why the API server had not said which cluster it is of when it was last asked.
@@ -203,7 +210,7 @@ impl Bridge {
     /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
     /// not answer is no error: both are tried until they do.
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks, own_events } = options;
+        let BridgeOptions { cluster, source, journal, sinks, objects, own_events } = options;
         let restored = Restored::open(&journal)?;
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
@@ -214,8 +221,14 @@ impl Bridge {
         let (stop_delivery, stop) = watch::channel(Stop::No);
         let mut watchers = JoinSet::new();
         let mut progresses = Vec::new();
+        let objects = restored.objects(objects, &sinks);
+        let mut enriching = 0;
         for sink in sinks {
-            let (saved, correlator) = restored.sink(&sink);
+            let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
+                enriching += 1;
+                objects.enricher(enriching - 1, enrich)
+            });
+            let (saved, correlator) = restored.sink(&sink, enricher.as_ref());
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
             let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
             let progress = Arc::new(progress);
@@ -223,7 +236,7 @@ impl Bridge {
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            let stage = Stage::new(correlator, log.clone(), &progress);
+            let stage = Stage::new(correlator, enricher, log.clone(), &progress);
             spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
         }
 
@@ -232,6 +245,7 @@ impl Bridge {
             sources: Arc::default(),
             ingest: Arc::default(),
             log,
+            object_requests: objects.as_ref().map(|objects| objects.requests()),
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
         };
@@ -257,6 +271,8 @@ impl Bridge {
             directory,
             sinks: progresses,
             seen: Arc::clone(&seen_changes),
+            objects: objects.clone(),
+            log: view.log.clone(),
             cluster: Arc::clone(&identity.cluster),
             sources: sources.iter().map(SourceSetup::state).collect(),
             saved_cluster_uid: None,
@@ -275,6 +291,7 @@ impl Bridge {
             IngestShared {
                 counters: Arc::clone(&view.ingest),
                 changes: seen_changes,
+                objects: objects.clone(),
                 give_up: Arc::clone(&give_up),
             },
         );
@@ -288,6 +305,7 @@ impl Bridge {
             field_selector: source.field_selector,
             identity,
             sources,
+            objects,
             view: view.clone(),
             broadcaster,
         };

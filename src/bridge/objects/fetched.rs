@@ -6,11 +6,10 @@ use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
 use super::{
-    facts::Facts,
     lookup::Found,
     reference::{Ref, Reference},
 };
-use crate::{bridge::shared::lock, event::Missing};
+use crate::{bridge::shared::lock, cache::Metadata, event::Missing};
 
 /// What is known to be missing is asked for again after this.
 const MISSING_FOR_MS: u64 = 30_000;
@@ -56,9 +55,9 @@ impl Fetched {
         })
     }
 
-    pub(super) fn put(&self, object: Reference, facts: Arc<Facts>, now_ms: u64) {
-        let entry = Entry { found: Found::Object(facts), fetched_ms: now_ms };
-        lock(&self.entries).put(object, entry);
+    pub(super) fn put(&self, reference: Reference, object: Arc<Metadata>, now_ms: u64) {
+        let entry = Entry { found: Found::Object(object), fetched_ms: now_ms };
+        lock(&self.entries).put(reference, entry);
     }
 
     /// It was asked for in vain; what is known of it from before is kept.

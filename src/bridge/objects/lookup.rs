@@ -4,11 +4,11 @@ use std::{hash::Hasher as _, sync::Arc};
 
 use rustc_hash::FxHasher;
 
-use super::{
-    facts::Facts,
-    reference::{Ref, Reference},
+use super::reference::{Ref, Reference};
+use crate::{
+    cache::{Metadata, OwnerReference},
+    event::{Missing, Owner},
 };
-use crate::event::{Missing, Owner};
 
 /// So many controllers are followed upwards.
 const MAX_OWNERS: usize = 8;
@@ -25,7 +25,7 @@ pub(super) trait Lookup: Send + Sync + 'static {
 /// The answer of a [`Lookup`].
 #[derive(Clone, Debug)]
 pub(super) enum Found {
-    Object(Arc<Facts>),
+    Object(Arc<Metadata>),
     /// It was asked for lately, in vain.
     Missing(Missing),
     /// Nothing is known: it may be there or not.
@@ -35,7 +35,7 @@ pub(super) enum Found {
 /// An object at hand, and the controllers above it.
 #[derive(Debug)]
 pub(super) struct Chain {
-    pub(super) object: Arc<Facts>,
+    pub(super) object: Arc<Metadata>,
     /// The nearest first.
     pub(super) owners: Vec<Owner>,
     /// The first of them that is not at hand: what is above it is not known yet.
@@ -57,7 +57,7 @@ pub(super) fn look_up(
     let mut hasher = FxHasher::default();
     add(&mut hasher, &facts);
     let mut chain = Chain { object: facts, owners: Vec::new(), unknown: None, fingerprint: 0 };
-    let mut above = chain.object.controller().filter(|_| owners_wanted);
+    let mut above = controller(&chain.object).filter(|_| owners_wanted);
     while let Some(owner) = above.take()
         && chain.owners.len() < MAX_OWNERS
     {
@@ -67,7 +67,7 @@ pub(super) fn look_up(
         match found {
             Found::Object(facts) => {
                 add(&mut hasher, &facts);
-                above = facts.controller();
+                above = controller(&facts);
             }
             Found::Missing(_) => hasher.write_u8(0),
             Found::Unknown if reference.is_node() => {}
@@ -80,15 +80,25 @@ pub(super) fn look_up(
     Ok(chain)
 }
 
-fn add(hasher: &mut FxHasher, facts: &Facts) {
-    hasher.write(facts.uid().as_bytes());
+fn add(hasher: &mut FxHasher, facts: &Metadata) {
+    hasher.write(facts.uid().unwrap_or_default().as_bytes());
     hasher.write(facts.resource_version().as_bytes());
 }
 
 /// Whether what is called so is the object that is meant.
-pub(super) fn is_meant(object: Ref<'_>, found: &Facts) -> bool {
+pub(super) fn is_meant(object: Ref<'_>, found: &Metadata) -> bool {
     object.uid.is_empty()
-        || object.uid == found.uid()
+        || found.uid() == Some(object.uid)
         || object.is_pod()
-            && found.annotations().any(|(key, value)| key == MIRROR && value == object.uid)
+            && found.annotation(MIRROR) == Some(object.uid)
+}
+
+fn controller(object: &Metadata) -> Option<Owner> {
+    let OwnerReference { api_version, kind, name, uid, .. } = object.controller()?;
+    Some(Owner {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+    })
 }

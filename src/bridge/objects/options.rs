@@ -33,6 +33,18 @@ impl Default for ObjectOptions {
     }
 }
 
+impl ObjectOptions {
+    /// What the API server has to permit, in words.
+    pub fn permissions(&self) -> String {
+        let watched: Vec<_> = self.watch.iter().map(ToString::to_string).collect();
+        let rest = "get for whatever else events are about";
+        match &*watched {
+            [] => rest.to_owned(),
+            _ => format!("get, list and watch for {}; {rest}", watched.join(", ")),
+        }
+    }
+}
+
 /// A resource by its plural and group, as RBAC and `kubectl` name it: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceName {

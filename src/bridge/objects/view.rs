@@ -7,27 +7,27 @@
 //! is known by then, or with a miss, for good. What comes later is true only of later records. All of
 //! that is done under one lock, so no two sinks decide differently.
 
+mod inner;
+
 use std::{
-    collections::VecDeque,
-    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use lru::LruCache;
-use rustc_hash::FxBuildHasher;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
-use super::{Known, Reference, Versions};
+use self::inner::{Inner, Recovery, key_of};
+pub(super) use self::inner::{REFRESH, millis};
+use super::{
+    Known, Reference, Versions,
+    sighting::{Answer, Compared, Decision, Remembered, Sighting},
+};
 use crate::{
     bridge::shared::lock,
     correlate::{Key, Keys},
-    event::Missing,
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };
 
-/// Of so many records it is kept which object they are about, so that a live sink need not read it.
-const RECENT: usize = 8192;
 
 /// See the [module](self).
 pub(super) struct View {
@@ -54,15 +54,7 @@ impl View {
         let observed = saved.map_or(tail, |saved| saved.decided.min(tail));
         let recovery = Recovery { start: observed, end: tail, until_ms: recovered_by_ms };
         let recovery = Some(recovery).filter(|recovery| recovery.start < tail);
-        let inner = Inner {
-            entries: LruCache::unbounded_with_hasher(FxBuildHasher),
-            recent: VecDeque::new(),
-            observed,
-            decided: observed,
-            recovery,
-            unsaved: Vec::new(),
-            saved,
-        };
+        let inner = Inner::new(observed, recovery, saved);
         Self {
             keys: Keys::with_secret(secret.to_le_bytes()),
             secret,
@@ -146,10 +138,6 @@ impl View {
         for (seq, sighting) in (first..).zip(sightings) {
             if let Some(Sighting { key, news }) = sighting {
                 inner.observe(key, seq, time_ms + self.budget_ms, news, &mut asks);
-                if inner.recent.len() == RECENT {
-                    inner.recent.pop_front();
-                }
-                inner.recent.push_back((seq, key));
             }
             inner.observed = inner.observed.max(seq + 1);
         }
@@ -197,6 +185,12 @@ impl View {
         inner.answer(key, answer, now_ms);
         drop(inner);
         self.changed.notify_waiters();
+    }
+
+    /// Whether it is known how a record is enriched.
+    pub(super) fn is_decided(&self, key: Key, seq: u64) -> bool {
+        let inner = self.inner();
+        inner.entries.peek(&key).is_some_and(|entry| entry.versions.at(seq).is_some())
     }
 
     /// What the state store has of an object.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Enrich, Known, facts::Facts, lookup::Chain, reference::Ref};
+use super::{Enrich, KeyPatterns, Known, lookup::Chain, reference::Ref};
 use crate::event::{ObjectInfo, Owner};
 
 /// What every sink asks for, together.
@@ -22,8 +22,7 @@ impl Wanted {
 
     /// What is kept of an object, on a node that may be known from elsewhere.
     pub(super) fn known(&self, object: Ref<'_>, chain: &Chain, node: Option<&str>) -> Arc<Known> {
-        let Facts { .. } = &*chain.object;
-        let pick = |keys: fn(&Enrich) -> &super::KeyPatterns, key: &str| {
+        let pick = |keys: fn(&Enrich) -> &KeyPatterns, key: &str| {
             self.sinks.iter().any(|sink| keys(sink).contain(key))
         };
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());

@@ -16,8 +16,10 @@ use crate::{
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };
 
+/// Of so many records it is kept which object they are about, so that a live sink need not read it.
+const RECENT: usize = 8192;
 /// What was fetched is fetched again after this.
-const REFRESH: Duration = Duration::from_mins(5);
+pub(in crate::bridge::objects) const REFRESH: Duration = Duration::from_mins(5);
 /// What was asked for in vain is asked for again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
@@ -83,6 +85,22 @@ pub(super) struct Waiting {
 }
 
 impl Inner {
+    pub(super) fn new(
+        observed: u64,
+        recovery: Option<Recovery>,
+        saved: Option<ObjectsView>,
+    ) -> Self {
+        Self {
+            entries: LruCache::unbounded_with_hasher(FxBuildHasher),
+            recent: VecDeque::new(),
+            observed,
+            decided: observed,
+            recovery,
+            unsaved: Vec::new(),
+            saved,
+        }
+    }
+
     pub(super) fn entry(&mut self, key: Key) -> &mut Entry {
         self.entries.get_or_insert_mut(key, Entry::default)
     }
@@ -109,6 +127,10 @@ impl Inner {
         news: News,
         asks: &mut Vec<Reference>,
     ) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((seq, key));
         let entry = self.entry(key);
         entry.last = entry.last.max(seq);
         if let Some(waiting) = &mut entry.waiting {
