@@ -1,14 +1,21 @@
-//! Keeping up with what the API server holds: list, watch, and what to do when either fails.
+//! Keeping up with what the API server holds: list, watch, and what to do when either fails; and what
+//! is built on it.
 //!
-//! [`Reflector`] is the state machine; it feeds a [`Store`], which takes lists in pages and
-//! changes one stream read at a time. Nothing here keeps an object in memory.
-
+//! - [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
+//!   [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The
+//!   reflector itself keeps no object in memory.
+//! - [`SharedInformer`] is a cache of one resource, with handlers that are told of each change: a
+//!   reflector, a [`Queue`] and a [`Store`]. [Its guide](informer) is where to begin.
+//! - [`workqueue`] is what a controller does its work by.
 mod api;
 mod backoff;
 mod delta;
 mod delta_fifo;
+mod error;
+mod head;
 mod in_order;
 mod indexer;
+pub mod informer;
 mod lines;
 mod list_items;
 mod lister;
@@ -17,24 +24,33 @@ mod object;
 mod object_set;
 mod queue;
 mod reflector;
-mod store;
+mod reflector_store;
 mod thread_safe_store;
 pub mod workqueue;
 
-pub use api::{EventsApi, ListWatchError, with_causes};
-pub use backoff::BackoffManager;
+pub use api::ResourceApi;
+pub use backoff::{Backoff, BackoffManager};
 pub use delta::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
 pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
+pub use error::{Call, ListWatchError, with_causes};
 pub use in_order::InOrderFifo;
 pub use indexer::{IndexError, IndexFunc, Indexers, NAMESPACE_INDEX, namespace_index_func};
+pub use informer::{
+    AlreadyStarted, CacheSync, Decode, DecodeError, HandlerFuncs, HandlerRegistration,
+    InformerBuilder, InformerStopped, QueueKind, ResourceEventHandler, SharedInformer,
+    SharedInformerFactory, Synced, wait_for_cache_sync,
+};
 pub use lines::LineError;
 pub use list_items::ListError;
 pub use lister::{Lister, NamespaceLister};
 pub use metadata::{Metadata, OwnerReference};
 pub use object::{Object, meta_namespace_key, split_meta_namespace_key};
 pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
-pub use reflector::{Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom};
-pub use store::{
-    ReplaceReason, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+pub use reflector::{
+    Follow, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom, WatchErrorHandler,
 };
-pub use thread_safe_store::Store as ObjectStore;
+pub use reflector_store::{
+    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
+    resource_version_of,
+};
+pub use thread_safe_store::Store;

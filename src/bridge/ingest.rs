@@ -230,7 +230,7 @@ impl Ingest {
         let mut frame = self.frame(source, expected);
         for event in events {
             expected = expected.saturating_sub(event.object.len() + 256);
-            if event.kind == WatchEventType::Bookmark {
+            if matches!(event.kind, WatchEventType::Bookmark | WatchEventType::Unknown) {
                 if let Some(version) = resource_version_of(&event.object) {
                     resume.resource_version = resume.resource_version.max(version);
                 }

@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Event;
+use kube::core::ApiResource;
 use tokio::{
     sync::{mpsc, oneshot},
     task::{JoinSet, spawn_blocking},
@@ -17,7 +19,7 @@ use super::{
     shared::{lock, now_ms},
 };
 use crate::{
-    cache::{EventsApi, Reflector, ReflectorOptions, StartFrom},
+    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom},
     journal::{Frame, Resume, SourceState},
     watch::Broadcaster,
 };
@@ -166,24 +168,24 @@ impl Intake {
     fn start_reflectors(&self, to_ingest: &mpsc::Sender<Message>) -> JoinSet<()> {
         let mut reflectors = JoinSet::new();
         let mut views = Vec::new();
+        let events = ApiResource::erase::<Event>(&());
         for (source, setup) in self.sources.iter().enumerate() {
-            let namespace = setup.namespace.as_deref();
-            let api = EventsApi::new(self.client.clone(), namespace, &self.field_selector);
+            let api = ResourceApi::new(self.client.clone(), &events)
+                .namespace(setup.namespace.as_deref().unwrap_or_default())
+                .fields(&self.field_selector);
             let store = JournalStore { source, messages: to_ingest.clone() };
             let resume = setup.ingest.resume.resource_version;
+            let resume = (resume > 0).then_some(resume);
+            let start = match setup.start {
+                SourceStart::Now => StartFrom::Now,
+                SourceStart::All | SourceStart::Since(_) => StartFrom::List,
+            };
             let options = ReflectorOptions {
                 name: setup.ingest.key.to_string(),
-                resume: (resume > 0).then_some(resume),
-                start: match setup.start {
-                    SourceStart::Now => StartFrom::Now,
-                    SourceStart::All | SourceStart::Since(_) => StartFrom::List,
-                },
+                follow: Follow::Changes { resume, start },
+                ..ReflectorOptions::default()
             };
-            tracing::info!(
-                source = &*setup.ingest.key,
-                resume_point = options.resume,
-                "following events"
-            );
+            tracing::info!(source = &*setup.ingest.key, resume_point = resume, "following events");
             let reflector = Reflector::new(api, store, options);
             views.push(SourceView {
                 key: Arc::clone(&setup.ingest.key),

@@ -94,7 +94,7 @@ impl Line {
             "DELETED" => WatchEventType::Deleted,
             "BOOKMARK" => WatchEventType::Bookmark,
             "ERROR" => return Ok(Self::Error(object)),
-            other => return Err(malformed(format!("unknown type {other:?}"))),
+            _ => WatchEventType::Unknown,
         };
         Ok(Self::Event(WatchEvent { kind, object }))
     }
@@ -140,6 +140,7 @@ mod tests {
             kind_and_object(r#"{"type":"BOOKMARK","object":{}}"#).0,
             WatchEventType::Bookmark
         );
+        assert_eq!(kind_and_object(r#"{"type":"SYNCED","object":{}}"#).0, WatchEventType::Unknown);
         assert!(matches!(
             Line::parse(&Bytes::from_static(br#"{"type":"ERROR","object":{"code":410}}"#)),
             Ok(Line::Error(status)) if &status[..] == br#"{"code":410}"#
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_no_watch_event_is_quoted() {
-        for line in ["<html>", "{}", r#"{"type":"GONE","object":{}}"#, "7"] {
+        for line in ["<html>", "{}", r#"{"type":"ADDED"}"#, "7"] {
             let error = Line::parse(&Bytes::from(line.to_owned())).unwrap_err().to_string();
             assert!(error.starts_with("not a watch event: "), "{error}");
         }

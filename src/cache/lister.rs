@@ -12,7 +12,7 @@ use super::{NAMESPACE_INDEX, Object, thread_safe_store::Store};
 /// use std::sync::Arc;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use kube::core::Expression;
-/// use tidings::cache::{Lister, ObjectStore as Store};
+/// use tidings::cache::{Lister, Store};
 ///
 /// let store = Store::<Pod>::default();
 /// let lister = Lister::new(store.clone());

@@ -76,12 +76,13 @@ pub struct OwnerReference<'a> {
 }
 
 impl Metadata {
-    /// The group and version, such as `apps/v1`. In the items of a list it may be empty.
+    /// The group and version, such as `apps/v1`; empty where the [kind](Self::kind) is.
     pub fn api_version(&self) -> &str {
         self.text(API_VERSION)
     }
 
-    /// The kind, such as `Pod`. In the items of a list it may be empty.
+    /// The kind, such as `Pod`. It is empty where the API server does not say it: in a
+    /// `PartialObjectMetadata`, and in the items of a list.
     pub fn kind(&self) -> &str {
         self.text(KIND)
     }
@@ -177,11 +178,11 @@ impl Metadata {
         self.reader(nth).text()
     }
 
-    fn parts<'a, L, A>(
-        &'a self,
+    fn parts<L, A>(
+        &self,
         labels: L,
         annotations: A,
-    ) -> Parts<'a, L, A, impl Iterator<Item = OwnerReference<'a>> + Clone> {
+    ) -> Parts<'_, L, A, impl Iterator<Item = OwnerReference<'_>> + Clone> {
         let mut reader = self.reader(0);
         Parts {
             api_version: reader.text(),

@@ -15,12 +15,19 @@ mod faults;
 mod http;
 mod list;
 mod object;
+mod objects;
 mod params;
 mod replay;
+mod resource;
+mod route;
+mod selector;
 mod serve;
+mod shape;
 mod shared;
 mod state;
 mod status;
+mod stored;
+mod table;
 mod watch;
 
 #[cfg(test)]
@@ -29,10 +36,7 @@ mod tests;
 use std::{
     io,
     net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -45,18 +49,21 @@ use tokio::{
 };
 
 pub use self::{
-    faults::{Fault, FaultId, On, Place, StreamFault},
+    faults::{Fault, FaultId, On, Place, Scope, StreamFault},
     http::{Ending, Request},
     object::{
         EventObject, EventSeries, ObjectMeta, ObjectRef, Source, micros, recorder_name, seconds,
     },
     replay::{Prepared, sent_at, stamp},
+    resource::Resource,
+    route::Verb,
     state::Written,
     status::ApiStatus,
 };
 use self::{
-    shared::{Shared, lock},
-    state::State,
+    resource::{Catalogue, EVENTS, PerResource},
+    shared::{Feed, Shared, lock},
+    state::{State, key_of},
 };
 
 /// How the server is to be.
@@ -72,7 +79,11 @@ pub struct Options {
     pub user: String,
     /// Lists larger than this many bytes are compressed for clients that take gzip.
     pub gzip_above: usize,
-    /// Whether Events carry `managedFields`, as they do.
+    /// How often a watch that takes bookmarks gets one. Events have none.
+    pub bookmark_every: Duration,
+    /// What it serves beside the resources that every cluster has, for instance custom ones.
+    pub resources: Vec<Resource>,
+    /// Whether objects carry `managedFields`, as they do.
     pub managed_fields: bool,
     /// For uids and generated names.
     pub seed: u64,
@@ -86,6 +97,8 @@ impl Default for Options {
             cluster_uid: "c1d4b1b6-2f3e-4b6e-9d7b-5f0f2b3f8a10".to_owned(),
             user: "system:serviceaccount:tidings:tidings".to_owned(),
             gzip_above: 128 * 1024,
+            bookmark_every: Duration::from_secs(60),
+            resources: Vec::new(),
             managed_fields: true,
             seed: 1,
         }
@@ -121,16 +134,17 @@ impl ApiServer {
     pub fn start(options: Options) -> io::Result<Self> {
         let listener = listen(options.address)?;
         let address = listener.local_addr()?;
-        let state = State::new(options.revision, options.seed, options.managed_fields);
+        let catalogue = Catalogue::with(&options.resources);
+        let (revision, seed) = (options.revision, options.seed);
+        let state = State::new(revision, seed, options.managed_fields, &catalogue);
         let shared = Arc::new(Shared {
             options,
             state: Mutex::new(state),
             faults: Mutex::default(),
             requests: Mutex::default(),
-            pulse: signal::Sender::new(()),
+            feeds: PerResource::new(&catalogue, |_| Feed::default()),
+            catalogue,
             cut: signal::Sender::new(()),
-            watches: AtomicUsize::new(0),
-            events_sent: AtomicU64::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { shared, address, accepting: Mutex::new(Some(accepting)) })
@@ -162,7 +176,7 @@ impl ApiServer {
     /// # Errors
     /// One of that name exists.
     pub fn create(&self, event: EventObject) -> Result<Written, ApiStatus> {
-        self.shared.create(event)
+        self.shared.create_event(event)
     }
 
     /// Sets the count of an Event, and the time it last occurred, as a recorder's patch does: on
@@ -177,8 +191,8 @@ impl ApiServer {
         count: i32,
         at: Timestamp,
     ) -> Result<Written, ApiStatus> {
-        self.shared.write(|state| {
-            state.update(namespace, name, |mut event| {
+        self.shared.write(EVENTS, |state| {
+            state.update(EVENTS, key_of(namespace, name), |mut event: EventObject| {
                 if event.series.is_some() || event.event_time.is_some() {
                     event.series =
                         Some(EventSeries { count, last_observed_time: Some(micros(at)) });
@@ -196,7 +210,7 @@ impl ApiServer {
     /// # Errors
     /// There is no such Event, or it would be none any more.
     pub fn patch(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, ApiStatus> {
-        self.shared.merge(namespace, name, patch)
+        self.shared.merge(EVENTS, namespace, name, patch)
     }
 
     /// Deletes an Event.
@@ -204,18 +218,18 @@ impl ApiServer {
     /// # Errors
     /// There is no such Event.
     pub fn delete(&self, namespace: &str, name: &str) -> Result<Written, ApiStatus> {
-        self.shared.delete(namespace, name)
+        self.shared.delete(EVENTS, namespace, name)
     }
 
     /// Deletes every Event that was last written `ttl` ago or before, all at one revision, as etcd
     /// does when a lease ends. Answers how many.
     pub fn expire_ttl(&self, ttl: Duration) -> usize {
-        self.shared.write(|state| state.expire(ttl))
+        self.shared.write(EVENTS, |state| state.expire(ttl))
     }
 
     /// Compacts the history: what was replaced at or before `revision` is forgotten.
     pub fn compact(&self, revision: u64) {
-        self.shared.write(|state| state.compact(revision));
+        self.shared.rewrite(|state| state.compact(revision));
     }
 
     /// The current revision.
@@ -230,7 +244,7 @@ impl ApiServer {
 
     /// How many Events exist.
     pub fn live_events(&self) -> usize {
-        self.shared.state().live()
+        self.shared.state().table(EVENTS).live()
     }
 
     /// The state as it is now.
@@ -280,12 +294,12 @@ impl ApiServer {
     }
 
     /// Sets a fault for the next `times` requests that fit (none: until it is cleared).
-    pub fn set_fault(&self, on: On, times: Option<u32>, fault: Fault) -> FaultId {
-        self.shared.faults().set(on, times, fault)
+    pub fn set_fault(&self, on: impl Into<Scope>, times: Option<u32>, fault: Fault) -> FaultId {
+        self.shared.faults().set(on.into(), times, fault)
     }
 
     /// Sets a fault for the next request that fits.
-    pub fn fail_once(&self, on: On, fault: Fault) -> FaultId {
+    pub fn fail_once(&self, on: impl Into<Scope>, fault: Fault) -> FaultId {
         self.set_fault(on, Some(1), fault)
     }
 
@@ -316,12 +330,12 @@ impl ApiServer {
 
     /// How many watches are open.
     pub fn open_watches(&self) -> usize {
-        self.shared.watches.load(Ordering::Relaxed)
+        self.shared.feeds.iter().map(|feed| feed.watches.load(Ordering::Relaxed)).sum()
     }
 
     /// How many events were sent on watches.
     pub fn events_sent(&self) -> u64 {
-        self.shared.events_sent.load(Ordering::Relaxed)
+        self.shared.feeds.iter().map(|feed| feed.events_sent.load(Ordering::Relaxed)).sum()
     }
 }
 

@@ -10,10 +10,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use k8s_openapi::api::core::v1::Event;
+use kube::core::ApiResource;
 use tidings::{
     cache::{
-        EventsApi, Reflector, ReflectorOptions, ReplaceReason, SharedHealth, SourceHealth,
-        StartFrom, Store, StoreClosed, WatchEvent, WatchEventType, resource_version_of,
+        Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, ResourceApi,
+        SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent, WatchEventType,
+        resource_version_of,
     },
     demo::api_server::ApiServer,
 };
@@ -57,7 +60,7 @@ impl Recording {
     }
 }
 
-impl Store for Recording {
+impl ReflectorStore for Recording {
     async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
         self.note(Call::Begin(reason));
         Ok(())
@@ -68,8 +71,8 @@ impl Store for Recording {
         Ok(())
     }
 
-    async fn end_replace(&mut self, resource_version: u64) -> Result<bool, StoreClosed> {
-        self.note(Call::End(resource_version));
+    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+        self.note(Call::End(resource_version.parse().unwrap()));
         Ok(true)
     }
 
@@ -78,14 +81,21 @@ impl Store for Recording {
         Ok(())
     }
 
-    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), StoreClosed> {
+    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<Applied, StoreClosed> {
         let events = events.iter().map(|event| (event.kind, self.version(&event.object)));
-        self.note(Call::Apply(events.collect()));
+        let events: Vec<_> = events.collect();
+        let last = events.last().map(|(_, version)| version.to_string());
+        let applied = Applied { taken: events.len() as u64, resource_version: last };
+        self.note(Call::Apply(events));
+        Ok(applied)
+    }
+
+    async fn resync(&mut self) -> Result<(), StoreClosed> {
         Ok(())
     }
 
-    async fn start_at(&mut self, resource_version: u64) -> Result<(), StoreClosed> {
-        self.note(Call::StartAt(resource_version));
+    async fn start_at(&mut self, resource_version: &str) -> Result<(), StoreClosed> {
+        self.note(Call::StartAt(resource_version.parse().unwrap()));
         Ok(())
     }
 }
@@ -106,9 +116,13 @@ impl Drop for Followed {
 /// Starts a reflector of all namespaces.
 pub(crate) fn follow(server: &ApiServer, resume: Option<u64>, start: StartFrom) -> Followed {
     let store = Recording::default();
-    let options = ReflectorOptions { name: "*".to_owned(), resume, start };
-    let reflector =
-        Reflector::new(EventsApi::new(client(server), None, ""), store.clone(), options);
+    let options = ReflectorOptions {
+        name: "*".to_owned(),
+        follow: Follow::Changes { resume, start },
+        ..ReflectorOptions::default()
+    };
+    let api = ResourceApi::new(client(server), &ApiResource::erase::<Event>(&()));
+    let reflector = Reflector::new(api, store.clone(), options);
     let health = reflector.health();
     Followed { store, health, task: tokio::spawn(reflector.run()) }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidings::{
-    cache::{BackoffManager, ReplaceReason, StartFrom, WatchEventType},
+    cache::{Backoff, ReplaceReason, StartFrom, WatchEventType},
     demo::api_server::{ApiServer, Ending, EventObject, Fault, On, Place, StreamFault},
 };
 use tokio::time::Instant;
@@ -112,7 +112,7 @@ async fn a_compacted_resume_point_is_a_gap_at_once() {
     let started = Instant::now();
     let followed = follow(&server, Some(resume), StartFrom::List);
     followed.until("a list", |f| f.listed().len() == 3).await;
-    assert!(started.elapsed() < BackoffManager::INITIAL, "nothing is worth waiting for");
+    assert!(started.elapsed() < Backoff::REFLECTOR.initial, "nothing is worth waiting for");
     let [ReplaceReason::Gap { last_sign_of_life_ms: None }] = followed.reasons()[..] else {
         panic!("{:?}", followed.reasons())
     };

@@ -8,13 +8,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "the report is what it is for")]
 
+mod backoff;
 mod compare;
 mod correlator;
+mod fifo;
 mod limiter;
 mod mux;
 mod purpose;
 mod recorder;
+mod reflector;
+mod replies;
 mod report;
+#[path = "../cache/scripted.rs"]
+#[allow(dead_code, reason = "the tests of the cache use all of it")]
+mod scripted;
 mod series;
 mod sink;
 mod vector;
@@ -39,10 +46,13 @@ struct Kind {
 }
 
 const KINDS: &[Kind] = &[
+    Kind { name: "backoff", drive: backoff::drive, compare: backoff::compare },
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
+    Kind { name: "fifo", drive: fifo::drive, compare: fifo::compare },
     Kind { name: "limiter", drive: limiter::drive, compare: compare::step_by_step },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: recorder::compare },
+    Kind { name: "reflector", drive: reflector::drive, compare: reflector::compare },
     Kind { name: "series", drive: series::drive, compare: series::compare },
     Kind { name: "sink", drive: sink::drive, compare: compare::step_by_step },
 ];

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Message;
-use crate::cache::{ReplaceReason, Store, StoreClosed, WatchEvent};
+use crate::cache::{
+    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, resource_version_of,
+};
 
 /// The end of the channel that a reflector of one source holds.
 #[derive(Clone)]
@@ -19,7 +21,7 @@ impl JournalStore {
     }
 }
 
-impl Store for JournalStore {
+impl ReflectorStore for JournalStore {
     async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
         self.send(Message::BeginReplace { source: self.source, reason }).await
     }
@@ -28,7 +30,8 @@ impl Store for JournalStore {
         self.send(Message::Page { source: self.source, items }).await
     }
 
-    async fn end_replace(&mut self, resource_version: u64) -> Result<bool, StoreClosed> {
+    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+        let resource_version = number(resource_version);
         let (kept, answer) = oneshot::channel();
         self.send(Message::EndReplace { source: self.source, resource_version, kept }).await?;
         answer.await.map_err(|_| StoreClosed)
@@ -38,11 +41,28 @@ impl Store for JournalStore {
         self.send(Message::Abort { source: self.source }).await
     }
 
-    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<(), StoreClosed> {
-        self.send(Message::Apply { source: self.source, events }).await
+    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<Applied, StoreClosed> {
+        let last = events.iter().rev().find_map(|event| resource_version_of(&event.object));
+        let applied = Applied {
+            taken: events.len() as u64,
+            resource_version: last.map(|version| version.to_string()),
+        };
+        self.send(Message::Apply { source: self.source, events }).await?;
+        Ok(applied)
     }
 
-    async fn start_at(&mut self, resource_version: u64) -> Result<(), StoreClosed> {
+    /// The journal holds nothing that could be told again.
+    async fn resync(&mut self) -> Result<(), StoreClosed> {
+        Ok(())
+    }
+
+    async fn start_at(&mut self, resource_version: &str) -> Result<(), StoreClosed> {
+        let resource_version = number(resource_version);
         self.send(Message::StartAt { source: self.source, resource_version }).await
     }
+}
+
+/// A reflector that follows changes takes no list whose resourceVersion is no number.
+fn number(resource_version: &str) -> u64 {
+    resource_version.parse().unwrap_or(0)
 }

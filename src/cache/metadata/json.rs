@@ -9,6 +9,9 @@ use serde::{
 
 use super::{Metadata, OwnerReference, Parts};
 
+/// The type of an object that is only metadata. It does not say of what.
+const PARTIAL: (&str, &str) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+
 /// A text of the input as it stands there, where it needs no unescaping.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(transparent)]
@@ -53,47 +56,59 @@ struct Owner<'a> {
     controller: Option<bool>,
 }
 
-fn text<'t>(text: &'t Option<Text<'_>>) -> &'t str {
-    text.as_ref().map(|text| &*text.0).unwrap_or_default()
+fn text<'t>(text: Option<&'t Text<'_>>) -> &'t str {
+    text.map(|text| &*text.0).unwrap_or_default()
 }
 
-fn pairs<'t>(map: &'t Option<Map<'_>>) -> impl Iterator<Item = (&'t str, &'t str)> + Clone {
-    map.iter().flatten().map(|(key, value)| (&*key.0, text(value)))
+fn pairs<'t>(map: Option<&'t Map<'_>>) -> impl Iterator<Item = (&'t str, &'t str)> + Clone {
+    map.into_iter().flatten().map(|(key, value)| (&*key.0, text(value.as_ref())))
+}
+
+impl Object<'_> {
+    fn pack(self) -> Metadata {
+        let (mut api_version, mut kind) =
+            (text(self.api_version.as_ref()), text(self.kind.as_ref()));
+        if (api_version, kind) == PARTIAL {
+            (api_version, kind) = ("", "");
+        }
+        let meta = self.metadata.unwrap_or_default();
+        let owners = meta.owner_references.iter().flatten().map(|owner| OwnerReference {
+            api_version: text(owner.api_version.as_ref()),
+            kind: text(owner.kind.as_ref()),
+            name: text(owner.name.as_ref()),
+            uid: text(owner.uid.as_ref()),
+            controller: owner.controller.unwrap_or(false),
+        });
+        let parts = Parts {
+            api_version,
+            kind,
+            name: text(meta.name.as_ref()),
+            namespace: text(meta.namespace.as_ref()),
+            uid: text(meta.uid.as_ref()),
+            resource_version: text(meta.resource_version.as_ref()),
+            deletion_timestamp: text(meta.deletion_timestamp.as_ref()),
+            labels: pairs(meta.labels.as_ref()),
+            annotations: pairs(meta.annotations.as_ref()),
+            owners,
+        };
+        parts.pack()
+    }
 }
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = Object::deserialize(deserializer)?;
-        let meta = object.metadata.unwrap_or_default();
-        let owners = meta.owner_references.iter().flatten().map(|owner| OwnerReference {
-            api_version: text(&owner.api_version),
-            kind: text(&owner.kind),
-            name: text(&owner.name),
-            uid: text(&owner.uid),
-            controller: owner.controller.unwrap_or(false),
-        });
-        Ok(Parts {
-            api_version: text(&object.api_version),
-            kind: text(&object.kind),
-            name: text(&meta.name),
-            namespace: text(&meta.namespace),
-            uid: text(&meta.uid),
-            resource_version: text(&meta.resource_version),
-            deletion_timestamp: text(&meta.deletion_timestamp),
-            labels: pairs(&meta.labels),
-            annotations: pairs(&meta.annotations),
-            owners,
-        }
-        .pack())
+        Object::deserialize(deserializer).map(Object::pack)
     }
 }
 
 /// As an object with nothing but metadata, and that without what is empty.
 impl Serialize for Metadata {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (api_version, kind) =
+            if self.kind().is_empty() { PARTIAL } else { (self.api_version(), self.kind()) };
         let mut object = serializer.serialize_struct("Metadata", 3)?;
-        object.serialize_field("apiVersion", self.api_version())?;
-        object.serialize_field("kind", self.kind())?;
+        object.serialize_field("apiVersion", api_version)?;
+        object.serialize_field("kind", kind)?;
         object.serialize_field("metadata", &Meta(self))?;
         object.end()
     }

@@ -123,6 +123,15 @@ fn what_is_left_out_or_null_is_empty() {
 }
 
 #[test]
+fn a_partial_object_does_not_say_what_it_is_a_part_of() {
+    let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        "metadata": {"name": "web-0"}});
+    let read = decode(&partial);
+    assert_eq!((read.api_version(), read.kind(), read.name()), ("", "", "web-0"));
+    assert_eq!(serde_json::to_value(&read).unwrap(), partial);
+}
+
+#[test]
 fn of_two_values_under_one_key_the_last_counts_and_escapes_are_read() {
     let object =
         br#"{"metadata": {"name": "\u0077eb", "labels": {"b": "1", "a": "\"", "b": "2"}}}"#;
@@ -162,16 +171,17 @@ proptest! {
     /// Written as JSON and read again it is the same, and what was read is what was there.
     #[test]
     fn nothing_gets_lost(
-        texts in prop::collection::vec(".{0,70}", 7), labels in map(), annotations in map(),
+        texts in prop::collection::vec(".{0,70}", 6), kind in ".{1,10}",
+        labels in map(), annotations in map(),
         owners in prop::collection::vec((".{0,5}", ".{0,5}", ".{0,70}", ".{0,5}", any::<bool>()), 0..3),
     ) {
         let owners: Vec<Value> = owners.into_iter().map(|(api_version, kind, name, uid, controller)| {
             json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid,
                 "controller": controller})
         }).collect();
-        let object = json!({"apiVersion": texts[0], "kind": texts[1], "metadata": {
-            "name": texts[2], "namespace": texts[3], "uid": texts[4], "resourceVersion": texts[5],
-            "deletionTimestamp": texts[6], "labels": labels, "annotations": annotations,
+        let object = json!({"apiVersion": texts[0], "kind": kind, "metadata": {
+            "name": texts[1], "namespace": texts[2], "uid": texts[3], "resourceVersion": texts[4],
+            "deletionTimestamp": texts[5], "labels": labels, "annotations": annotations,
             "ownerReferences": owners}});
         let read = decode(&object);
         let written = serde_json::to_value(&read).unwrap();

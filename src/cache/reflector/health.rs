@@ -20,6 +20,8 @@ pub struct SourceHealth {
     pub caught_up_ms: Option<u64>,
     /// The last failure, until the next success.
     pub last_error: Option<String>,
+    /// Up to which resourceVersion the store has been fed; empty before the first list is in.
+    pub last_sync_resource_version: String,
     /// Requests sent, by kind.
     pub lists: u64,
     /// See `lists`.

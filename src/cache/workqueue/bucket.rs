@@ -51,9 +51,7 @@ impl TokenBucket {
         if level.tokens >= 0.0 {
             return Duration::ZERO;
         }
-        let wait_ns = (-level.tokens / self.qps) * 1e9;
-        // A cast of a float saturates; `NEVER` also where it is no number.
-        if wait_ns >= 0.0 { Duration::from_nanos(wait_ns as u64).min(NEVER) } else { NEVER }
+        nanos((-level.tokens / self.qps) * 1e9)
     }
 
     /// Takes a token, and waits until it may be acted on. Dropping the future does not give it back.
@@ -63,6 +61,12 @@ impl TokenBucket {
             sleep(wait).await;
         }
     }
+}
+
+/// Cut off as Go does it; what is no time, for want of a rate, is never.
+#[expect(clippy::cast_sign_loss, reason = "it is not negative")]
+fn nanos(nanos: f64) -> Duration {
+    if nanos >= 0.0 { Duration::from_nanos(nanos as u64).min(NEVER) } else { NEVER }
 }
 
 /// The same rate for all items together, whatever they are: client-go's `TypedBucketRateLimiter`.

@@ -203,10 +203,10 @@ async fn failures_are_spaced_out_until_they_are_forgotten() {
     let start = Instant::now();
     let mut waits = Vec::new();
     for _ in 0..4 {
-        let before = start.elapsed();
+        let before = Instant::now();
         queue.add_rate_limited("a");
         drop(queue.get().await.unwrap());
-        waits.push((start.elapsed() - before).as_millis());
+        waits.push(before.elapsed().as_millis());
     }
     assert_eq!(waits, [5, 10, 20, 40]);
     assert_eq!(queue.num_requeues(&"a"), 4);
@@ -247,6 +247,13 @@ async fn a_bucket_gives_the_burst_then_its_rate_and_is_never_fuller_than_full() 
     let start = Instant::now();
     bucket.take().await;
     assert_eq!(start.elapsed(), 200 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_bucket_is_cut_off_at_the_nanosecond_as_in_go() {
+    let bucket = TokenBucket::new(3.0, 1);
+    let waits: Vec<_> = (0..4).map(|_| bucket.reserve().as_nanos()).collect();
+    assert_eq!(waits, [0, 333_333_333, 666_666_666, 1_000_000_000]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,8 +13,36 @@ pub enum On {
     Watch,
     /// A single object, for instance the namespace kube-system.
     Get,
-    /// Create, patch or delete.
+    /// Create, update, patch or delete.
     Write,
+}
+
+impl On {
+    /// The same for one resource, by its [name](super::Resource::name): `pods`,
+    /// `replicasets.apps`.
+    pub fn of(self, resource: &str) -> Scope {
+        Scope { on: self, resource: Some(resource.to_owned()) }
+    }
+}
+
+/// Which requests a fault applies to: those of a sort, of any resource or of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    on: On,
+    resource: Option<String>,
+}
+
+impl From<On> for Scope {
+    fn from(on: On) -> Self {
+        Self { on, resource: None }
+    }
+}
+
+impl Scope {
+    fn fits(&self, on: On, resource: Option<&str>) -> bool {
+        (self.on == On::Any || self.on == on)
+            && (self.resource.is_none() || self.resource.as_deref() == resource)
+    }
 }
 
 /// Where in a stream it is cut.
@@ -108,7 +136,7 @@ pub struct FaultId(u64);
 
 #[derive(Debug)]
 struct Rule {
-    on: On,
+    scope: Scope,
     fault: Fault,
     left: Option<u32>,
     hits: u64,
@@ -122,8 +150,8 @@ pub(super) struct Faults {
 
 impl Faults {
     /// Sets a fault for the next `times` requests that fit, or until it is cleared.
-    pub(super) fn set(&mut self, on: On, times: Option<u32>, fault: Fault) -> FaultId {
-        self.rules.push(Rule { on, fault, left: times, hits: 0 });
+    pub(super) fn set(&mut self, scope: Scope, times: Option<u32>, fault: Fault) -> FaultId {
+        self.rules.push(Rule { scope, fault, left: times, hits: 0 });
         FaultId(self.rules.len() as u64 - 1)
     }
 
@@ -145,11 +173,11 @@ impl Faults {
     }
 
     /// The fault for a request, counted.
-    pub(super) fn take(&mut self, on: On) -> Option<Fault> {
+    pub(super) fn take(&mut self, on: On, resource: Option<&str>) -> Option<Fault> {
         let rule = self
             .rules
             .iter_mut()
-            .find(|rule| rule.left != Some(0) && (rule.on == On::Any || rule.on == on))?;
+            .find(|rule| rule.left != Some(0) && rule.scope.fits(on, resource))?;
         rule.hits += 1;
         rule.left = rule.left.map(|left| left - 1);
         Some(rule.fault.clone())
@@ -163,16 +191,26 @@ mod tests {
     #[test]
     fn faults_apply_in_order_as_often_as_told() {
         let mut faults = Faults::default();
-        let twice = faults.set(On::List, Some(2), Fault::Gone);
-        let always = faults.set(On::Any, None, Fault::Hang);
+        let twice = faults.set(On::List.into(), Some(2), Fault::Gone);
+        let always = faults.set(On::Any.into(), None, Fault::Hang);
         let taken: Vec<_> = [On::List, On::Watch, On::List, On::List]
             .into_iter()
-            .map(|on| faults.take(on))
+            .map(|on| faults.take(on, Some("events")))
             .collect();
         let expected = [Fault::Gone, Fault::Hang, Fault::Gone, Fault::Hang].map(Some);
         assert_eq!(taken, expected);
         assert_eq!((faults.hits(twice), faults.hits(always)), (2, 2));
         faults.clear(always);
-        assert_eq!(faults.take(On::Write), None);
+        assert_eq!(faults.take(On::Write, None), None);
+    }
+
+    #[test]
+    fn a_fault_of_one_resource_leaves_others_alone() {
+        let mut faults = Faults::default();
+        faults.set(On::List.of("pods"), None, Fault::Gone);
+        assert_eq!(faults.take(On::List, Some("events")), None);
+        assert_eq!(faults.take(On::Watch, Some("pods")), None);
+        assert_eq!(faults.take(On::List, None), None);
+        assert_eq!(faults.take(On::List, Some("pods")), Some(Fault::Gone));
     }
 }

@@ -9,24 +9,35 @@ use super::{
     faults::{Fault, StreamFault},
     http::{Chunk, Connection, Ending, Request},
     params::{ContinueToken, ListParams, VersionMatch},
+    route::Target,
     serve::JSON,
-    state::Page,
+    shape::Shape,
     status::ApiStatus,
+    table::Page,
 };
 
 /// A list as it goes out: what stands before, between and after its items.
-pub(super) struct List {
+pub(super) struct List<'a> {
     head: String,
+    shape: Shape<'a>,
     items: Vec<Bytes>,
 }
 
-pub(super) fn list(
-    shared: &Shared,
-    namespace: Option<&str>,
+pub(super) fn list<'a>(
+    shared: &'a Shared,
+    target: &Target<'_>,
     request: &Request,
-) -> Result<List, ApiStatus> {
-    let params = ListParams::of(request, false)?;
-    let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+) -> Result<List<'a>, ApiStatus> {
+    let resource = &shared.catalogue[target.resource];
+    let shape = Shape::of_list(request, resource)?;
+    let params = ListParams::of(request, resource, false)?;
+    let prefix = target.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    // The watch cache, asked for any version, always gave all it has.
+    let limit = if resource.watch_cached() && params.version == Some(0) && params.token.is_none() {
+        0
+    } else {
+        params.limit
+    };
     let mut state = shared.state();
     let current = state.revision();
     let (wanted, start) = if let Some(token) = &params.token {
@@ -42,7 +53,11 @@ pub(super) fn list(
     };
     let least = wanted.or(params.version).unwrap_or_default();
     if least > current {
-        return Err(ApiStatus::too_large(least, current));
+        return Err(if resource.watch_cached() {
+            ApiStatus::too_large_for_cache(least, current)
+        } else {
+            ApiStatus::too_large(least, current)
+        });
     }
     let revision = wanted.unwrap_or(current);
     if revision < state.compacted() {
@@ -55,7 +70,9 @@ pub(super) fn list(
         });
     }
     let Page { items, last_key, more, remaining } =
-        state.list(&prefix, start, revision, params.limit, |item| params.selector.matches(item));
+        state
+            .table_mut(target.resource)
+            .list(&prefix, start, revision, limit, |item| params.selector.matches(item));
     let mut metadata = format!("\"resourceVersion\":\"{revision}\"");
     if more {
         // Writing to a string cannot fail.
@@ -65,16 +82,14 @@ pub(super) fn list(
             let _ = write!(metadata, ",\"remainingItemCount\":{remaining}");
         }
     }
-    let head =
-        format!(r#"{{"kind":"EventList","apiVersion":"v1","metadata":{{{metadata}}},"items":["#);
-    Ok(List { head, items })
+    Ok(List { head: shape.list_head(&metadata), shape, items })
 }
 
 pub(super) async fn send(
     connection: &mut Connection,
     shared: &Shared,
     request: &Request,
-    list: List,
+    list: List<'_>,
     fault: Option<Fault>,
 ) -> io::Result<bool> {
     let mut chunk = Chunk::default();
@@ -91,7 +106,7 @@ pub(super) async fn send(
         {
             cut_at = out.len() + item.len() / 2;
         }
-        out.extend_from_slice(item);
+        list.shape.push_item(out, item);
     }
     out.extend_from_slice(b"]}\n");
     match fault {

@@ -1,10 +1,11 @@
 //! A core/v1 Event as the API server keeps and writes it: the members in the order of the Go
 //! struct, `null` where Go writes a zero time, `<`, `>` and `&` escaped as Go escapes them.
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::stored::{Stored, drop_nulls};
 
 /// `metadata`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,11 +22,20 @@ pub struct ObjectMeta {
     pub uid: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<String>,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub labels: serde_json::Map<String, Value>,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub annotations: serde_json::Map<String, Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_fields: Vec<Value>,
 }
@@ -149,16 +159,19 @@ impl EventObject {
         drop_nulls(&mut value);
         serde_json::from_value(value)
     }
+}
 
-    /// The JSON of the object as an item of a list: without `kind` and `apiVersion`.
-    pub(super) fn to_item(&self) -> Bytes {
-        // Serialising a struct of strings and numbers does not fail.
-        let json = serde_json::to_vec(self).unwrap_or_default();
-        go_escaped(json).into()
+impl Stored for EventObject {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
     }
 
     /// What server-side apply's bookkeeping notes of a create: about a third of a real Event.
-    pub(super) fn note_manager(&mut self, now: Timestamp) {
+    fn note_manager(&mut self, now: Timestamp) {
         let component = match self.source.component.as_str() {
             "" => self.reporting_component.as_str(),
             component => component,
@@ -206,34 +219,6 @@ pub fn micros(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(members) => {
-            members.retain(|_, member| !member.is_null());
-            members.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
-}
-
-/// Go's encoder writes `<`, `>` and `&` as `\u003c` and so on; outside strings none occurs.
-fn go_escaped(json: Vec<u8>) -> Vec<u8> {
-    if memchr::memchr3(b'<', b'>', b'&', &json).is_none() {
-        return json;
-    }
-    let mut out = Vec::with_capacity(json.len() + 32);
-    for byte in json {
-        match byte {
-            b'<' => out.extend_from_slice(b"\\u003c"),
-            b'>' => out.extend_from_slice(b"\\u003e"),
-            b'&' => out.extend_from_slice(b"\\u0026"),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +232,7 @@ mod tests {
         assert_eq!(
             event.to_item(),
             concat!(
-                r#"{"metadata":{"name":"web-1.1","namespace":"shop","creationTimestamp":null},"#,
+                r#"{"metadata":{"name":"web-1.1","namespace":"shop"},"#,
                 r#""involvedObject":{"kind":"Pod","namespace":"shop","name":"web-1","#,
                 r#""uid":"pod-shop-web-1","apiVersion":"v1"},"reason":"Killing","#,
                 r#""message":"a \u003cb\u003e \u0026 c","source":{"component":"kubelet","#,

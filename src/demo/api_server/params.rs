@@ -1,7 +1,6 @@
 //! What a list or watch asks for, and what the API server refuses of it.
 
-use super::{http::Request, status::ApiStatus};
-use crate::event::EventFields;
+use super::{http::Request, resource::Resource, selector::Selector, status::ApiStatus};
 
 /// How `resourceVersion` is meant on a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,32 +12,38 @@ pub(super) enum VersionMatch {
 }
 
 /// The parameters of a list or watch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct ListParams {
     pub(super) limit: usize,
     pub(super) token: Option<ContinueToken>,
     /// None when the parameter is absent or empty.
     pub(super) version: Option<u64>,
     pub(super) version_match: VersionMatch,
-    pub(super) selector: FieldSelector,
+    pub(super) selector: Selector,
     pub(super) timeout_seconds: Option<u64>,
     pub(super) initial_events: bool,
+    pub(super) bookmarks: bool,
 }
 
 impl ListParams {
-    pub(super) fn of(request: &Request, watch: bool) -> Result<Self, ApiStatus> {
+    pub(super) fn of(
+        request: &Request,
+        resource: &Resource,
+        watch: bool,
+    ) -> Result<Self, ApiStatus> {
         let version = match request.param("resourceVersion") {
             "" => None,
             text => Some(number("resourceVersion", text)?),
         };
         let match_text = request.param("resourceVersionMatch");
         let initial_events = watch && request.flag("sendInitialEvents");
-        let forbidden = |why: &str| {
-            let cause = format!("Forbidden: {why}");
-            Err(ApiStatus::invalid("ListOptions.meta.k8s.io", "", "resourceVersionMatch", &cause))
-        };
+        let forbidden = |why: &str| Err(ApiStatus::forbidden_option("resourceVersionMatch", why));
+        if !watch && !request.param("sendInitialEvents").is_empty() {
+            let why = "sendInitialEvents is forbidden for list";
+            return Err(ApiStatus::forbidden_option("sendInitialEvents", why));
+        }
         if !match_text.is_empty() {
-            if watch && !initial_events {
+            if watch && request.param("sendInitialEvents").is_empty() {
                 return forbidden(
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                 );
@@ -95,9 +100,10 @@ impl ListParams {
             token,
             version,
             version_match,
-            selector: FieldSelector::parse(request.param("fieldSelector"))?,
+            selector: Selector::of(request, resource)?,
             timeout_seconds: optional("timeoutSeconds")?,
             initial_events,
+            bookmarks: watch && request.flag("allowWatchBookmarks"),
         })
     }
 }
@@ -147,82 +153,9 @@ impl std::fmt::Display for ContinueToken {
     }
 }
 
-/// A field selector: terms that must all hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FieldSelector(Vec<Term>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
-    field: String,
-    value: String,
-    equal: bool,
-}
-
-impl FieldSelector {
-    fn parse(text: &str) -> Result<Self, ApiStatus> {
-        let terms = text.split(',').filter(|term| !term.is_empty()).map(|term| {
-            let (field, value, equal) = None
-                .or_else(|| term.split_once("!=").map(|(field, value)| (field, value, false)))
-                .or_else(|| term.split_once("==").map(|(field, value)| (field, value, true)))
-                .or_else(|| term.split_once('=').map(|(field, value)| (field, value, true)))
-                .ok_or_else(|| {
-                    ApiStatus::bad_request(format!(
-                        "invalid selector: '{text}'; can't understand '{term}'"
-                    ))
-                })?;
-            if field_of(&EventFields::default(), field).is_none() {
-                return Err(ApiStatus::bad_request(format!("field label not supported: {field}")));
-            }
-            Ok(Term { field: field.to_owned(), value: value.to_owned(), equal })
-        });
-        terms.collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Whether it selects everything.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether it selects the Event with this JSON.
-    pub(super) fn matches(&self, item: &[u8]) -> bool {
-        if self.is_empty() {
-            return true;
-        }
-        let Ok(fields) = serde_json::from_slice::<EventFields<'_>>(item) else {
-            return false;
-        };
-        self.0.iter().all(|term| {
-            (field_of(&fields, &term.field).unwrap_or_default() == term.value) == term.equal
-        })
-    }
-}
-
-/// The fields that the API server lets Events be selected by.
-fn field_of<'a>(event: &'a EventFields<'_>, field: &str) -> Option<&'a str> {
-    let object = &event.involved_object;
-    Some(match field {
-        "metadata.name" => &event.metadata.name,
-        "metadata.namespace" => &event.metadata.namespace,
-        "involvedObject.kind" => &object.kind,
-        "involvedObject.namespace" => &object.namespace,
-        "involvedObject.name" => &object.name,
-        "involvedObject.uid" => &object.uid,
-        "involvedObject.apiVersion" => &object.api_version,
-        "involvedObject.resourceVersion" => &object.resource_version,
-        "involvedObject.fieldPath" => &object.field_path,
-        "reason" => &event.reason,
-        "reportingComponent" => &event.reporting_component,
-        "source" if event.source.component.is_empty() => &event.reporting_component,
-        "source" => &event.source.component,
-        "type" => &event.type_,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::api_server::EventObject;
 
     #[test]
     fn a_continue_token_survives_its_journey() {
@@ -231,17 +164,5 @@ mod tests {
             assert_eq!(ContinueToken::parse(&token.to_string()), Ok(token));
         }
         assert!(ContinueToken::parse("nonsense").is_err());
-    }
-
-    #[test]
-    fn fields_select() {
-        let event = EventObject::about_pod("shop", "web-1", "BackOff", "m").warning().to_item();
-        let selects = |text: &str| FieldSelector::parse(text).unwrap().matches(&event);
-        assert!(selects(""));
-        assert!(selects("type=Warning,involvedObject.kind==Pod,reason!=Pulled"));
-        assert!(!selects("type=Warning,involvedObject.name=web-2"));
-        assert!(selects("source=kubelet,metadata.namespace=shop"));
-        let refused = FieldSelector::parse("spec.nodeName=a").unwrap_err();
-        assert_eq!(refused.message, "field label not supported: spec.nodeName");
     }
 }

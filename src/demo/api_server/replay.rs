@@ -6,7 +6,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{ApiServer, ApiStatus, EventObject};
+use super::{ApiServer, ApiStatus, EventObject, resource::EVENTS};
 
 /// How many prepared Events are written under one hold of the lock: watches read between holds.
 const SLICE: usize = 2048;
@@ -63,12 +63,12 @@ impl ApiServer {
         let mut next = prepared.base;
         while events.len() > 0 {
             let slice = events.by_ref().take(SLICE);
-            next = self.shared.write(|state| {
+            next = self.shared.write(EVENTS, |state| {
                 if state.revision() != next {
                     return Err(conflict());
                 }
                 slice.for_each(|(key, json)| {
-                    state.put_ready(key, json);
+                    state.put_ready(EVENTS, key, json);
                 });
                 Ok(state.revision())
             })?;
@@ -95,9 +95,9 @@ impl ApiServer {
                 let mut event = make(made);
                 made += 1;
                 stamp(&mut event, Timestamp::now());
-                self.shared.write(|state| {
+                self.shared.write(EVENTS, |state| {
                     let json = state.complete(&mut event, state.revision() + 1);
-                    state.put_ready(key(&event), json);
+                    state.put_ready(EVENTS, key(&event), json);
                 });
             }
         }

@@ -7,98 +7,32 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::{
-    Shared,
+    Shared, documents,
     faults::{Fault, On},
     http::{Connection, Ending, Request},
     list,
     object::EventObject,
+    resource::EVENTS,
+    route::{Route, Target, Verb},
+    shape::Shape,
+    state::{Written, key_of},
     status::ApiStatus,
     watch,
 };
 
 pub(super) const JSON: &str = "Content-Type: application/json\r\n";
 
-/// What a request asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Route<'a> {
-    List(Option<&'a str>),
-    Watch(Option<&'a str>),
-    GetEvent(&'a str, &'a str),
-    Create(&'a str),
-    Patch(&'a str, &'a str),
-    Delete(&'a str, &'a str),
-    Namespace(&'a str),
-    Document(&'static str),
-    Version,
-    Healthy,
-    NoMethod,
-    NoPath,
-}
-
-impl<'a> Route<'a> {
-    fn of(request: &'a Request) -> Self {
-        let path: Vec<&str> = request.path.trim_matches('/').split('/').collect();
-        let listing = |namespace| {
-            let watch = request.flag("watch");
-            if watch { Self::Watch(namespace) } else { Self::List(namespace) }
-        };
-        match (request.method.as_str(), path.as_slice()) {
-            ("GET", ["api", "v1", "events"]) => listing(None),
-            ("GET", ["api", "v1", "namespaces", namespace, "events"]) => listing(Some(*namespace)),
-            ("POST", ["api", "v1", "namespaces", namespace, "events"]) => Self::Create(namespace),
-            (method, ["api", "v1", "namespaces", namespace, "events", name]) => match method {
-                "GET" => Self::GetEvent(namespace, name),
-                "PATCH" => Self::Patch(namespace, name),
-                "DELETE" => Self::Delete(namespace, name),
-                _ => Self::NoMethod,
-            },
-            ("GET", ["api", "v1", "namespaces", namespace]) => Self::Namespace(namespace),
-            ("GET", ["version"]) => Self::Version,
-            ("GET", ["api"]) => Self::Document(super::documents::API_VERSIONS),
-            ("GET", ["apis"]) => Self::Document(super::documents::API_GROUPS),
-            ("GET", ["api", "v1"]) => Self::Document(super::documents::CORE_RESOURCES),
-            ("GET", ["livez" | "readyz" | "healthz"]) => Self::Healthy,
-            (_, ["api", "v1", "events"] | ["api", "v1", "namespaces", _, "events"]) => {
-                Self::NoMethod
-            }
-            _ => Self::NoPath,
-        }
-    }
-
-    fn on(&self) -> On {
-        match self {
-            Self::List(_) => On::List,
-            Self::Watch(_) => On::Watch,
-            Self::Create(_) | Self::Patch(..) | Self::Delete(..) => On::Write,
-            _ => On::Get,
-        }
-    }
-
-    /// The refusal of someone who lacks the right to this.
-    fn forbidden(&self, user: &str) -> ApiStatus {
-        let (verb, name, namespace) = match *self {
-            Self::List(namespace) => ("list", None, namespace),
-            Self::Watch(namespace) => ("watch", None, namespace),
-            Self::Create(namespace) => ("create", None, Some(namespace)),
-            Self::Patch(namespace, name) => ("patch", Some(name), Some(namespace)),
-            Self::Delete(namespace, name) => ("delete", Some(name), Some(namespace)),
-            Self::GetEvent(namespace, name) => ("get", Some(name), Some(namespace)),
-            Self::Namespace(name) => {
-                return ApiStatus::forbidden(user, "get", "namespaces", Some(name), Some(name));
-            }
-            _ => ("get", None, None),
-        };
-        ApiStatus::forbidden(user, verb, "events", name, namespace)
-    }
-}
-
 /// Serves one connection until either side ends it.
 pub(super) async fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut connection = Connection::new(stream);
     while let Some(request) = connection.request().await? {
         shared.record(&request);
-        let route = Route::of(&request);
-        let fault = shared.faults().take(route.on());
+        let route = Route::of(&request, &shared.catalogue);
+        let resource = route.target().map(|target| shared.catalogue[target.resource].name());
+        if let Some(target) = route.target() {
+            shared.feeds[target.resource].count_request(target.verb);
+        }
+        let fault = shared.faults().take(route.on(), resource);
         connection.pace = None;
         if !respond(&mut connection, shared, &request, &route, fault).await? {
             break;
@@ -113,14 +47,18 @@ async fn respond(
     shared: &Shared,
     request: &Request,
     route: &Route<'_>,
-    mut fault: Option<Fault>,
+    fault: Option<Fault>,
 ) -> io::Result<bool> {
     match &fault {
         Some(Fault::Unauthorized) => {
             return refuse(connection, &ApiStatus::unauthorized()).await;
         }
         Some(Fault::Forbidden) => {
-            let status = route.forbidden(&shared.options.user);
+            let user = &shared.options.user;
+            let status = match route.target() {
+                Some(target) => target.forbidden(user, &shared.catalogue),
+                None => ApiStatus::forbidden_path(user, &request.path),
+            };
             return refuse(connection, &status).await;
         }
         Some(Fault::TooManyRequests { retry_after }) => {
@@ -133,7 +71,7 @@ async fn respond(
         }
         Some(Fault::InternalError) => return refuse(connection, &ApiStatus::internal()).await,
         Some(Fault::Unavailable) => return refuse(connection, &ApiStatus::unavailable()).await,
-        Some(Fault::Gone) if matches!(route, Route::Watch(_)) => {
+        Some(Fault::Gone) if route.on() == On::Watch => {
             return refuse(connection, &ApiStatus::expired_watch()).await;
         }
         Some(Fault::Gone) => return refuse(connection, &ApiStatus::expired_list()).await,
@@ -156,86 +94,131 @@ async fn respond(
         Some(Fault::Slow { bytes_per_second }) => connection.pace = Some(*bytes_per_second),
         Some(Fault::EmptyStream | Fault::Stream { .. }) | None => {}
     }
-    match *route {
-        Route::Watch(namespace) => {
-            watch::serve(connection, shared, namespace, request, fault.take()).await
+    let document = match *route {
+        Route::Objects(ref target) => {
+            return objects(connection, shared, request, target, fault).await;
         }
-        Route::List(namespace) => match list::list(shared, namespace, request) {
-            Ok(list) => list::send(connection, shared, request, list, fault).await,
-            Err(status) => refuse(connection, &status).await,
-        },
-        Route::GetEvent(namespace, name) => {
-            let key = format!("{namespace}/{name}");
-            let found = shared.state().get(&key).cloned();
-            let found = found.ok_or_else(|| ApiStatus::not_found("events", name));
-            send_object(connection, 200, found).await
+        Route::Api => Some(documents::API_VERSIONS.to_owned()),
+        Route::Version => Some(documents::VERSION.to_owned()),
+        Route::Groups => Some(documents::groups(&shared.catalogue).to_string()),
+        Route::Group(name) => {
+            documents::group(&shared.catalogue, name).map(|group| group.to_string())
         }
-        Route::Create(namespace) => {
-            let created = body_object(request)
-                .and_then(event_of)
-                .and_then(|event| checked(event, namespace))
-                .and_then(|event| shared.create(event));
-            send_object(connection, 201, created.map(|written| written.item)).await
+        Route::Resources(group, version) => {
+            documents::resources(&shared.catalogue, group, version).map(|list| list.to_string())
         }
-        Route::Patch(namespace, name) => {
-            let patched =
-                body_object(request).and_then(|patch| shared.merge(namespace, name, &patch));
-            send_object(connection, 200, patched.map(|written| written.item)).await
-        }
-        Route::Delete(namespace, name) => match shared.delete(namespace, name) {
-            Ok(written) => {
-                let status = json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-                    "details": {"name": name, "kind": "events", "uid": written.uid}
-                });
-                send_json(connection, 200, status.to_string().as_bytes()).await
-            }
-            Err(status) => refuse(connection, &status).await,
-        },
-        Route::Namespace(name) => {
-            let namespace = namespace(shared, name);
-            send_json(connection, 200, namespace.to_string().as_bytes()).await
-        }
-        Route::Document(text) => send_json(connection, 200, text.as_bytes()).await,
-        Route::Version => send_json(connection, 200, super::documents::VERSION.as_bytes()).await,
         Route::Healthy => {
             connection.answer(200, "Content-Type: text/plain; charset=utf-8\r\n", b"ok").await?;
-            Ok(true)
+            return Ok(true);
         }
-        Route::NoMethod => refuse(connection, &ApiStatus::method_not_allowed()).await,
-        Route::NoPath => {
-            let head = "Content-Type: text/plain; charset=utf-8\r\n";
-            connection.answer(404, head, b"404 page not found\n").await?;
-            Ok(true)
-        }
+        Route::NoMethod => return refuse(connection, &ApiStatus::method_not_allowed()).await,
+        Route::NoPath => None,
+    };
+    if let Some(document) = document {
+        return send_json(connection, 200, "", document.as_bytes()).await;
     }
+    let head = "Content-Type: text/plain; charset=utf-8\r\n";
+    connection.answer(404, head, b"404 page not found\n").await?;
+    Ok(true)
+}
+
+/// Answers what is asked of a resource's objects.
+async fn objects(
+    connection: &mut Connection,
+    shared: &Shared,
+    request: &Request,
+    target: &Target<'_>,
+    fault: Option<Fault>,
+) -> io::Result<bool> {
+    let Target { verb, resource, name, .. } = *target;
+    let namespace = target.namespace.unwrap_or_default();
+    let kind = &shared.catalogue[resource];
+    let (code, object) = match verb {
+        Verb::Watch => return watch::serve(connection, shared, target, request, fault).await,
+        Verb::List => {
+            return match list::list(shared, target, request) {
+                Ok(list) => list::send(connection, shared, request, list, fault).await,
+                Err(status) => refuse(connection, &status).await,
+            };
+        }
+        Verb::Delete => {
+            return match shared.delete(resource, namespace, name) {
+                Ok(written) => {
+                    let status = json!({
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                        "details": {"name": name, "kind": kind.plural, "uid": written.uid}
+                    });
+                    send_json(connection, 200, "", status.to_string().as_bytes()).await
+                }
+                Err(status) => refuse(connection, &status).await,
+            };
+        }
+        Verb::Get => (200, get(shared, target)),
+        Verb::Create => (201, item(create(shared, target, request))),
+        Verb::Update => {
+            let updated =
+                body_object(request).and_then(|new| shared.replace(resource, namespace, name, new));
+            (200, item(updated))
+        }
+        Verb::Patch => {
+            let patched =
+                body_object(request).and_then(|p| shared.merge(resource, namespace, name, &p));
+            (200, item(patched))
+        }
+    };
+    let rendered = object.and_then(|item| {
+        let mut body = Vec::with_capacity(item.len() + 64);
+        Shape::of_object(request, kind)?.push(&mut body, &item);
+        Ok(body)
+    });
+    match rendered {
+        Ok(body) => send_json(connection, code, "", &body).await,
+        Err(status) => refuse(connection, &status).await,
+    }
+}
+
+fn item(written: Result<Written, ApiStatus>) -> Result<Bytes, ApiStatus> {
+    written.map(|written| written.item)
+}
+
+fn get(shared: &Shared, target: &Target<'_>) -> Result<Bytes, ApiStatus> {
+    let key = key_of(target.namespace.unwrap_or_default(), target.name);
+    let found = shared.state().table(target.resource).found(&key).cloned();
+    if found.is_err() && shared.catalogue[target.resource].name() == "namespaces" {
+        return Ok(namespace(shared, target.name));
+    }
+    found
+}
+
+fn create(shared: &Shared, target: &Target<'_>, request: &Request) -> Result<Written, ApiStatus> {
+    let namespace = target.namespace.unwrap_or_default();
+    let object = body_object(request)?;
+    if target.resource == EVENTS {
+        return shared.create_event(checked(event_of(object)?, namespace)?);
+    }
+    let kind = &shared.catalogue[target.resource].kind;
+    shared.create(target.resource, namespace, new_object(object, kind, namespace)?)
 }
 
 /// Answers with a Status that says no.
 pub(super) async fn refuse(connection: &mut Connection, status: &ApiStatus) -> io::Result<bool> {
-    send_json(connection, status.code, &status.to_json()).await
+    let head = status
+        .retry_after()
+        .map(|seconds| format!("Retry-After: {seconds}\r\n"))
+        .unwrap_or_default();
+    send_json(connection, status.code, &head, &status.to_json()).await
 }
 
-async fn send_json(connection: &mut Connection, code: u16, json: &[u8]) -> io::Result<bool> {
-    let mut body = json.to_vec();
-    body.push(b'\n');
-    connection.answer(code, JSON, &body).await?;
-    Ok(true)
-}
-
-async fn send_object(
+async fn send_json(
     connection: &mut Connection,
     code: u16,
-    object: Result<Bytes, ApiStatus>,
+    head: &str,
+    json: &[u8],
 ) -> io::Result<bool> {
-    match object {
-        Ok(item) => {
-            let mut body = Vec::with_capacity(item.len() + 64);
-            watch::push_typed(&mut body, &item);
-            send_json(connection, code, &body).await
-        }
-        Err(status) => refuse(connection, &status).await,
-    }
+    let mut body = json.to_vec();
+    body.push(b'\n');
+    connection.answer(code, &format!("{JSON}{head}"), &body).await?;
+    Ok(true)
 }
 
 fn body_object(request: &Request) -> Result<Value, ApiStatus> {
@@ -258,20 +241,46 @@ pub(super) fn event_of(value: Value) -> Result<EventObject, ApiStatus> {
     })
 }
 
+/// The refusal of an object that is sent to another namespace than its own.
+fn other_namespace() -> ApiStatus {
+    ApiStatus::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    )
+}
+
+fn name_required(kind: &str) -> ApiStatus {
+    let cause = "Required value: name or generateName is required";
+    ApiStatus::invalid(kind, "", "metadata.name", cause)
+}
+
+/// What the API server checks of any new object, less what is the server's to choose.
+fn new_object(mut object: Value, kind: &str, namespace: &str) -> Result<Value, ApiStatus> {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let Some(metadata) = metadata else {
+        return Err(name_required(kind));
+    };
+    let text = |member: &str| metadata.get(member).and_then(Value::as_str).unwrap_or_default();
+    if text("name").is_empty() && text("generateName").is_empty() {
+        return Err(name_required(kind));
+    }
+    if !["", namespace].contains(&text("namespace")) {
+        return Err(other_namespace());
+    }
+    metadata.retain(|member, _| member != "uid" && member != "creationTimestamp");
+    Ok(object)
+}
+
 /// What the API server checks of a new Event, and takes from the path.
 fn checked(mut event: EventObject, namespace: &str) -> Result<EventObject, ApiStatus> {
     if event.metadata.namespace.is_empty() {
         namespace.clone_into(&mut event.metadata.namespace);
     }
     if event.metadata.namespace != namespace {
-        let message =
-            "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(ApiStatus::bad_request(message));
+        return Err(other_namespace());
     }
     let name = &event.metadata.name;
     if name.is_empty() && event.metadata.generate_name.is_empty() {
-        let cause = "Required value: name or generateName is required";
-        return Err(ApiStatus::invalid("Event", name, "metadata.name", cause));
+        return Err(name_required("Event"));
     }
     let about = &event.involved_object.namespace;
     if about != namespace && !(about.is_empty() && namespace == "default") {
@@ -284,10 +293,9 @@ fn checked(mut event: EventObject, namespace: &str) -> Result<EventObject, ApiSt
     Ok(event)
 }
 
-fn namespace(shared: &Shared, name: &str) -> Value {
-    json!({
-        "kind": "Namespace",
-        "apiVersion": "v1",
+/// A namespace that nobody created: each that is asked for is there.
+fn namespace(shared: &Shared, name: &str) -> Bytes {
+    let namespace = json!({
         "metadata": {
             "name": name,
             "uid": shared.namespace_uid(name),
@@ -297,5 +305,6 @@ fn namespace(shared: &Shared, name: &str) -> Value {
         },
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"}
-    })
+    });
+    namespace.to_string().into()
 }

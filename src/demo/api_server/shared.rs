@@ -17,9 +17,12 @@ use super::{
     faults::Faults,
     http::Request,
     object::EventObject,
+    resource::{Catalogue, EVENTS, PerResource, ResourceId},
+    route::Verb,
     serve::event_of,
-    state::{State, Written},
+    state::{State, Written, key_of},
     status::ApiStatus,
+    stored::AnyObject,
 };
 
 /// How many requests are remembered.
@@ -28,15 +31,46 @@ const REQUESTS: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) options: Options,
+    pub(super) catalogue: Catalogue,
     pub(super) state: Mutex<State>,
     pub(super) faults: Mutex<Faults>,
     pub(super) requests: Mutex<VecDeque<Recorded>>,
+    pub(super) feeds: PerResource<Feed>,
+    /// Rung to end all connections.
+    pub(super) cut: signal::Sender<()>,
+}
+
+/// What goes out of one resource: what its watches wait for, and the counts.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
     /// Rung after each write.
     pub(super) pulse: signal::Sender<()>,
-    /// Rung to end all connections.
+    /// Rung for a bookmark on each watch that takes them.
+    pub(super) bookmark: signal::Sender<()>,
+    /// Rung to end its watches.
     pub(super) cut: signal::Sender<()>,
     pub(super) watches: AtomicUsize,
     pub(super) events_sent: AtomicU64,
+    requests: [AtomicU64; Verb::ALL.len()],
+}
+
+impl Feed {
+    pub(super) fn count_event(&self) {
+        self.events_sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn watch_opened(&self) -> OpenWatch<'_> {
+        self.watches.fetch_add(1, Ordering::Relaxed);
+        OpenWatch(&self.watches)
+    }
+
+    pub(super) fn count_request(&self, verb: Verb) {
+        self.requests[verb as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn requests(&self, verb: Verb) -> u64 {
+        self.requests[verb as usize].load(Ordering::Relaxed)
+    }
 }
 
 /// Counts a watch as open while it lives.
@@ -70,45 +104,110 @@ impl Shared {
         requests.push_back(Recorded { at: Instant::now(), request: request.clone() });
     }
 
-    pub(super) fn count_event(&self) {
-        self.events_sent.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn watch_opened(&self) -> OpenWatch<'_> {
-        self.watches.fetch_add(1, Ordering::Relaxed);
-        OpenWatch(&self.watches)
-    }
-
-    /// Changes the state and wakes the watches.
-    pub(super) fn write<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    /// Changes the state and wakes the watches of a resource.
+    pub(super) fn write<T>(&self, resource: ResourceId, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state());
-        self.pulse.send_replace(());
+        self.feeds[resource].pulse.send_replace(());
         result
     }
 
-    pub(super) fn create(&self, event: EventObject) -> Result<Written, ApiStatus> {
-        self.write(|state| state.create(event))
+    /// Changes the state as a whole and wakes all watches.
+    pub(super) fn rewrite<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.feeds.iter().for_each(|feed| {
+            feed.pulse.send_replace(());
+        });
+        result
     }
 
-    /// A merge patch; for the members of an Event a strategic one means the same.
+    pub(super) fn create_event(&self, event: EventObject) -> Result<Written, ApiStatus> {
+        self.write(EVENTS, |state| state.create(EVENTS, event))
+    }
+
+    /// Creates an object; of an Event the members are checked.
+    pub(super) fn create(
+        &self,
+        resource: ResourceId,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Written, ApiStatus> {
+        if resource == EVENTS {
+            return self.create_event(event_of(object)?);
+        }
+        let mut object = AnyObject::from_json(object)?;
+        namespace.clone_into(&mut object.metadata.namespace);
+        self.write(resource, |state| state.create(resource, object))
+    }
+
+    /// Replaces an object by what `change` makes of its JSON.
+    pub(super) fn update(
+        &self,
+        resource: ResourceId,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value) -> Result<(), ApiStatus>,
+    ) -> Result<Written, ApiStatus> {
+        fn changed<O: serde::Serialize>(
+            object: O,
+            change: impl FnOnce(&mut Value) -> Result<(), ApiStatus>,
+        ) -> Result<Value, ApiStatus> {
+            let mut value = serde_json::to_value(object)
+                .map_err(|error| ApiStatus::new(500, "", error.to_string()))?;
+            change(&mut value)?;
+            Ok(value)
+        }
+        let key = key_of(namespace, name);
+        self.write(resource, |state| {
+            if resource == EVENTS {
+                state.update(EVENTS, key, |event: EventObject| event_of(changed(event, change)?))
+            } else {
+                state.update(resource, key, |object: AnyObject| {
+                    AnyObject::from_json(changed(object, change)?)
+                })
+            }
+        })
+    }
+
+    /// A merge patch. Strategic ones are taken as such: they mean the same but for lists.
     pub(super) fn merge(
         &self,
+        resource: ResourceId,
         namespace: &str,
         name: &str,
         patch: &Value,
     ) -> Result<Written, ApiStatus> {
-        self.write(|state| {
-            state.update(namespace, name, |event| {
-                let mut value = serde_json::to_value(event)
-                    .map_err(|error| ApiStatus::new(500, "", error.to_string()))?;
-                merge(&mut value, patch);
-                event_of(value)
-            })
+        self.update(resource, namespace, name, |object| {
+            merge(object, patch);
+            Ok(())
         })
     }
 
-    pub(super) fn delete(&self, namespace: &str, name: &str) -> Result<Written, ApiStatus> {
-        self.write(|state| state.delete(namespace, name))
+    /// Puts another object in the place of one, unless it is of another version.
+    pub(super) fn replace(
+        &self,
+        resource: ResourceId,
+        namespace: &str,
+        name: &str,
+        new: Value,
+    ) -> Result<Written, ApiStatus> {
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        self.update(resource, namespace, name, |object| {
+            let given = version(&new);
+            if given.as_str().is_some_and(|given| !given.is_empty()) && given != version(object) {
+                return Err(ApiStatus::conflict(&self.catalogue[resource], name));
+            }
+            *object = new;
+            Ok(())
+        })
+    }
+
+    pub(super) fn delete(
+        &self,
+        resource: ResourceId,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Written, ApiStatus> {
+        self.write(resource, |state| state.delete(resource, key_of(namespace, name)))
     }
 
     pub(super) fn namespace_uid(&self, name: &str) -> String {
@@ -132,7 +231,7 @@ fn merge(target: &mut Value, patch: &Value) {
     if let Value::Object(target) = target {
         for (key, value) in patch {
             if value.is_null() {
-                target.remove(key);
+                target.retain(|member, _| member != key);
             } else {
                 merge(target.entry(key.clone()).or_insert(Value::Null), value);
             }

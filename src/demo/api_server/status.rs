@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::resource::Resource;
+
 /// A `meta/v1 Status` that says no.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message} ({reason}, {code})")]
@@ -45,34 +47,52 @@ impl ApiStatus {
     pub(super) fn forbidden(
         user: &str,
         verb: &str,
-        resource: &str,
+        resource: &Resource,
         name: Option<&str>,
         namespace: Option<&str>,
     ) -> Self {
-        let what = name.map_or_else(|| resource.to_owned(), |name| format!("{resource} {name:?}"));
+        let what = name.map_or_else(
+            || resource.name().to_owned(),
+            |name| format!("{} {name:?}", resource.name()),
+        );
         let place = namespace.map_or_else(
             || "at the cluster scope".to_owned(),
             |namespace| format!("in the namespace {namespace:?}"),
         );
-        let mut details = Map::new();
-        if let Some(name) = name {
-            details.insert("name".to_owned(), name.into());
-        }
-        details.insert("kind".to_owned(), resource.into());
+        let (plural, group) = (&resource.plural, &resource.group);
         let message = format!(
-            "{what} is forbidden: User {user:?} cannot {verb} resource {resource:?} in API group \"\" {place}"
+            "{what} is forbidden: User {user:?} cannot {verb} resource {plural:?} in API group {group:?} {place}"
         );
-        Self::new(403, "Forbidden", message).with_details(details.into())
+        Self::new(403, "Forbidden", message).with_details(about(resource, name))
     }
 
-    pub(super) fn not_found(resource: &str, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{resource} {name:?} not found"))
-            .with_details(json!({"name": name, "kind": resource}))
+    /// The same for what is no resource.
+    pub(super) fn forbidden_path(user: &str, path: &str) -> Self {
+        let message = format!("forbidden: User {user:?} cannot get path {path:?}");
+        Self::new(403, "Forbidden", message).with_details(json!({}))
     }
 
-    pub(super) fn already_exists(resource: &str, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{resource} {name:?} already exists"))
-            .with_details(json!({"name": name, "kind": resource}))
+    pub(super) fn not_found(resource: &Resource, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} {name:?} not found", resource.name()))
+            .with_details(about(resource, Some(name)))
+    }
+
+    pub(super) fn already_exists(resource: &Resource, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", resource.name()))
+            .with_details(about(resource, Some(name)))
+    }
+
+    /// An update of another version than the current one.
+    pub(super) fn conflict(resource: &Resource, name: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: the object has been modified; please apply your changes to the latest version and try again",
+            resource.name()
+        );
+        Self::new(409, "Conflict", message).with_details(about(resource, Some(name)))
+    }
+
+    pub(super) fn not_acceptable(message: String) -> Self {
+        Self::new(406, "NotAcceptable", message)
     }
 
     /// A field that validation does not take: 422.
@@ -81,6 +101,11 @@ impl ApiStatus {
         Self::new(422, "Invalid", message).with_details(json!({
             "name": name, "kind": kind, "causes": [{"message": cause, "field": field}]
         }))
+    }
+
+    /// An option of a list or watch that must not be given.
+    pub(super) fn forbidden_option(field: &str, why: &str) -> Self {
+        Self::invalid("ListOptions.meta.k8s.io", "", field, &format!("Forbidden: {why}"))
     }
 
     pub(super) fn method_not_allowed() -> Self {
@@ -94,6 +119,11 @@ impl ApiStatus {
 
     pub(super) fn expired_watch() -> Self {
         Self::new(410, "Expired", "The resourceVersion for the provided watch is too old.")
+    }
+
+    /// The same where the watch cache says it.
+    pub(super) fn expired_watch_cache(version: u64, oldest: u64) -> Self {
+        Self::new(410, "Expired", format!("too old resource version: {version} ({oldest})"))
     }
 
     /// An expired continue token; the answer carries one to go on with, inconsistently.
@@ -116,6 +146,21 @@ impl ApiStatus {
         Self::new(504, "Timeout", message).with_details(json!({"causes": [
             {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         ]}))
+    }
+
+    /// The same where the watch cache says it, which waited for that version: it tells when to ask
+    /// again, here and in the header that goes with it.
+    pub(super) fn too_large_for_cache(wanted: u64, current: u64) -> Self {
+        let mut status = Self::too_large(wanted, current);
+        if let Some(details) = &mut status.details {
+            details["retryAfterSeconds"] = 1.into();
+        }
+        status
+    }
+
+    /// When the client is to ask again, in seconds.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
     /// What an API server says whose etcd does not answer.
@@ -156,4 +201,17 @@ impl ApiStatus {
         status.insert("code".to_owned(), self.code.into());
         Value::Object(status).to_string().into()
     }
+}
+
+/// The details of what concerns one object, or a whole resource.
+fn about(resource: &Resource, name: Option<&str>) -> Value {
+    let mut details = Map::new();
+    if let Some(name) = name {
+        details.insert("name".to_owned(), name.into());
+    }
+    if !resource.group.is_empty() {
+        details.insert("group".to_owned(), resource.group.as_str().into());
+    }
+    details.insert("kind".to_owned(), resource.plural.as_str().into());
+    details.into()
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::*;
 
 mod faults;
+mod resources;
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -337,7 +338,7 @@ async fn writes_over_http_are_checked() {
     assert_eq!(client.get(&format!("{path}/a")).await.1["count"], 7);
     assert_eq!(client.json("DELETE", &format!("{path}/a"), None).await.0, 200);
     assert_eq!(client.get(&format!("{path}/a")).await.0, 404);
-    assert_eq!(client.json("PUT", &format!("{path}/a"), None).await.0, 405);
+    assert_eq!(client.json("POST", &format!("{path}/a"), None).await.0, 405);
     let (_, namespace) = client.get("/api/v1/namespaces/kube-system").await;
     assert_eq!(namespace["metadata"]["uid"], Options::default().cluster_uid);
     assert_eq!(client.get("/version").await.1["minor"], "34");

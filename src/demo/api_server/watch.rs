@@ -3,22 +3,31 @@
 use std::{io, time::Duration};
 
 use bytes::Bytes;
-use tokio::time::Instant;
+use tokio::{sync::watch as signal, time::Instant};
 
 use super::{
     Shared,
     faults::{Fault, Place, StreamFault},
     http::{Chunk, Connection, Ending, Request},
     object::{EventObject, ObjectMeta},
-    params::{FieldSelector, ListParams},
+    params::ListParams,
+    resource::{EVENTS, ResourceId},
+    route::Target,
+    selector::Selector,
     serve::{self, JSON},
-    state::{Change, ChangeType},
+    shape::{Shape, restamped},
+    shared::Feed,
     status::ApiStatus,
+    stored::{AnyObject, Stored as _},
+    table::{Change, ChangeType},
 };
 
 /// How many changes are taken from the log at once, and when a chunk is written.
 const BATCH: usize = 1024;
 const CHUNK: usize = 192 * 1024;
+
+/// How long before a watch times out its last bookmark comes.
+const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// One line to send.
 struct Line {
@@ -38,11 +47,14 @@ enum Flow {
 pub(super) async fn serve(
     connection: &mut Connection,
     shared: &Shared,
-    namespace: Option<&str>,
+    target: &Target<'_>,
     request: &Request,
     fault: Option<Fault>,
 ) -> io::Result<bool> {
-    let params = match ListParams::of(request, true) {
+    let resource = &shared.catalogue[target.resource];
+    let params = ListParams::of(request, resource, true)
+        .and_then(|params| Ok((params, Shape::of_object(request, resource)?)));
+    let (params, shape) = match params {
         Ok(params) => params,
         Err(status) => return serve::refuse(connection, &status).await,
     };
@@ -50,34 +62,59 @@ pub(super) async fn serve(
     if fault == Some(Fault::EmptyStream) {
         return connection.end(Ending::Clean).await;
     }
-    let mut pulse = shared.pulse.subscribe();
-    let _open = shared.watch_opened();
-    let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let (first, start) = beginning(shared, &params, &prefix);
+    let feed = &shared.feeds[target.resource];
+    let mut pulse = feed.pulse.subscribe();
+    let mut cut = feed.cut.subscribe();
+    let mut bookmarks = Bookmarks::of(shared, target.resource, &params);
+    let _open = feed.watch_opened();
+    let prefix = target.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let beginning = beginning(shared, target.resource, &params, &prefix);
     let fault = match fault {
         Some(Fault::Stream { after, then }) => Some((after, then)),
         _ => None,
     };
-    let mut stream = Stream { connection, shared, chunk: Chunk::default(), fault };
+    let chunk = Chunk::default();
+    let mut stream =
+        Stream { connection, shared, feed, resource: target.resource, shape, chunk, fault };
+    let (first, mut position) = match beginning {
+        Ok(beginning) => beginning,
+        Err(status) => {
+            // A fault before the first event comes before the refusal.
+            if let Flow::Over(reusable) = stream.send(&[]).await? {
+                return Ok(reusable);
+            }
+            return stream.fail(&status).await;
+        }
+    };
     if let Flow::Over(reusable) = stream.send(&first).await? {
         return Ok(reusable);
     }
-    let Some(mut position) = start else {
-        return stream.fail(&ApiStatus::expired_watch()).await;
-    };
+    drop(first);
     // The server's own bound, when the client states none, is 30 to 60 minutes.
     let seconds = params.timeout_seconds.unwrap_or_else(|| fastrand::u64(1800..3600));
     let deadline = Instant::now() + Duration::from_secs(seconds);
+    bookmarks.end_with(deadline);
     loop {
+        if cut.has_changed().unwrap_or(true) {
+            return stream.connection.end(Ending::Closed).await;
+        }
         pulse.borrow_and_update();
-        let changes = shared.state().changes(position, BATCH);
+        let (changes, revision) = {
+            let state = shared.state();
+            (state.table(target.resource).changes(position, BATCH), state.revision())
+        };
         let Some(changes) = changes else {
             // Compacted while this watch was behind.
             return stream.fail(&ApiStatus::expired_watch()).await;
         };
         if changes.is_empty() {
+            if bookmarks.due() {
+                stream.bookmark(revision).await?;
+            }
             tokio::select! {
                 _ = pulse.changed() => {}
+                _ = cut.changed() => return stream.connection.end(Ending::Closed).await,
+                () = bookmarks.wait() => {}
                 () = stream.connection.closed() => return Ok(false),
                 () = tokio::time::sleep_until(deadline) => {
                     return stream.connection.end(Ending::Clean).await;
@@ -101,28 +138,46 @@ pub(super) async fn serve(
     }
 }
 
-/// What the watch begins with, and where in the log it goes on; none where that is compacted.
+/// What the watch begins with, and where in the log it goes on.
 ///
 /// Without a resourceVersion, or with 0, a watch begins with what exists.
-fn beginning(shared: &Shared, params: &ListParams, prefix: &str) -> (Vec<Line>, Option<u64>) {
+fn beginning(
+    shared: &Shared,
+    resource: ResourceId,
+    params: &ListParams,
+    prefix: &str,
+) -> Result<(Vec<Line>, u64), ApiStatus> {
+    let cached = shared.catalogue[resource].watch_cached();
     let mut state = shared.state();
     let revision = state.revision();
-    let from = params.version.filter(|version| *version > 0 && !params.initial_events);
-    if let Some(from) = from {
-        return (Vec::new(), state.log_position(from));
+    let version = params.version.filter(|version| *version > 0);
+    if let Some(from) = version.filter(|_| !params.initial_events) {
+        let position = state.log_position(resource, from);
+        return position.map(|position| (Vec::new(), position)).ok_or_else(|| {
+            if cached {
+                ApiStatus::expired_watch_cache(from, state.compacted())
+            } else {
+                ApiStatus::expired_watch()
+            }
+        });
     }
-    let page = state.list(prefix, "", revision, 0, |item| params.selector.matches(item));
+    if let Some(wanted) = version.filter(|version| cached && *version > revision) {
+        return Err(ApiStatus::too_large_for_cache(wanted, revision));
+    }
+    let table = state.table_mut(resource);
+    let page = table.list(prefix, "", revision, 0, |item| params.selector.matches(item));
+    let position = table.log_position(revision);
     let mut first: Vec<Line> =
         page.items.into_iter().map(|item| Line { kind: "ADDED", item }).collect();
-    if params.initial_events {
-        first.push(Line { kind: "BOOKMARK", item: bookmark(revision, true) });
+    if params.initial_events && params.bookmarks {
+        first.push(Line { kind: "BOOKMARK", item: bookmark(resource, revision, true) });
     }
-    (first, state.log_position(revision))
+    Ok((first, position))
 }
 
 /// How a change looks to a watch with a selector: what begins to match is added, what ceases to
 /// is deleted.
-fn line_for(change: Change, selector: &FieldSelector) -> Option<Line> {
+fn line_for(change: Change, selector: &Selector) -> Option<Line> {
     if selector.is_empty() {
         let kind = match change.kind {
             ChangeType::Added => "ADDED",
@@ -138,26 +193,83 @@ fn line_for(change: Change, selector: &FieldSelector) -> Option<Line> {
         (None, true) => Some(Line { kind: "ADDED", item: change.object }),
         (Some(_), true) => Some(Line { kind: "MODIFIED", item: change.object }),
         (Some(last), false) => {
-            let mut last: EventObject = serde_json::from_slice(&last).ok()?;
-            last.metadata.resource_version = change.revision.to_string();
-            Some(Line { kind: "DELETED", item: last.to_item() })
+            Some(Line { kind: "DELETED", item: restamped(&last, change.revision) })
         }
     }
 }
 
 /// The object of a BOOKMARK: empty but for the version.
-fn bookmark(revision: u64, initial_events_end: bool) -> Bytes {
+fn bookmark(resource: ResourceId, revision: u64, initial_events_end: bool) -> Bytes {
     let mut metadata =
         ObjectMeta { resource_version: revision.to_string(), ..ObjectMeta::default() };
     if initial_events_end {
         metadata.annotations.insert("k8s.io/initial-events-end".to_owned(), "true".into());
     }
-    EventObject { metadata, ..EventObject::default() }.to_item()
+    if resource == EVENTS {
+        EventObject { metadata, ..EventObject::default() }.to_item()
+    } else {
+        AnyObject { metadata, ..AnyObject::default() }.to_item()
+    }
+}
+
+/// When a watch gets bookmarks: never, unless it asks for them and the resource is cached.
+struct Bookmarks {
+    taken: bool,
+    every: Duration,
+    next: Instant,
+    /// The last before the watch times out, so that the next one begins late.
+    last: Option<Instant>,
+    rung: signal::Receiver<()>,
+}
+
+impl Bookmarks {
+    fn of(shared: &Shared, resource: ResourceId, params: &ListParams) -> Self {
+        let every = shared.options.bookmark_every;
+        Self {
+            taken: params.bookmarks && shared.catalogue[resource].watch_cached(),
+            every,
+            next: Instant::now() + every,
+            last: None,
+            rung: shared.feeds[resource].bookmark.subscribe(),
+        }
+    }
+
+    fn end_with(&mut self, deadline: Instant) {
+        self.last = deadline.checked_sub(BEFORE_DEADLINE);
+    }
+
+    /// Whether it is time for one; answers so once.
+    fn due(&mut self) -> bool {
+        let now = Instant::now();
+        let rung = self.rung.has_changed().unwrap_or_default();
+        self.rung.mark_unchanged();
+        let last = self.last.take_if(|last| *last <= now).is_some();
+        if !self.taken || !(rung || last || self.next <= now) {
+            return false;
+        }
+        self.next = now + self.every;
+        true
+    }
+
+    /// Returns when it is time for one.
+    async fn wait(&mut self) {
+        if !self.taken {
+            return std::future::pending().await;
+        }
+        let next = self.last.map_or(self.next, |last| last.min(self.next));
+        tokio::select! {
+            _ = self.rung.changed() => self.rung.mark_changed(),
+            () = tokio::time::sleep_until(next) => {}
+        }
+    }
 }
 
 struct Stream<'a> {
     connection: &'a mut Connection,
     shared: &'a Shared,
+    feed: &'a Feed,
+    resource: ResourceId,
+    shape: Shape<'a>,
     chunk: Chunk,
     /// What happens after how many more events.
     fault: Option<(usize, StreamFault)>,
@@ -178,8 +290,8 @@ impl Stream<'_> {
                 }
                 out = self.chunk.start();
             }
-            push_line(out, line.kind, &line.item);
-            self.shared.count_event();
+            self.shape.push_line(out, line.kind, &line.item);
+            self.feed.count_event();
             let due = self.fault.as_mut().is_some_and(|(after, _)| {
                 *after -= 1;
                 *after == 0
@@ -207,6 +319,13 @@ impl Stream<'_> {
         self.flush().await
     }
 
+    async fn bookmark(&mut self, revision: u64) -> io::Result<()> {
+        let item = bookmark(self.resource, revision, false);
+        let out = self.chunk.start();
+        self.shape.push_line(out, "BOOKMARK", &item);
+        self.flush().await
+    }
+
     /// Lets the fault happen if its time has come; a cut within a line needs that line.
     async fn due(&mut self, next: Option<&Line>) -> io::Result<Flow> {
         let Some((_, then)) = self.fault.take_if(|(after, then)| {
@@ -222,10 +341,8 @@ impl Stream<'_> {
                 return Ok(Flow::On);
             }
             StreamFault::Bookmark => {
-                let item = bookmark(self.shared.state().revision(), false);
-                let mut line = Vec::new();
-                push_line(&mut line, "BOOKMARK", &item);
-                self.line(line.trim_ascii_end()).await?;
+                let revision = self.shared.state().revision();
+                self.bookmark(revision).await?;
                 return Ok(Flow::On);
             }
             StreamFault::Stall => {
@@ -237,7 +354,7 @@ impl Stream<'_> {
             StreamFault::Cut(place, how) => {
                 let out = self.chunk.start();
                 if let Some(next) = next {
-                    push_line(out, next.kind, &next.item);
+                    self.shape.push_line(out, next.kind, &next.item);
                 }
                 cut(self.connection, &mut self.chunk, place, how).await?
             }
@@ -278,19 +395,4 @@ async fn cut(
         connection.write(chunk.finish_partly(length)).await?;
     }
     connection.end(how).await
-}
-
-/// Appends a line of a watch: the object with `kind` and `apiVersion`, which items lack.
-fn push_line(out: &mut Vec<u8>, kind: &str, item: &[u8]) {
-    out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(kind.as_bytes());
-    out.extend_from_slice(b"\",\"object\":");
-    push_typed(out, item);
-    out.extend_from_slice(b"}\n");
-}
-
-/// Appends an object as it is written on its own.
-pub(super) fn push_typed(out: &mut Vec<u8>, item: &[u8]) {
-    out.extend_from_slice(b"{\"kind\":\"Event\",\"apiVersion\":\"v1\",");
-    out.extend_from_slice(item.get(1..).unwrap_or_default());
 }

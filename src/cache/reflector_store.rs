@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// Why a list replaces what was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplaceReason {
-    /// There is no resume point: the source's first start.
+    /// Nothing has been read before: the first list.
     First,
     /// The watch could not be resumed. `last_sign_of_life_ms` is when the API server was last
     /// heard of by this process, in milliseconds since the epoch; `None` when it never was.
@@ -17,7 +17,8 @@ pub enum ReplaceReason {
         last_sign_of_life_ms: Option<u64>,
     },
     /// The API server knows less than the resume point: its etcd was restored from a snapshot, or
-    /// it is another one. resourceVersions from before say nothing any more.
+    /// it is another one. resourceVersions from before say nothing any more. Only where changes
+    /// are followed ([`Follow::Changes`](super::Follow)).
     NewEpoch,
 }
 
@@ -28,7 +29,12 @@ pub enum WatchEventType {
     Added,
     Modified,
     Deleted,
+    /// Nothing: the object says how far the watch has come, and has little else than a
+    /// resourceVersion.
     Bookmark,
+    /// Some type that this client does not know. Like client-go, take the resourceVersion, and
+    /// leave the object.
+    Unknown,
 }
 
 /// One line of a watch stream.
@@ -40,23 +46,35 @@ pub struct WatchEvent {
     pub object: Bytes,
 }
 
+/// What became of the events of one [`ReflectorStore::apply`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// How many could be read.
+    pub taken: u64,
+    /// The resourceVersion of the last of them ("" if it has none): where the watch is to be taken
+    /// up when it breaks off. `None` if none could be read.
+    pub resource_version: Option<String>,
+}
+
 /// The store has ended, because the program stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store has ended")]
 pub struct StoreClosed;
 
-/// What a reflector feeds. Every call may wait, which is how a slow store slows its reflector down.
+/// What a reflector feeds (client-go's `cache.ReflectorStore`). Every call may wait, which is how a
+/// slow store slows its reflector down.
 ///
 /// A list comes as `begin_replace`, any number of `replace_page`, and `end_replace` when the whole
 /// list is in, or `abort` when it will never be.
-pub trait Store: Send {
+pub trait ReflectorStore: Send {
     /// A list begins.
     fn begin_replace(
         &mut self,
         reason: ReplaceReason,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
 
-    /// Some objects of the list, in the order of the API server.
+    /// Some objects of the list, in the order of the API server. Each is JSON as the server wrote
+    /// it, where the items of a list say neither their kind nor their apiVersion.
     fn replace_page(
         &mut self,
         items: Vec<Bytes>,
@@ -66,22 +84,28 @@ pub trait Store: Send {
     /// keep it; if not, the list has to be fetched again.
     fn end_replace(
         &mut self,
-        resource_version: u64,
+        resource_version: &str,
     ) -> impl Future<Output = Result<bool, StoreClosed>> + Send;
 
     /// The list broke off; what came of it is to be forgotten.
     fn abort(&mut self) -> impl Future<Output = Result<(), StoreClosed>> + Send;
 
-    /// Changes of a watch, in order.
+    /// Changes of a watch, in order. What the store cannot read (another kind, not JSON) it reports
+    /// and skips, and does not count.
     fn apply(
         &mut self,
         events: Vec<WatchEvent>,
-    ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
+    ) -> impl Future<Output = Result<Applied, StoreClosed>> + Send;
 
-    /// The source is to be followed from this resourceVersion, without what was before.
+    /// Another resync period has passed while the source is followed. Whether anybody is due is the
+    /// store's to know.
+    fn resync(&mut self) -> impl Future<Output = Result<(), StoreClosed>> + Send;
+
+    /// The source is to be followed from this resourceVersion, without what was before. Only where
+    /// changes are followed from now on ([`StartFrom::Now`](super::StartFrom)).
     fn start_at(
         &mut self,
-        resource_version: u64,
+        resource_version: &str,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
 }
 

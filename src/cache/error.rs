@@ -1,0 +1,193 @@
+//! Why a list or a watch failed, and which of client-go's classes of errors it is of.
+
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+
+use kube::core::Status;
+
+use super::{informer::DecodeError, lines::LineError, list_items::ListError};
+
+/// A request that a reflector makes, for messages: "list events".
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// `list` or `watch`.
+    pub verb: &'static str,
+    /// The plural of the resource.
+    pub resource: Arc<str>,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)
+    }
+}
+
+/// Why a list or a watch failed.
+///
+/// The classes (`is_…`) are those of client-go's reflector and of apimachinery's `api/errors`.
+#[derive(Debug, thiserror::Error)]
+pub enum ListWatchError {
+    /// The API server answered with an error.
+    #[error("the API server refuses to {call}: {} ({} {})", .status.message, .status.code, .status.reason)]
+    Status {
+        /// What was asked.
+        call: Call,
+        /// What it says.
+        status: Box<Status>,
+        /// The header `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// It could not be asked, or its answer broke off.
+    #[error("cannot {call}: {reason}")]
+    Transport {
+        /// What was asked.
+        call: Call,
+        /// What happened, with its causes.
+        reason: String,
+        /// Whether nobody listened at the address.
+        connection_refused: bool,
+    },
+    /// It did not answer in time.
+    #[error("cannot {call}: the API server sent nothing for {} s", .waited.as_secs())]
+    Stalled {
+        /// What was asked.
+        call: Call,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The answer to a list is none.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// A line of a watch is none.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// An object cannot be read. It was left out; the list or the watch went on.
+    #[error(transparent)]
+    Object(#[from] DecodeError),
+}
+
+impl ListWatchError {
+    pub(super) fn transport(call: Call, error: &(dyn Error + 'static)) -> Self {
+        Self::Transport {
+            call,
+            reason: with_causes(error),
+            connection_refused: is_connection_refused(error),
+        }
+    }
+
+    /// The resourceVersion or the continue token is older than the API server's history: the
+    /// reason Expired or Gone, or 410.
+    pub fn is_expired(&self) -> bool {
+        self.has_reason("Expired") || self.is_status("Gone", 410)
+    }
+
+    /// The reason is Expired. Of a continue token client-go's pager asks for no less.
+    pub(super) fn has_reason(&self, reason: &str) -> bool {
+        matches!(self, Self::Status { status, .. } if status.reason == reason)
+    }
+
+    /// The resourceVersion is newer than anything the API server knows.
+    ///
+    /// client-go's rule: the cause `ResourceVersionTooLarge`, or the reason Timeout with a message
+    /// of those words (API servers before 1.18 send no cause).
+    pub fn is_too_large_resource_version(&self) -> bool {
+        const WORDS: &str = "Too large resource version";
+        let Self::Status { status, .. } = self else { return false };
+        let Some(details) = &status.details else { return false };
+        let in_words =
+            || status.message.contains(WORDS) || details.causes.iter().any(|c| c.message == WORDS);
+        details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+            || (status.reason == "Timeout" && in_words())
+    }
+
+    /// The API server asks for fewer requests: the reason TooManyRequests, or 429.
+    pub fn is_too_many_requests(&self) -> bool {
+        self.is_status("TooManyRequests", 429)
+    }
+
+    /// The API server failed within: the reason InternalError, or 500. client-go counts as one,
+    /// too, what it cannot read in a stream.
+    pub fn is_internal_error(&self) -> bool {
+        self.is_status("InternalError", 500) || matches!(self, Self::Line(_))
+    }
+
+    /// Nobody listens at the API server's address (`ECONNREFUSED`).
+    pub fn is_connection_refused(&self) -> bool {
+        matches!(self, Self::Transport { connection_refused: true, .. })
+    }
+
+    /// How long the API server asked to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// What a person can do about it, where it is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Status { status, .. } if status.code == 401 => Some(
+                "the credentials are not accepted: check the token or certificate of the kubeconfig or service account",
+            ),
+            Self::Status { status, .. } if status.code == 403 => Some(
+                "grant the verbs list and watch on this resource to this account (deploy/rbac.yaml does so for events)",
+            ),
+            _ => None,
+        }
+    }
+
+    /// By its reason, or by its code where the reason is none that apimachinery knows.
+    fn is_status(&self, reason: &str, code: u16) -> bool {
+        matches!(self, Self::Status { status, .. } if status.reason == reason
+            || (status.code == code && !KNOWN_REASONS.contains(&&*status.reason)))
+    }
+}
+
+/// The reasons of apimachinery's `api/errors` (`knownReasons`).
+const KNOWN_REASONS: [&str; 19] = [
+    "Unauthorized",
+    "Forbidden",
+    "NotFound",
+    "AlreadyExists",
+    "Conflict",
+    "Gone",
+    "Invalid",
+    "ServerTimeout",
+    "StorageReadError",
+    "Timeout",
+    "TooManyRequests",
+    "BadRequest",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "RequestEntityTooLarge",
+    "UnsupportedMediaType",
+    "InternalError",
+    "Expired",
+    "ServiceUnavailable",
+];
+
+/// An error of the client with its causes: what went wrong is often the last of them.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}

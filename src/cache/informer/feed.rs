@@ -1,0 +1,160 @@
+//! From the reflector's JSON to the queue's objects.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube::core::ApiResource;
+use tokio::time::Instant;
+
+use super::{
+    decode::{Decode, DecodeError, read_head},
+    shared::Shared,
+};
+use crate::cache::{
+    Applied, DeletedFinalStateUnknown, ListWatchError, Queue, ReflectorStore, ReplaceReason,
+    StoreClosed, TransformError, WatchEvent, WatchEventType, head::Metadata,
+};
+
+/// What the reflector of an informer feeds.
+pub(super) struct Feed<K: Decode, Q> {
+    informer: Arc<Shared<K>>,
+    queue: Arc<Q>,
+    expected: ApiResource,
+    /// The objects of a list that is not whole yet.
+    listed: Vec<K>,
+}
+
+impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
+    pub(super) fn new(informer: Arc<Shared<K>>, queue: Arc<Q>) -> Self {
+        let expected = informer.settings.api.expected();
+        Self { informer, queue, expected, listed: Vec::new() }
+    }
+
+    fn open(&self) -> Result<(), StoreClosed> {
+        match self.queue.is_closed() {
+            true => Err(StoreClosed),
+            false => Ok(()),
+        }
+    }
+
+    fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {
+        K::decode(json, &self.expected)
+    }
+
+    /// Queues what one event says; answers the resourceVersion of its object.
+    fn take(&self, event: &WatchEvent) -> Result<String, DecodeError> {
+        let into = match event.kind {
+            WatchEventType::Added => Q::add,
+            WatchEventType::Modified => Q::update,
+            WatchEventType::Deleted => return self.take_deleted(&event.object),
+            WatchEventType::Bookmark | WatchEventType::Unknown => {
+                let head = read_head(&event.object, &self.expected)?;
+                return Ok(head.metadata.resource_version.into_owned());
+            }
+        };
+        let object = self.decode(&event.object)?;
+        let resource_version = object.resource_version().to_owned();
+        report(into(&self.queue, object));
+        Ok(resource_version)
+    }
+
+    /// That an object is gone can be said of one that cannot be read, if it has a name.
+    fn take_deleted(&self, json: &[u8]) -> Result<String, DecodeError> {
+        let error = match self.decode(json) {
+            Ok(object) => {
+                let resource_version = object.resource_version().to_owned();
+                report(self.queue.delete(object));
+                return Ok(resource_version);
+            }
+            Err(error) => error,
+        };
+        let head = read_head(json, &self.expected)?;
+        let key = key_of(&head.metadata).ok_or(error)?;
+        if let Some(object) = self.informer.known(&key) {
+            let object = Some(object);
+            self.queue.delete_tombstone(DeletedFinalStateUnknown { key, object });
+        }
+        Ok(head.metadata.resource_version.into_owned())
+    }
+}
+
+/// The key of an object of which only this much can be read.
+fn key_of(metadata: &Metadata<'_>) -> Option<String> {
+    match (&*metadata.namespace, &*metadata.name) {
+        (_, "") => None,
+        ("", name) => Some(name.to_owned()),
+        (namespace, name) => Some(format!("{namespace}/{name}")),
+    }
+}
+
+/// client-go's reflector goes on after an object that its store did not take.
+fn report(taken: Result<(), TransformError>) {
+    if let Err(error) = taken {
+        tracing::error!(%error, cause = %error.source, "an object is left out");
+    }
+}
+
+impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
+    async fn begin_replace(&mut self, _: ReplaceReason) -> Result<(), StoreClosed> {
+        self.listed.clear();
+        self.open()
+    }
+
+    async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
+        for item in items {
+            match self.decode(&item) {
+                Ok(object) => self.listed.push(object),
+                Err(error) => self.informer.note_unreadable(&ListWatchError::Object(error)),
+            }
+        }
+        self.open()
+    }
+
+    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+        self.open()?;
+        if let Err(error) = self.queue.replace(std::mem::take(&mut self.listed)) {
+            tracing::error!(%error, cause = %error.source, "a list cannot be taken");
+            return Ok(false);
+        }
+        self.informer.note_resource_version(resource_version);
+        self.informer.note_synced(&*self.queue);
+        Ok(true)
+    }
+
+    async fn abort(&mut self) -> Result<(), StoreClosed> {
+        self.listed = Vec::new();
+        self.open()
+    }
+
+    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<Applied, StoreClosed> {
+        let mut applied = Applied::default();
+        for event in &events {
+            match self.take(event) {
+                Ok(resource_version) => {
+                    applied.taken += 1;
+                    applied.resource_version = Some(resource_version);
+                }
+                Err(error) => self.informer.note_unreadable(&ListWatchError::Object(error)),
+            }
+        }
+        if let Some(resource_version) = &applied.resource_version {
+            self.informer.note_resource_version(resource_version);
+        }
+        self.informer.note_synced(&*self.queue);
+        self.open()?;
+        Ok(applied)
+    }
+
+    async fn resync(&mut self) -> Result<(), StoreClosed> {
+        if self.informer.processor().should_resync(Instant::now()) {
+            self.queue.resync();
+        }
+        self.open()
+    }
+
+    async fn start_at(&mut self, resource_version: &str) -> Result<(), StoreClosed> {
+        // Only where changes are followed, and this follows the state.
+        self.informer.note_resource_version(resource_version);
+        self.open()
+    }
+}

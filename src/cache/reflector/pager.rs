@@ -1,0 +1,87 @@
+//! Fetching a list in pages, into the store.
+
+use super::{Reflector, StepError};
+use crate::cache::{
+    ListWatchError, ReflectorStore, ReplaceReason,
+    api::Page,
+    list_items::{ListItems, ListMeta},
+};
+
+/// Items of a list are asked for in pages of this size, where nothing else is wished.
+pub(super) const PAGE_SIZE: u32 = 500;
+/// Items of a list go to the store in groups of this size.
+const GROUP_BYTES: usize = 256 << 10;
+
+/// A list that is whole.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// When it was taken, which is what its first page says.
+    pub(super) resource_version: String,
+    /// Whether it came in more than one answer.
+    pub(super) in_pages: bool,
+}
+
+impl<S: ReflectorStore> Reflector<S> {
+    /// Feeds a list to the store, beginning with a page (client-go's `tools/pager`).
+    ///
+    /// A continue token lives as long as etcd's history. Where one has expired the whole list is
+    /// asked for again, in one answer, which needs none.
+    pub(super) async fn pages(
+        &mut self,
+        reason: ReplaceReason,
+        first: &Page,
+    ) -> Result<Listed, StepError> {
+        let mut page = first.clone();
+        let mut listed: Option<Listed> = None;
+        loop {
+            let meta = match self.page(&page).await {
+                Err(StepError::Failed(error))
+                    if error.has_reason("Expired") && !page.continue_token.is_empty() =>
+                {
+                    tracing::info!(
+                        source = self.options.name,
+                        "the list outlived its continue token: listing without pages"
+                    );
+                    self.begin_again(reason).await?;
+                    let whole = self.page(&Page { limit: None, ..first.clone() }).await?;
+                    let resource_version = whole.resource_version;
+                    return Ok(Listed { resource_version, in_pages: true });
+                }
+                meta => meta?,
+            };
+            let in_pages = listed.is_some();
+            let first = listed.take().map(|listed| listed.resource_version);
+            let resource_version = first.unwrap_or(meta.resource_version);
+            if meta.continue_token.is_empty() {
+                return Ok(Listed { resource_version, in_pages });
+            }
+            listed = Some(Listed { resource_version, in_pages: true });
+            page =
+                Page { limit: page.limit, continue_token: meta.continue_token, ..Page::default() };
+        }
+    }
+
+    /// What has come of the list so far is forgotten.
+    pub(super) async fn begin_again(&mut self, reason: ReplaceReason) -> Result<(), StepError> {
+        self.store.abort().await?;
+        Ok(self.store.begin_replace(reason).await?)
+    }
+
+    async fn page(&mut self, page: &Page) -> Result<ListMeta, StepError> {
+        self.locked(|health| health.lists += 1);
+        let mut answer = self.api.list(page).await?;
+        let (mut splitter, mut items, mut bytes) = (ListItems::new(), Vec::new(), 0);
+        while let Some(chunk) = answer.list_chunk().await? {
+            splitter.push(&chunk, &mut items).map_err(ListWatchError::from)?;
+            bytes += chunk.len();
+            if bytes >= GROUP_BYTES {
+                bytes = 0;
+                self.store.replace_page(std::mem::take(&mut items)).await?;
+            }
+            self.alive();
+        }
+        let meta = splitter.finish(&self.api.list_kind()).map_err(ListWatchError::from)?;
+        self.store.replace_page(items).await?;
+        Ok(meta)
+    }
+}

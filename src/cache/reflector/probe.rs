@@ -1,0 +1,126 @@
+//! Whether an API server still is the one that the resume point is of. Only where changes are
+//! followed.
+
+use std::{
+    sync::{
+        PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::{Follow, Reflector, SharedHealth, State, Turn, health::now_ms};
+use crate::cache::{
+    ListError, ListWatchError, ReflectorStore, ReplaceReason, ResourceApi, StoreClosed,
+    api::Page,
+    list_items::{ListItems, ListMeta},
+};
+
+/// While a watch is open the API server is probed so often: of an etcd that is restored under a
+/// running API server an open watch shows nothing, neither an end nor what is written from then on
+/// (seen on 1.34).
+const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// An API server that lags behind another catches up in less; after it, it is a restored one.
+const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
+/// The wait between two probes meanwhile.
+const TOO_LARGE_WAIT: Duration = Duration::from_secs(1);
+
+impl<S: ReflectorStore> Reflector<S> {
+    /// Asks, and watches on if it is.
+    pub(super) async fn probe(
+        &mut self,
+        too_large_since: Option<Instant>,
+    ) -> Result<Turn, StoreClosed> {
+        self.locked(|health| health.lists += 1);
+        Ok(match list_one(&self.api, Some(self.last_number())).await {
+            Ok(server) => Turn::at_once(
+                self.new_epoch(&server.to_string(), self.reason()).unwrap_or(State::Watch(None)),
+            ),
+            Err(error) if error.is_expired() => Turn::at_once(State::List(self.reason())),
+            Err(error) if error.is_too_large_resource_version() => {
+                let since = too_large_since.unwrap_or_else(Instant::now);
+                if since.elapsed() < TOO_LARGE_STANDS {
+                    let next = State::Probe { too_large_since: Some(since) };
+                    return Ok(Turn { next, wait: Some(TOO_LARGE_WAIT) });
+                }
+                tracing::warn!(
+                    source = self.options.name,
+                    resume_point = self.last,
+                    %error,
+                    "the API server has not known the resume point for 30 s: its etcd was restored, or it is another one"
+                );
+                Turn::at_once(State::List(ReplaceReason::NewEpoch))
+            }
+            Err(error) => self.failed(&error, State::Probe { too_large_since }),
+        })
+    }
+
+    /// The list of a new epoch, if an API server that is at `server` is behind the resume point and
+    /// this is not known already.
+    pub(super) fn new_epoch(&self, server: &str, reason: ReplaceReason) -> Option<State> {
+        let changes = matches!(self.options.follow, Follow::Changes { .. });
+        let behind = || number(server).is_ok_and(|server| server < self.last_number());
+        if !changes || reason == ReplaceReason::NewEpoch || !behind() {
+            return None;
+        }
+        tracing::warn!(
+            source = self.options.name,
+            resume_point = self.last,
+            server,
+            "the API server is behind the resume point: its etcd was restored, or it is another one"
+        );
+        Some(State::List(ReplaceReason::NewEpoch))
+    }
+
+    /// Where the API server is now.
+    pub(super) async fn now(&mut self) -> Result<String, ListWatchError> {
+        self.locked(|health| health.lists += 1);
+        Ok(list_one(&self.api, None).await?.to_string())
+    }
+
+    /// The resume point as a number; 0 before there is one.
+    pub(super) fn last_number(&self) -> u64 {
+        self.last.parse().unwrap_or(0)
+    }
+}
+
+/// A resourceVersion of a list, which orders what is followed.
+pub(super) fn number(resource_version: &str) -> Result<u64, ListWatchError> {
+    let why = || ListError::NotAList(format!("its resourceVersion is {resource_version:?}"));
+    resource_version.parse().map_err(|_| why().into())
+}
+
+/// Asks for one object, for the sake of the resourceVersion of the list.
+async fn list_one(api: &ResourceApi, not_older_than: Option<u64>) -> Result<u64, ListWatchError> {
+    let page = Page {
+        limit: Some(1),
+        resource_version: not_older_than.map(|rv| rv.to_string()).unwrap_or_default(),
+        not_older_than: not_older_than.is_some(),
+        ..Page::default()
+    };
+    let mut answer = api.list(&page).await?;
+    let (mut items, mut ignored) = (ListItems::new(), Vec::new());
+    while let Some(chunk) = answer.list_chunk().await? {
+        items.push(&chunk, &mut ignored)?;
+        ignored.clear();
+    }
+    let ListMeta { resource_version, .. } = items.finish(&api.list_kind())?;
+    number(&resource_version)
+}
+
+/// Probes a server that a watch is open to; completes when it turns out to be behind what the watch
+/// has `fed`. Other failures are the watch's own to notice.
+pub(super) async fn turns_out_behind(api: ResourceApi, fed: &AtomicU64, health: SharedHealth) {
+    loop {
+        sleep(PROBE_EVERY).await;
+        let last = fed.load(Ordering::Relaxed);
+        match list_one(&api, Some(last)).await {
+            Ok(server) if server < last => return,
+            Ok(_) => health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms(),
+            Err(error) if error.is_too_large_resource_version() => return,
+            Err(_) => {}
+        }
+    }
+}
