@@ -25,6 +25,7 @@
 //! observed once more at the start.
 
 mod at_hand;
+mod discovery;
 mod enricher;
 mod fetched;
 mod get;
@@ -40,6 +41,7 @@ mod versions;
 mod view;
 mod wanted;
 mod watched;
+mod watching;
 
 use std::{
     sync::{
@@ -56,6 +58,7 @@ pub(super) use self::{
 };
 use self::{
     at_hand::AtHand,
+    discovery::Discovery,
     get::{Api, ApiServer},
     known::Known,
     lookup::{Found, look_up},
@@ -65,7 +68,10 @@ use self::{
     view::{View, millis},
     wanted::Wanted,
 };
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::{
+    task::{JoinSet, spawn_blocking},
+    time::Instant,
+};
 
 use super::{
     now_ms,
@@ -132,9 +138,14 @@ impl Objects {
         log: &LogHandle,
         tasks: &mut JoinSet<()>,
     ) {
+        let until = Instant::now() + LISTED_WITHIN;
+        tracing::info!(needs = self.options.permissions(), "events are enriched");
         let ObjectOptions { qps, burst, .. } = self.options;
-        let api = ApiServer::new(client.clone(), qps, burst, self.requests());
-        resolver::start(tasks, self, &(Arc::new(api) as Arc<dyn Api>));
+        let discovery = Discovery::new(client.clone(), qps, burst, self.requests());
+        let discovery = Arc::new(discovery);
+        watching::start(self, client, &discovery, namespaces, until, tasks).await;
+        let api: Arc<dyn Api> = Arc::new(ApiServer { client: client.clone(), discovery });
+        resolver::start(tasks, self, &api);
         let (objects, log) = (Arc::clone(self), log.clone());
         // A panic there is a bug, and costs what was to be recovered.
         let _ = spawn_blocking(move || objects.recover(&log)).await;

@@ -14,7 +14,7 @@ use crate::{
 const MAX_OWNERS: usize = 8;
 /// A static Pod is reported about under the uid that the kubelet gave it; the Pod that stands for it
 /// at the API server has another one, and this annotation.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Where objects are at hand: what is watched, and what was fetched lately.
 pub(super) trait Lookup: Send + Sync + 'static {

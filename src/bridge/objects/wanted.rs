@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Enrich, KeyPatterns, Known, lookup::Chain, reference::Ref};
-use crate::event::{ObjectInfo, Owner};
+use super::{
+    Enrich, KeyPatterns, Known,
+    lookup::{Chain, MIRROR},
+    reference::Ref,
+};
+use crate::{
+    cache::Metadata,
+    event::{ObjectInfo, Owner},
+};
 
 /// What every sink asks for, together.
 #[derive(Clone, Debug)]
@@ -18,6 +25,15 @@ impl Wanted {
         let owners = sinks.iter().any(|sink| sink.owners);
         let node = sinks.iter().any(|sink| sink.node);
         Self { sinks, owners, node }
+    }
+
+    /// Forgets what no sink asks for, so that what is watched takes less memory.
+    pub(super) fn keep_of(&self, object: &mut Metadata) {
+        let wanted = |keys: fn(&Enrich) -> &KeyPatterns, key: &str| {
+            self.sinks.iter().any(|sink| keys(sink).contain(key))
+        };
+        object.retain_labels(|key| wanted(|sink| &sink.labels, key));
+        object.retain_annotations(|key| key == MIRROR || wanted(|sink| &sink.annotations, key));
     }
 
     /// What is kept of an object, on a node that may be known from elsewhere.

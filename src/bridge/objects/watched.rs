@@ -2,7 +2,7 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -11,8 +11,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::{lookup::is_meant, reference::Ref};
 use crate::{
-    bridge::shared::lock,
-    cache::{Metadata, ObjectStore},
+    bridge::{now_ms, shared::lock},
+    cache::{Metadata, Store},
     event::UidKey,
 };
 
@@ -22,9 +22,11 @@ const DELETED_FOR: Duration = Duration::from_mins(10);
 const DELETED: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// See the [module](self).
+#[derive(Default)]
 pub(super) struct Watched {
-    kinds: Vec<WatchedKind>,
-    deleted: Arc<Deleted>,
+    /// Each is added when it is known what it is, at the start.
+    kinds: RwLock<Vec<WatchedKind>>,
+    pub(super) deleted: Deleted,
 }
 
 /// One kind in one namespace or in all.
@@ -33,38 +35,40 @@ pub(super) struct WatchedKind {
     pub(super) kind: String,
     /// Nothing: every namespace.
     pub(super) namespace: Option<String>,
-    pub(super) store: ObjectStore<Metadata>,
+    pub(super) store: Store<Metadata>,
 }
 
 impl Watched {
-    pub(super) fn new(kinds: Vec<WatchedKind>, deleted: Arc<Deleted>) -> Self {
-        Self { kinds, deleted }
+    /// From now on this is watched.
+    pub(super) fn add(&self, kind: WatchedKind) {
+        self.kinds.write().unwrap_or_else(PoisonError::into_inner).push(kind);
     }
 
     /// Whether objects like this are watched.
     pub(super) fn watches(&self, object: Ref<'_>) -> bool {
-        self.kind_of(object).is_some()
+        self.with_kind_of(object, |_| ()).is_some()
     }
 
-    fn kind_of(&self, object: Ref<'_>) -> Option<&WatchedKind> {
-        let place = |kind: &&WatchedKind| {
+    fn with_kind_of<T>(&self, object: Ref<'_>, with: impl FnOnce(&WatchedKind) -> T) -> Option<T> {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        let here = |kind: &WatchedKind| {
             kind.namespace.as_deref().is_none_or(|namespace| namespace == object.namespace)
         };
-        self.kinds
-            .iter()
-            .filter(|kind| kind.kind == object.kind && kind.group == object.group())
-            .find(place)
+        let is_it = |kind: &&WatchedKind| {
+            kind.kind == object.kind && kind.group == object.group() && here(kind)
+        };
+        kinds.iter().find(is_it).map(with)
     }
 
     /// The object, if it is there or was a short while ago.
-    pub(super) fn find(&self, object: Ref<'_>, now_ms: u64) -> Option<Arc<Metadata>> {
-        let kind = self.kind_of(object)?;
+    pub(super) fn find(&self, object: Ref<'_>) -> Option<Arc<Metadata>> {
         let key = match object.namespace {
             "" => object.name.to_owned(),
             namespace => [namespace, "/", object.name].concat(),
         };
-        let there = kind.store.get_by_key(&key).filter(|found| is_meant(object, found));
-        there.or_else(|| self.deleted.find(object, now_ms))
+        let there = self.with_kind_of(object, |kind| kind.store.get_by_key(&key))?;
+        let there = there.filter(|found| is_meant(object, found));
+        there.or_else(|| self.deleted.find(object, now_ms()))
     }
 }
 
