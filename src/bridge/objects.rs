@@ -185,7 +185,9 @@ impl Objects {
                 (Remembered::Old(_), _) => self.old(object),
                 (Remembered::Known(_) | Remembered::Missing, _) => News::None,
                 (Remembered::Nothing, Found::Missing(why)) => News::Missing(why),
-                (Remembered::Nothing, _) => News::Unknown(object.to_owned()),
+                (Remembered::Nothing, _) => {
+                    News::Unknown(object.to_owned(), says.map(Into::into))
+                }
             },
         };
         Some(Sighting { key, news })

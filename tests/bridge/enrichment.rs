@@ -1,10 +1,13 @@
 //! Enrichment: what a sink is told of the objects that events are about, live, late and again.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use tidings::{
-    bridge::{Bridge, CorrelateMode, Enrich, KeyPatterns, ObjectOptions, SinkStart},
+    bridge::{BatchOptions, CorrelateMode, Enrich, KeyPatterns, ObjectOptions, SinkStart},
     demo::api_server::{ApiServer, EventObject, Fault, On, Verb},
     event::{Envelope, Missing, ObjectInfo},
 };
@@ -14,7 +17,7 @@ use crate::support::{
     MemorySink, Received, Setup, Tuning, server, settled, sink_status, stop, until,
 };
 
-/// All labels, owners and the node.
+/// All labels, and the owners.
 fn everything() -> Enrich {
     let all = || KeyPatterns::new(["*".to_owned()]);
     Enrich { labels: all(), annotations: KeyPatterns::default(), owners: true, node: false }
@@ -130,4 +133,247 @@ async fn labels_and_owners_come_with_the_event() {
     assert_eq!(object(&told[2]), missing(Missing::NotFound));
     assert_eq!(server.request_count(Verb::Get, "pods"), 1);
     stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_events_a_second_take_one_watch_a_kind() {
+    const PODS: usize = 2000;
+    const EVENTS: usize = 10_000;
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    (0..PODS / 10).for_each(|app| deploy(&server, app));
+    let names: Vec<_> = (0..PODS).map(|number| pod(&server, number, number / 10)).collect();
+    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    watching(&server).await;
+    let start = Instant::now();
+    for event in 0..EVENTS {
+        let number = event * 7 % PODS;
+        let reason = format!("Reason{event}");
+        server.create(about_pod(&names[number], number, &reason)).unwrap();
+        // 5 000 a second.
+        let due = start + Duration::from_micros(200) * u32::try_from(event).unwrap();
+        if event % 50 == 0 {
+            tokio::time::sleep_until(due.into()).await;
+        }
+    }
+    let told = sink.wait_for(EVENTS).await;
+    for event in &told {
+        let info = object(event);
+        let number: usize = info.labels["number"].parse().unwrap();
+        assert_eq!(info, pod_info(number, number / 10));
+        assert!(event.envelope.contains(&format!("\"name\":\"{}\"", names[number])), "{event:?}");
+    }
+    for resource in ["pods", "replicasets.apps", "deployments.apps"] {
+        assert_eq!(server.request_count(Verb::Watch, resource), 1, "{resource}");
+        assert_eq!(server.request_count(Verb::Get, resource), 0, "{resource}");
+    }
+    stop(bridge).await;
+}
+
+#[tokio::test]
+async fn what_is_deleted_before_its_last_events_is_still_known() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    deploy(&server, 1);
+    let names: Vec<_> = (0..50).map(|number| pod(&server, number, 1)).collect();
+    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    watching(&server).await;
+    for name in &names {
+        server.delete_object("pods", "shop", name).unwrap();
+    }
+    server.delete_object("replicasets.apps", "shop", "app-1-5d8f").unwrap();
+    // A Pod of the same name is another one.
+    pod(&server, 1000, 1);
+    for (number, name) in names.iter().enumerate() {
+        server.create(about_pod(name, number, "Killing")).unwrap();
+    }
+    let told = sink.wait_for(names.len()).await;
+    let infos: Vec<_> = told.iter().map(object).collect();
+    let expected: Vec<_> = (0..50).map(|number| pod_info(number, 1)).collect();
+    assert_eq!(infos, expected);
+    stop(bridge).await;
+}
+
+/// A Job, which is not watched.
+fn job(server: &ApiServer, number: usize) -> EventObject {
+    let name = format!("job-{number}");
+    let metadata = json!({
+        "namespace": "shop", "name": name, "uid": uid(4, number), "labels": {"job": name},
+    });
+    server.create_object("jobs.batch", json!({"metadata": metadata, "spec": {}})).unwrap();
+    about("Job", "batch/v1", &name, &uid(4, number), "Completed")
+}
+
+#[tokio::test]
+async fn a_miss_is_marked_while_the_answer_is_held_back() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    watching(&server).await;
+    let held = server.set_fault(On::Get.of("jobs.batch"), None, Fault::Hang);
+    let event = job(&server, 1);
+    deploy(&server, 1);
+    let name = pod(&server, 1, 1);
+    server.create(event).unwrap();
+    server.create(about_pod(&name, 1, "Started")).unwrap();
+    // No request is answered as long as this waits.
+    let told = sink.wait_for(2).await;
+    assert_eq!(object(&told[0]), missing(Missing::Timeout));
+    assert_eq!(object(&told[1]), pod_info(1, 1));
+    assert_eq!(server.fault_hits(held), 1);
+    for (number, fault, why) in [
+        (2, Fault::Forbidden, Missing::Forbidden),
+        (3, Fault::Unavailable, Missing::Unavailable),
+    ] {
+        server.clear_faults();
+        server.set_fault(On::Get.of("jobs.batch"), None, fault);
+        server.create(job(&server, number)).unwrap();
+        assert_eq!(object(&sink.wait_for(number + 1).await[number]), missing(why));
+    }
+    server.clear_faults();
+    server.create(job(&server, 4)).unwrap();
+    server.create(about("Widget", "shop.example.com/v1", "w", "u", "Made")).unwrap();
+    server.create(about("Job", "batch/v1", "../../secrets/x", "u", "Bad")).unwrap();
+    let told = sink.wait_for(7).await;
+    assert_eq!(object(&told[4]).labels["job"], "job-4");
+    assert_eq!(object(&told[5]), missing(Missing::NotFound));
+    assert_eq!(object(&told[6]), missing(Missing::NotFound));
+    let counts: BTreeMap<_, _> =
+        sink_status(&bridge.view(), "told").enrichments.unwrap().into_iter().collect();
+    let expected =
+        [("known", 2), ("timeout", 1), ("notFound", 2), ("forbidden", 1), ("unavailable", 1)];
+    assert_eq!(counts, expected.into());
+    stop(bridge).await;
+}
+
+#[tokio::test]
+async fn no_more_is_asked_for_than_configured() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, enriching());
+    setup.objects = ObjectOptions { qps: 20.0, burst: 5, ..ObjectOptions::default() };
+    let bridge = setup.start().await;
+    watching(&server).await;
+    let start = Instant::now();
+    for number in 0..300 {
+        server.create(job(&server, number)).unwrap();
+    }
+    let told = sink.wait_for(300).await;
+    let known = told.iter().filter(|event| object(event).missing.is_none()).count();
+    assert!((1..300).contains(&known), "{known}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let most = 5.0 + 20.0 * start.elapsed().as_secs_f64();
+    let asked = server.request_count(Verb::Get, "jobs.batch");
+    assert!(asked as f64 <= most, "{asked} of {most}");
+    // What was asked for is known from then on.
+    assert!(asked >= known as u64);
+    stop(bridge).await;
+}
+
+#[tokio::test]
+async fn the_node_is_what_the_kubelet_says_or_the_pod() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let enrich = Enrich { node: true, ..Enrich::default() };
+    let tuning = Tuning { enrich: Some(enrich), ..Tuning::default() };
+    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, tuning).start().await;
+    watching(&server).await;
+    let names: Vec<_> = (1..3).map(|number| pod(&server, number, 1)).collect();
+    let by = |mut event: EventObject, component: &str, host: &str| {
+        component.clone_into(&mut event.source.component);
+        host.clone_into(&mut event.source.host);
+        event.reporting_component.clear();
+        server.create(event).unwrap();
+    };
+    by(about_pod(&names[0], 1, "Pulled"), "kubelet", "node-a");
+    sink.wait_for(1).await;
+    by(about_pod(&names[0], 1, "Scheduled"), "default-scheduler", "");
+    by(about_pod(&names[1], 2, "Scheduled"), "default-scheduler", "");
+    by(about("Node", "v1", "node-c", "node-c", "NodeReady"), "kubelet", "node-c");
+    let metadata = json!({"name": "node-c", "uid": uid(5, 1)});
+    server.create_object("nodes", json!({"metadata": metadata, "spec": {}})).unwrap();
+    let told = sink.wait_for(4).await;
+    let nodes: Vec<_> = told.iter().map(|event| object(event).node).collect();
+    let expected = ["node-a", "node-a", "node-2", "node-c"].map(|node| Some(node.to_owned()));
+    assert_eq!(nodes, expected);
+    assert_eq!(server.request_count(Verb::Get, "pods"), 1);
+    stop(bridge).await;
+}
+
+/// Each event as a sink was told of it, by its id.
+fn told_by_id(sink: &MemorySink) -> BTreeMap<String, ObjectInfo> {
+    let mut all = BTreeMap::new();
+    for event in sink.received() {
+        let info = object(&event);
+        let before = all.insert(event.id.clone(), info.clone());
+        assert!(before.is_none_or(|before| before == info), "{} differs", event.id);
+    }
+    all
+}
+
+#[test]
+fn a_late_sink_and_a_restart_enrich_as_the_live_one_did() {
+    let outer = Runtime::new().unwrap();
+    let server = outer.block_on(async { server() });
+    let journal = tempfile::tempdir().unwrap();
+    let (live, late) = (MemorySink::default(), MemorySink::default());
+    let start = |late_too: bool| {
+        let runtime = Runtime::new().unwrap();
+        let mut setup = Setup::new(&server, journal.path()).tuned("live", &live, enriching());
+        if late_too {
+            let tuning = Tuning { start: SinkStart::Oldest, ..enriching() };
+            setup = setup.tuned("late", &late, tuning);
+        }
+        setup.objects = ObjectOptions { cache: 16, ..ObjectOptions::default() };
+        let bridge = runtime.block_on(setup.start());
+        runtime.block_on(watching(&server));
+        (runtime, bridge)
+    };
+    deploy(&server, 1);
+    let names: Vec<_> = (0..60).map(|number| pod(&server, number, 1)).collect();
+    let (runtime, bridge) = start(false);
+    let mut expected = 0;
+    let mut write = |round: usize| {
+        for (number, name) in names.iter().enumerate() {
+            server.create(about_pod(name, number, &format!("Round{round}"))).unwrap();
+            if number % 3 == round % 3 {
+                let labels = json!({"metadata": {"labels": {"event": format!("round-{round}")}}});
+                // Gone in the last round.
+                let _ = server.patch_object("pods", "shop", name, &labels);
+            }
+        }
+        server.create(about_pod("nobody", 5000, &format!("Round{round}"))).unwrap();
+        expected += names.len() + 1;
+        expected
+    };
+    for round in 0..4 {
+        let written = write(round);
+        runtime.block_on(live.wait_for(written));
+    }
+    for name in &names {
+        server.delete_object("pods", "shop", name).unwrap();
+    }
+    let written = write(4);
+    runtime.block_on(live.wait_for(written));
+    // The state is saved once a second; then a crash.
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(2500)).await });
+    let written = write(5);
+    runtime.block_on(live.wait_for(written));
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop(bridge);
+
+    // The Pods are gone, from the API server and from the memory of who saw them.
+    let (runtime, bridge) = start(true);
+    let written = write(6);
+    runtime.block_on(late.wait_for(written));
+    runtime.block_on(settled(&bridge.view(), "live", written as u64));
+    runtime.block_on(stop(bridge));
+    drop(runtime);
+    let (live, late) = (told_by_id(&live), told_by_id(&late));
+    assert_eq!(live.len(), written);
+    let known = live.values().filter(|info| info.missing.is_none()).count();
+    assert_eq!(known, written - 7);
+    for (id, info) in &late {
+        assert_eq!(live[id], *info, "{id}");
+    }
 }

@@ -24,7 +24,8 @@ pub(super) enum News {
     Partial(Finding, Reference),
     /// It was asked for in vain.
     Missing(Missing),
-    Unknown(Reference),
+    /// It is asked for; the node is what the Event says.
+    Unknown(Reference, Option<Box<str>>),
 }
 
 /// What is known of an object, and where from.

@@ -154,7 +154,8 @@ impl Inner {
                 let from = entry.waiting.take().map_or(seq, |waiting| waiting.first);
                 self.push(key, from, Arc::new(Known::missing(why)));
             }
-            News::Unknown(reference) => {
+            News::Unknown(reference, node) => {
+                entry.node = node.or_else(|| entry.node.take());
                 if entry.wait(seq, until_ms, None) {
                     asks.push(reference);
                 }
