@@ -33,23 +33,27 @@ impl Versions {
         self.0.last()
     }
 
-    /// Adds a version, unless it says what the newest says; answers whether it did.
+    /// Adds a version, unless it says what the newest says; answers whether it did. It takes the
+    /// place of those that begin at it or behind it: no record has been enriched with them.
     pub(super) fn push(&mut self, from: u64, known: Arc<Known>) -> bool {
-        let last = self.0.last();
-        if last.is_some_and(|last| Arc::ptr_eq(&last.known, &known) || last.known.info == known.info)
-        {
+        let kept = self.0.partition_point(|version| version.from < from);
+        let says = |last: &Version| Arc::ptr_eq(&last.known, &known) || last.known.info == known.info;
+        if kept == self.0.len() && self.0.last().is_some_and(says) {
             return false;
         }
-        let from = last.map_or(from, |last| from.max(last.from + 1));
+        self.0.truncate(kept);
         self.0.push(Version { from, known });
         true
     }
 
-    /// Puts versions before those that are there; where they meet, the latter hold.
-    pub(super) fn put_before(&mut self, older: Self) {
+    /// Puts versions before those that are there; where they meet, the latter hold. Answers where
+    /// the last one begins that was put.
+    pub(super) fn put_before(&mut self, mut older: Self) -> u64 {
         let first = self.0.first().map_or(u64::MAX, |version| version.from);
-        let older = older.0.into_iter().filter(|version| version.from < first);
-        self.0.splice(0..0, older);
+        older.0.retain(|version| version.from < first);
+        let last = older.0.last().map_or(0, |version| version.from);
+        self.0.splice(0..0, older.0);
+        last
     }
 
     /// Drops what no record from `oldest` on is enriched with.

@@ -196,18 +196,18 @@ impl View {
     /// What the state store has of an object.
     pub(super) fn loaded(&self, key: Key, stored: Option<SavedObject>) {
         let mut inner = self.inner();
+        // Before it is there: who asked for it still has to find it.
+        if inner.entries.len() > 2 * self.cache {
+            inner.shrink(self.cache);
+        }
         let entry = inner.entry(key);
         if !entry.whole {
             let SavedObject { last, versions } = stored.unwrap_or_default();
-            let newest = versions.last().map_or(0, |(from, _)| *from);
-            entry.versions.put_before(Versions::load(versions));
-            entry.saved_from = entry.saved_from.max(newest);
+            let saved = entry.versions.put_before(Versions::load(versions));
+            entry.saved_from = entry.saved_from.max(saved);
             entry.saved_last = entry.saved_last.max(last);
             entry.last = entry.last.max(last);
             entry.whole = true;
-        }
-        if inner.entries.len() > 2 * self.cache {
-            inner.shrink(self.cache);
         }
     }
 

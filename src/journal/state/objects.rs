@@ -47,7 +47,8 @@ pub struct SavedObject {
 /// What is new in the view.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectsCommit {
-    /// By key: the last record, and the versions that are new.
+    /// By key: the last record, and the versions that are new. They take the place of those that are
+    /// kept and begin at one of them or behind it.
     pub changed: Vec<(u128, SavedObject)>,
     /// The view after that; nothing: there is none.
     pub view: Option<ObjectsView>,
@@ -135,8 +136,9 @@ fn merge(
     };
     last = last.max(new.last);
     for (from, what) in &new.versions {
-        let newest = versions.last();
-        if newest.is_none_or(|(before, said)| before < from && said != what) {
+        let kept = versions.partition_point(|(before, _)| before < from);
+        if kept < versions.len() || versions.last().is_none_or(|(_, said)| said != what) {
+            versions.truncate(kept);
             versions.push((*from, what.clone()));
         }
     }

@@ -42,6 +42,7 @@ fn sample() -> StateCommit {
         seen: (0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect(),
         sources: [("all".to_owned(), SourceState { id: 1, first_start_ms: 5 })].into(),
         applied: 40,
+        objects: ObjectsCommit::default(),
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
         cluster_uid: Some("c".to_owned()),
     }
@@ -114,7 +115,7 @@ fn a_commit_after_a_failed_one_opens_the_file_again() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
-    state.database = None;
+    state.set_database(None);
     assert!(state.dead_letters(None, 1).unwrap().is_empty());
     state.commit(&sample()).unwrap();
     drop(state);
@@ -155,7 +156,8 @@ fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
 
 #[test]
 fn objects_are_kept_by_what_records_need_of_them() {
-    let (dir, mut state) = fresh();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut state, _) = State::open(&Directory::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
     let view = ObjectsView { secret: 7, applied: 5, decided: 6, next: 9 };
     let version = |from, what: &str| (from, what.as_bytes().to_vec());
     let commit = |state: &mut State, changed, oldest| {
@@ -181,13 +183,14 @@ fn objects_are_kept_by_what_records_need_of_them() {
 
 #[test]
 fn every_object_is_looked_at_before_long() {
-    let (_dir, mut state) = fresh();
+    let dir = tempfile::tempdir().unwrap();
+    let (mut state, _) = State::open(&Directory::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
     let view = Some(ObjectsView { secret: 7, applied: 1, decided: 1, next: 1 });
     let one = |n: u64| SavedObject { last: n, versions: vec![(1, b"a".to_vec())] };
     let changed = (1..=2500).map(|n| (u128::from(n), one(n))).collect();
     let objects = ObjectsCommit { changed, view, oldest: 1 };
     state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
-    for _ in 0..3 {
+    for _ in 0..6 {
         let objects = ObjectsCommit { changed: Vec::new(), view, oldest: 2400 };
         state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
     }

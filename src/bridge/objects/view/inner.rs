@@ -114,7 +114,10 @@ impl Inner {
 
     pub(super) fn push(&mut self, key: Key, from: u64, known: Arc<Known>) {
         let from = from.max(self.decided);
-        if self.entry(key).versions.push(from, known) {
+        let entry = self.entry(key);
+        if entry.versions.push(from, known) {
+            // It may be in the place of one that is saved.
+            entry.saved_from = entry.saved_from.min(from.saturating_sub(1));
             self.is_unsaved(key);
         }
     }
@@ -215,16 +218,18 @@ impl Inner {
             }
             // Its time is over: what there is has to do, for all that have waited so far.
             let from = std::mem::replace(&mut waiting.first, seq + 1);
-            match waiting.known() {
-                Some(known) => self.push(key, from, known),
-                // As nothing tells of this one decision, it goes for all of that time.
-                None => self.decided = self.decided.max(seq + 1),
+            if let Some(known) = waiting.known() {
+                self.push(key, from, known);
             }
         }
         let Some(entry) = self.entries.peek(&key) else { return Decision::Read };
         match entry.versions.at(seq) {
             Some(version) => Decision::Known(Arc::clone(&version.known)),
-            None if entry.whole => Decision::Miss,
+            None if entry.whole => {
+                // As no version tells of this one decision, it goes for all records of its time.
+                self.decided = self.decided.max(seq + 1);
+                Decision::Miss
+            }
             None => Decision::Read,
         }
     }
