@@ -11,8 +11,8 @@ use std::{error::Error, time::Duration};
 use tidings::{
     admin,
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, ObjectOptions, RetryOptions,
-        SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, ObjectOptions,
+        RetryOptions, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,

@@ -9,8 +9,9 @@ use std::{io, time::Duration};
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, ObjectOptions, Outcome, RefusedClass,
-        RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, ObjectOptions, Outcome,
+        RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions,
+        SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::{Batch, Cluster, Envelope},

@@ -44,18 +44,11 @@ mod watched;
 mod watching;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::AtomicU64,
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 pub use self::options::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
-pub(super) use self::{
-    enricher::{Enricher, Told},
-    sighting::Sighting,
-};
 use self::{
     at_hand::AtHand,
     discovery::Discovery,
@@ -68,15 +61,16 @@ use self::{
     view::{View, millis},
     wanted::Wanted,
 };
+pub(super) use self::{
+    enricher::{Enricher, Told},
+    sighting::Sighting,
+};
 use tokio::{
     task::{JoinSet, spawn_blocking},
     time::Instant,
 };
 
-use super::{
-    now_ms,
-    restore::for_each_frame,
-};
+use super::{now_ms, restore::for_each_frame};
 use crate::{
     cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue},
     correlate::Key,
@@ -185,9 +179,7 @@ impl Objects {
                 (Remembered::Old(_), _) => self.old(object),
                 (Remembered::Known(_) | Remembered::Missing, _) => News::None,
                 (Remembered::Nothing, Found::Missing(why)) => News::Missing(why),
-                (Remembered::Nothing, _) => {
-                    News::Unknown(object.to_owned(), says.map(Into::into))
-                }
+                (Remembered::Nothing, _) => News::Unknown(object.to_owned(), says.map(Into::into)),
             },
         };
         Some(Sighting { key, news })

@@ -175,7 +175,7 @@ impl Restored {
             Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
             Some(saved) => {
                 self.correlator(sink, enricher, saved, state.position).or_else(begins_anew)
-            },
+            }
             None => begins_anew(),
         };
         let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();

@@ -7,8 +7,8 @@ use super::{
     decode::{self, DecodeError, list},
     error::{Error, Problem, SourceFile},
     model::{
-        ClusterModel, JournalModel, LeaderElectionModel, LogModel, Model, ObjectsModel, ServerModel, SinkModel,
-        SourceModel,
+        ClusterModel, JournalModel, LeaderElectionModel, LogModel, Model, ObjectsModel,
+        ServerModel, SinkModel, SourceModel,
     },
     overlay::{self, Variables},
     secrets,

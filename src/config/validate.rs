@@ -58,7 +58,8 @@ pub(super) fn namespace(name: &str) -> Result<(), Wrong> {
 /// A resource by its plural and group.
 pub(super) fn resource(name: &str) -> Result<ResourceName, Wrong> {
     name.parse().map_err(|error: NotAResource| {
-        wrong(error.to_string()).hint("write `plural` or `plural.group`: `pods`, `deployments.apps`")
+        wrong(error.to_string())
+            .hint("write `plural` or `plural.group`: `pods`, `deployments.apps`")
     })
 }
 

@@ -342,7 +342,8 @@ mod tests {
             assert_eq!((new.delta, new.correlation), (19, Some(correlation)));
             assert_eq!(new.cluster.name.as_deref(), Some(name));
             assert_eq!((new.event_json.get(), &new.id), (old.event_json.get(), &old.id));
-            let object = br#"{"labels":{"delta":"1","event":"x\",\"event\":"},"missing":"timeout"}"#;
+            let object =
+                br#"{"labels":{"delta":"1","event":"x\",\"event\":"},"missing":"timeout"}"#;
             let both = parts.with(19, Some(object), Some(&correlation), &mut space);
             let again = EnvelopeParts::of(&both).unwrap();
             assert_eq!((again.delta, again.event), (19, json.as_bytes()));

@@ -52,8 +52,7 @@ pub enum Missing {
 
 impl Missing {
     /// Every reason.
-    pub const ALL: [Self; 4] =
-        [Self::Timeout, Self::NotFound, Self::Forbidden, Self::Unavailable];
+    pub const ALL: [Self; 4] = [Self::Timeout, Self::NotFound, Self::Forbidden, Self::Unavailable];
 
     /// The spelling in JSON.
     pub fn as_str(self) -> &'static str {

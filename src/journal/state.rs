@@ -23,9 +23,9 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
-use objects::{OBJECTS, OBJECTS_VIEW, SharedDatabase, Sweep};
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
+use objects::{OBJECTS, OBJECTS_VIEW, SharedDatabase, Sweep};
+pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
 
 const NAME: &str = "state.redb";
 

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidings::{
-    bridge::{BatchOptions, CorrelateMode, Enrich, KeyPatterns, ObjectOptions, SinkStart},
+    bridge::{CorrelateMode, Enrich, KeyPatterns, ObjectOptions, SinkStart},
     demo::api_server::{ApiServer, EventObject, Fault, On, Verb},
     event::{Envelope, Missing, ObjectInfo},
 };
@@ -124,7 +124,9 @@ async fn labels_and_owners_come_with_the_event() {
     let plain = plain.wait_for(1).await;
     assert_eq!(Envelope::parse(plain[0].envelope.as_bytes()).unwrap().object, None);
     // A label that changes is news from the next event on; another uid is another object.
-    server.patch_object("pods", "shop", &name, &json!({"metadata": {"labels": {"event": "z"}}})).unwrap();
+    server
+        .patch_object("pods", "shop", &name, &json!({"metadata": {"labels": {"event": "z"}}}))
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     server.create(about_pod(&name, 1, "Changed")).unwrap();
     server.create(about_pod(&name, 99, "Other")).unwrap();
@@ -143,7 +145,8 @@ async fn thousands_of_events_a_second_take_one_watch_a_kind() {
     let journal = tempfile::tempdir().unwrap();
     (0..PODS / 10).for_each(|app| deploy(&server, app));
     let names: Vec<_> = (0..PODS).map(|number| pod(&server, number, number / 10)).collect();
-    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    let bridge =
+        Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
     watching(&server).await;
     let start = Instant::now();
     for event in 0..EVENTS {
@@ -176,7 +179,8 @@ async fn what_is_deleted_before_its_last_events_is_still_known() {
     let journal = tempfile::tempdir().unwrap();
     deploy(&server, 1);
     let names: Vec<_> = (0..50).map(|number| pod(&server, number, 1)).collect();
-    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    let bridge =
+        Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
     watching(&server).await;
     for name in &names {
         server.delete_object("pods", "shop", name).unwrap();
@@ -208,7 +212,8 @@ fn job(server: &ApiServer, number: usize) -> EventObject {
 async fn a_miss_is_marked_while_the_answer_is_held_back() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
-    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    let bridge =
+        Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
     watching(&server).await;
     let held = server.set_fault(On::Get.of("jobs.batch"), None, Fault::Hang);
     let event = job(&server, 1);
@@ -221,10 +226,9 @@ async fn a_miss_is_marked_while_the_answer_is_held_back() {
     assert_eq!(object(&told[0]), missing(Missing::Timeout));
     assert_eq!(object(&told[1]), pod_info(1, 1));
     assert_eq!(server.fault_hits(held), 1);
-    for (number, fault, why) in [
-        (2, Fault::Forbidden, Missing::Forbidden),
-        (3, Fault::Unavailable, Missing::Unavailable),
-    ] {
+    for (number, fault, why) in
+        [(2, Fault::Forbidden, Missing::Forbidden), (3, Fault::Unavailable, Missing::Unavailable)]
+    {
         server.clear_faults();
         server.set_fault(On::Get.of("jobs.batch"), None, fault);
         server.create(job(&server, number)).unwrap();
@@ -376,4 +380,66 @@ fn a_late_sink_and_a_restart_enrich_as_the_live_one_did() {
     for (id, info) in &late {
         assert_eq!(live[id], *info, "{id}");
     }
+}
+
+#[test]
+fn held_back_by_a_match_on_the_object_nothing_is_lost_in_a_crash() {
+    let outer = Runtime::new().unwrap();
+    let server = outer.block_on(async { server() });
+    let (journal, sink) = (tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = || {
+        let runtime = Runtime::new().unwrap();
+        let tuning = Tuning {
+            filter: Some(
+                "object.labels[\"app\"] == \"app-1\" && object.owners[1].name == \"app-1\"",
+            ),
+            correlate: CorrelateMode::Suppress,
+            ..enriching()
+        };
+        let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let bridge = runtime.block_on(setup.start());
+        runtime.block_on(watching(&server));
+        (runtime, bridge)
+    };
+    (1..3).for_each(|app| deploy(&server, app));
+    let names = [pod(&server, 1, 1), pod(&server, 2, 2)];
+    let (mut runtime, mut bridge) = start();
+    let mut seen = 0;
+    for round in 0..4 {
+        for event in 0..20 {
+            for (at, name) in names.iter().enumerate() {
+                let reason = format!("Reason{round}x{event}");
+                server.create(about_pod(name, at + 1, &reason)).unwrap();
+                seen += 1;
+            }
+        }
+        let view = bridge.view();
+        runtime.block_on(until("all is read", || sink_status(&view, "pager").seen == seen));
+        // With what is saved of it, or without.
+        let wait = Duration::from_millis(1500 * (round % 2));
+        runtime.block_on(async { tokio::time::sleep(wait).await });
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        drop((bridge, view));
+        if round == 1 {
+            server.delete_object("pods", "shop", &names[0]).unwrap();
+        }
+        (runtime, bridge) = start();
+    }
+    let view = bridge.view();
+    let read = || {
+        let status = sink_status(&view, "pager");
+        status.seen == seen && status.pending == status.held
+    };
+    runtime.block_on(until("everything is decided", read));
+    let status = sink_status(&view, "pager");
+    // All of one Pod's, and of the other's all that is known of it.
+    assert_eq!((status.filtered, status.lost), (seen / 2, 0), "{status:?}");
+    assert!(status.held > 0, "{status:?}");
+    runtime.block_on(stop(bridge));
+    let mut deltas = BTreeMap::new();
+    for event in sink.received() {
+        let before = deltas.insert(event.id.clone(), event.delta);
+        assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
+    }
+    assert_eq!(deltas.values().sum::<u64>(), seen / 2);
 }

@@ -12,8 +12,8 @@ use tidings::{
     admin::{SinkStatus, status},
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
-        EventFate, JournalOptions, ObjectOptions, Outcome, OwnEvents, RefusedClass, RetryClass, RetryOptions, Sink,
-        SinkOptions, SinkStart, SourceOptions, SourceStart,
+        EventFate, JournalOptions, ObjectOptions, Outcome, OwnEvents, RefusedClass, RetryClass,
+        RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},

@@ -69,7 +69,8 @@ impl Discovery {
 
     /// How objects like this are asked for.
     pub(super) async fn kind(&self, object: Ref<'_>) -> Result<Found, AskError> {
-        if let Some(found) = well_known(|kind| kind.1 == object.kind && kind.0 == object.api_version)
+        if let Some(found) =
+            well_known(|kind| kind.1 == object.kind && kind.0 == object.api_version)
         {
             return Ok(found);
         }

@@ -1,6 +1,10 @@
 //! What was fetched lately, and what was asked for in vain.
 
-use std::{num::NonZeroUsize, sync::{Arc, Mutex}, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;

@@ -77,9 +77,8 @@ impl ApiServer {
         if !is_meant(object, &metadata) {
             return Err(missing);
         }
-        let Placed { spec } = if whole { serde_json::from_str(&text).map_err(later)? } else {
-            Placed::default()
-        };
+        let Placed { spec } =
+            if whole { serde_json::from_str(&text).map_err(later)? } else { Placed::default() };
         let node = spec.node_name.filter(|node| !node.is_empty());
         Ok(Got { object: Arc::new(metadata), node })
     }

@@ -89,8 +89,7 @@ fn add(hasher: &mut FxHasher, facts: &Metadata) {
 pub(super) fn is_meant(object: Ref<'_>, found: &Metadata) -> bool {
     object.uid.is_empty()
         || found.uid() == Some(object.uid)
-        || object.is_pod()
-            && found.annotation(MIRROR) == Some(object.uid)
+        || object.is_pod() && found.annotation(MIRROR) == Some(object.uid)
 }
 
 fn controller(object: &Metadata) -> Option<Owner> {

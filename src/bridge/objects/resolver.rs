@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{task::{JoinSet, spawn_blocking}};
+use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{
     Objects, Reference,

@@ -42,7 +42,10 @@ pub(super) enum Compared {
     Same,
     Old,
     /// It is news; the node is what is known of that, and `patient` says not to ask for more yet.
-    News { node: Option<Box<str>>, patient: bool },
+    News {
+        node: Option<Box<str>>,
+        patient: bool,
+    },
 }
 
 /// What is known of an object of which nothing is at hand.
@@ -76,4 +79,3 @@ pub(super) enum Decision {
     /// The state store may know.
     Read,
 }
-

@@ -37,7 +37,8 @@ impl Versions {
     /// place of those that begin at it or behind it: no record has been enriched with them.
     pub(super) fn push(&mut self, from: u64, known: Arc<Known>) -> bool {
         let kept = self.0.partition_point(|version| version.from < from);
-        let says = |last: &Version| Arc::ptr_eq(&last.known, &known) || last.known.info == known.info;
+        let says =
+            |last: &Version| Arc::ptr_eq(&last.known, &known) || last.known.info == known.info;
         if kept == self.0.len() && self.0.last().is_some_and(says) {
             return false;
         }

@@ -28,7 +28,6 @@ use crate::{
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };
 
-
 /// See the [module](self).
 pub(super) struct View {
     pub(super) keys: Keys,
@@ -283,4 +282,3 @@ impl View {
         }
     }
 }
-

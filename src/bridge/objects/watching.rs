@@ -9,11 +9,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use super::{
-    Objects, ResourceName,
-    discovery::Discovery,
-    watched::WatchedKind,
-};
+use super::{Objects, ResourceName, discovery::Discovery, watched::WatchedKind};
 use crate::{
     bridge::now_ms,
     cache::{HandlerFuncs, ListWatchError, Metadata, ResourceApi, SharedInformer},

@@ -8,8 +8,7 @@ use redb::{
 };
 
 /// The key of an object: the sequence of the last record about it, and its versions packed.
-pub(super) const OBJECTS: TableDefinition<'_, u128, (u64, &[u8])> =
-    TableDefinition::new("objects");
+pub(super) const OBJECTS: TableDefinition<'_, u128, (u64, &[u8])> = TableDefinition::new("objects");
 /// One row: the secret of the keys, and up to where the view is kept.
 pub(super) const OBJECTS_VIEW: TableDefinition<'_, &str, (u128, u64, u64, u64)> =
     TableDefinition::new("objects view");

@@ -164,7 +164,8 @@ fn objects_are_kept_by_what_records_need_of_them() {
         let objects = ObjectsCommit { changed, view: Some(view), oldest };
         state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
     };
-    let object = |last, versions: &[(u64, Vec<u8>)]| SavedObject { last, versions: versions.into() };
+    let object =
+        |last, versions: &[(u64, Vec<u8>)]| SavedObject { last, versions: versions.into() };
     let reader = state.objects();
     commit(&mut state, vec![(1, object(3, &[version(2, "a")])), (2, object(4, &[]))], 1);
     // What is said again is no version, and of an object without versions nothing is kept.
@@ -172,7 +173,11 @@ fn objects_are_kept_by_what_records_need_of_them() {
     assert_eq!(reader.get(1), Some(object(7, &[version(2, "a"), version(6, "b")])));
     assert_eq!(reader.get(2), None);
     // A record of the sequence 6 needs only the last of them.
-    commit(&mut state, vec![(1, object(9, &[version(9, "c")])), (3, object(5, &[version(5, "")]))], 6);
+    commit(
+        &mut state,
+        vec![(1, object(9, &[version(9, "c")])), (3, object(5, &[version(5, "")]))],
+        6,
+    );
     assert_eq!(reader.get(1), Some(object(9, &[version(6, "b"), version(9, "c")])));
     assert_eq!(reader.get(3), None);
     drop((state, reader));
@@ -195,5 +200,8 @@ fn every_object_is_looked_at_before_long() {
         state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
     }
     let reader = state.objects();
-    assert_eq!([1, 2399, 2400, 2500].map(|key| reader.get(key).is_some()), [false, false, true, true]);
+    assert_eq!(
+        [1, 2399, 2400, 2500].map(|key| reader.get(key).is_some()),
+        [false, false, true, true]
+    );
 }

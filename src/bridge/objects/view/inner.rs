@@ -234,7 +234,13 @@ impl Inner {
         }
     }
 
-    pub(super) fn take(&mut self, secret: u128, all: bool, oldest: u64, cache: usize) -> ObjectsCommit {
+    pub(super) fn take(
+        &mut self,
+        secret: u128,
+        all: bool,
+        oldest: u64,
+        cache: usize,
+    ) -> ObjectsCommit {
         let mut keys = std::mem::take(&mut self.unsaved);
         // What is to leave the memory has to be saved first.
         let all = all || self.entries.len() > cache;
