@@ -135,7 +135,7 @@ impl Objects {
         let until = Instant::now() + LISTED_WITHIN;
         tracing::info!(needs = self.options.permissions(), "events are enriched");
         let ObjectOptions { qps, burst, .. } = self.options;
-        let discovery = Discovery::new(client.clone(), qps, burst, self.requests());
+        let discovery = Discovery::new(client.clone(), qps.into(), burst, self.requests());
         let discovery = Arc::new(discovery);
         watching::start(self, client, &discovery, namespaces, until, tasks).await;
         let api: Arc<dyn Api> = Arc::new(ApiServer { client: client.clone(), discovery });
@@ -161,9 +161,10 @@ impl Objects {
                         chain.unknown.is_some() || self.wanted.lacks_node(object, &known.info);
                     let fingerprint = chain.fingerprint;
                     let finding = Finding { known, fingerprint, node, incomplete };
-                    match incomplete && !patient {
-                        true => News::Partial(finding, object.to_owned()),
-                        false => News::Known(finding),
+                    if incomplete && !patient {
+                        News::Partial(finding, object.to_owned())
+                    } else {
+                        News::Known(finding)
                     }
                 }
             },
@@ -203,10 +204,8 @@ impl Objects {
     ) {
         for reference in self.view.observe(first, time_ms, sightings) {
             // What is watched is on its way, as its events are; it mostly needs no asking.
-            let delay = match self.at_hand.watches(reference.as_ref()) {
-                true => self.options.budget / 5,
-                false => Duration::ZERO,
-            };
+            let watched = self.at_hand.watches(reference.as_ref());
+            let delay = if watched { self.options.budget / 5 } else { Duration::ZERO };
             self.queue.add_after(reference, delay);
         }
     }

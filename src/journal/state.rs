@@ -122,8 +122,8 @@ impl State {
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
         let database = Arc::new(RwLock::new(Some(database)));
-        let (sweep, _directory) = (Sweep::default(), directory.clone());
-        Ok((Self { path, database, dead, sweep, _directory }, loaded))
+        let sweep = Sweep::default();
+        Ok((Self { path, database, dead, sweep, _directory: directory.clone() }, loaded))
     }
 
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every

@@ -255,7 +255,7 @@ async fn no_more_is_asked_for_than_configured() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, enriching());
-    setup.objects = ObjectOptions { qps: 20.0, burst: 5, ..ObjectOptions::default() };
+    setup.objects = ObjectOptions { qps: 20, burst: 5, ..ObjectOptions::default() };
     let bridge = setup.start().await;
     watching(&server).await;
     let start = Instant::now();

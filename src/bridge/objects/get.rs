@@ -64,9 +64,10 @@ impl ApiServer {
         }
         let request = Request::new(DynamicObject::url_path(&resource, namespace));
         let parameters = kube::api::GetParams::default();
-        let request = match whole {
-            true => request.get(object.name, &parameters),
-            false => request.get_metadata(object.name, &parameters),
+        let request = if whole {
+            request.get(object.name, &parameters)
+        } else {
+            request.get_metadata(object.name, &parameters)
         };
         let request = request.map_err(|_| missing)?;
         let answer = self.discovery.ask(self.client.request_text(request)).await;

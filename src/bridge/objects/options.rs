@@ -10,7 +10,7 @@ pub struct ObjectOptions {
     /// These are watched, metadata only; whatever else events are about is fetched one by one.
     pub watch: Vec<ResourceName>,
     /// So many requests a second for what is fetched, on average.
-    pub qps: f64,
+    pub qps: u32,
     /// So many at once after a pause; at least 1.
     pub burst: u32,
     /// How long an event waits for its object at most, from when it was journalled.
@@ -25,7 +25,7 @@ impl Default for ObjectOptions {
         let watch = [("pods", ""), ("replicasets", "apps"), ("deployments", "apps")];
         Self {
             watch: watch.map(|(plural, group)| ResourceName::new(plural, group)).into(),
-            qps: 10.0,
+            qps: 10,
             burst: 20,
             budget: Duration::from_millis(250),
             cache: 4096,

@@ -115,10 +115,10 @@ impl View {
         let Some(entry) = inner.entries.get(&key) else { return Remembered::Nothing };
         let due = now_ms >= entry.again_ms;
         match entry.versions.last() {
-            Some(last) if last.known.info.missing.is_none() => match due {
-                true => Remembered::Old(Arc::clone(&last.known)),
-                false => Remembered::Known(Arc::clone(&last.known)),
-            },
+            Some(last) if last.known.info.missing.is_none() => {
+                let known = Arc::clone(&last.known);
+                if due { Remembered::Old(known) } else { Remembered::Known(known) }
+            }
             Some(_) if !due => Remembered::Missing,
             Some(_) | None => Remembered::Nothing,
         }

@@ -85,9 +85,9 @@ impl Default for Deleted {
 }
 
 impl Deleted {
-    pub(super) fn add(&self, object: Arc<Metadata>, now_ms: u64) {
+    pub(super) fn add(&self, object: &Arc<Metadata>, now_ms: u64) {
         if let Some(uid) = object.uid() {
-            lock(&self.objects).put(UidKey::of(uid), (now_ms, Arc::clone(&object)));
+            lock(&self.objects).put(UidKey::of(uid), (now_ms, Arc::clone(object)));
         }
     }
 

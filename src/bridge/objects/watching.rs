@@ -126,12 +126,12 @@ impl Watching {
         let handler = HandlerFuncs::new()
             .on_update(move |old: &Arc<Metadata>, new| {
                 if old.uid() != new.uid() {
-                    replaced.deleted.add(Arc::clone(old), now_ms());
+                    replaced.deleted.add(old, now_ms());
                 }
             })
             .on_delete(move |deleted| {
                 if let Some(object) = deleted.object() {
-                    watched.deleted.add(Arc::clone(object), now_ms());
+                    watched.deleted.add(object, now_ms());
                 }
             });
         // It has not been stopped before it runs.

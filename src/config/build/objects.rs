@@ -27,7 +27,7 @@ impl Builder<'_> {
             }
             value
         };
-        let qps = within("qps", model.qps, 1000, defaults.qps as u32);
+        let qps = within("qps", model.qps, 1000, defaults.qps);
         let burst = within("burst", model.burst, 1000, defaults.burst);
         let cache = within("cache", model.cache, 1_000_000, defaults.cache as u32);
         let budget = model.budget.map_or(defaults.budget, |span| span.0);
@@ -35,7 +35,7 @@ impl Builder<'_> {
             let wrong = wrong("an event would wait for longer than 10s");
             self.wrong(&path.key("budget"), wrong.hint("the default is `250ms`"));
         }
-        ObjectOptions { watch, qps: qps.into(), burst, budget, cache: cache as usize }
+        ObjectOptions { watch, qps, burst, budget, cache: cache as usize }
     }
 
     fn resources(&mut self, path: &Path, resources: &[Text]) -> Vec<ResourceName> {
