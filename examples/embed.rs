@@ -69,6 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }],
         objects: ObjectOptions::default(),
         own_events: None,
+        heartbeat: None,
     };
 
     // An API server that does not answer is no error: the bridge tries until it does.

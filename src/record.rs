@@ -134,7 +134,6 @@ mod handler;
 mod intake;
 mod name;
 mod options;
-mod rate_limit;
 mod recorder;
 mod recording;
 mod reference;

@@ -209,3 +209,36 @@ async fn own_sink_sends_again_under_the_same_ids() {
     assert!(!ids(false).is_empty());
     assert_eq!(ids(false), ids(true), "{printed}");
 }
+
+#[tokio::test]
+async fn controller_annotates_and_tries_again() {
+    let (printed, logged) = run_alone("controller", &[]).await;
+    assert_has(
+        &printed,
+        &[
+            "shop/settings: Wrote(9)",
+            "shop/settings: Wrote(14)",
+            "shop/settings: Gone",
+            "tried again after 1 failure",
+        ],
+    );
+    assert_eq!(count(&printed, "Wrote(14)"), 2, "{printed}");
+    assert_eq!(count(&printed, "other"), 0, "it was not asked for");
+    assert_eq!(count(&logged, "failed, to be tried again"), 1, "{logged}");
+}
+
+#[tokio::test]
+async fn custom_resource_has_an_index_and_a_lister() {
+    let (printed, _) = run_alone("custom_resource", &[]).await;
+    assert_eq!(
+        lines(&printed),
+        [
+            "gold: shop/orders",
+            "shop/carts is there: true",
+            "of orders: audit/orders-copy, shop/orders",
+            "orders: from \"\" to \"Succeeded\"",
+            "audit/orders-copy is gone",
+            "of orders: shop/orders",
+        ]
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, path::Path, process::Command, thread};
 
-use crate::{Result, process::kib};
+use crate::{Result, usage::kib};
 
 /// Where and what.
 pub(crate) struct Machine {

@@ -23,6 +23,7 @@ mod report;
 mod scenes;
 mod serve;
 mod tally;
+mod usage;
 
 use std::{net::SocketAddr, path::PathBuf};
 

@@ -41,7 +41,7 @@ use crate::{
 };
 pub(super) use held::Holding;
 use held::{Entry, Held, Summary};
-use names::Names;
+pub(super) use names::Names;
 pub(super) use saved::nothing_saved;
 pub(super) use stage::{Passed, Stage};
 
@@ -84,10 +84,10 @@ pub(super) enum Decision {
 
 impl Correlator {
     /// With nothing known; nothing for a mode that needs none.
-    pub(super) fn new(mode: CorrelateMode) -> Option<Self> {
+    pub(super) fn new(mode: CorrelateMode, keys: &Keys) -> Option<Self> {
         (mode != CorrelateMode::None).then(|| Self {
             mode,
-            keys: Keys::random(),
+            keys: keys.clone(),
             groups: Aggregator::new(
                 defaults::LRU_CACHE_SIZE,
                 defaults::MAX_EVENTS,
@@ -100,17 +100,15 @@ impl Correlator {
         })
     }
 
+    /// Under which keys a version is counted.
+    pub(super) fn names(&self, event: &EventFields<'_>) -> Names {
+        Names::of(event, &self.keys)
+    }
+
     /// Decides on the version `seq` that was journalled at `time_ms` and whose increments are
     /// `delta`. What is [due](Self::due) by then has to be taken before.
-    pub(super) fn decide(
-        &mut self,
-        event: &EventFields<'_>,
-        seq: u64,
-        delta: u64,
-        time_ms: u64,
-    ) -> Decision {
+    pub(super) fn decide(&mut self, names: &Names, seq: u64, delta: u64, time_ms: u64) -> Decision {
         let now_ns = i64::try_from(time_ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-        let names = Names::of(event, &self.keys);
         let aggregated = self.groups.observe(names.group, names.local, now_ns).is_aggregate();
         let key = if aggregated { names.group } else { names.event };
         let before = self.counts.get(&key).copied();
@@ -147,7 +145,8 @@ impl Correlator {
     pub(super) fn bring_up(&mut self, record: &Record, time_ms: u64) {
         while self.due(time_ms).is_some() {}
         if let Some((parts, event)) = read(record) {
-            self.decide(&event, record.seq, parts.delta, time_ms);
+            let names = self.names(&event);
+            self.decide(&names, record.seq, parts.delta, time_ms);
         }
     }
 

@@ -9,6 +9,7 @@ use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::{correlation::Names, published::Published};
 use crate::{
     event::Record,
     journal::{Frame, LogHandle, Position, Reader},
@@ -16,8 +17,8 @@ use crate::{
 };
 
 /// What a sink's live channel holds before it is spilled.
-pub(super) const LIVE: FullChannel<Arc<Frame>> =
-    FullChannel::Spill { items: 1024, bytes: 4 << 20, weigh: |frame| frame.bytes() };
+pub(super) const LIVE: FullChannel<Published> =
+    FullChannel::Spill { items: 1024, bytes: 4 << 20, weigh: Published::bytes };
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
 /// The pause after the log could not be read.
@@ -26,7 +27,7 @@ const READ_RETRY: Duration = Duration::from_secs(1);
 /// A frame as far as the sink has not had it.
 #[derive(Debug)]
 pub(super) struct Fed {
-    pub(super) frame: Arc<Frame>,
+    published: Published,
     /// Where the sink stood before.
     from: u64,
     /// Records between there and here that exist no longer: retention or damage took them.
@@ -34,9 +35,19 @@ pub(super) struct Fed {
 }
 
 impl Fed {
+    /// The frame.
+    pub(super) fn frame(&self) -> &Frame {
+        &self.published.frame
+    }
+
     /// The records that the sink has not had.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        self.frame.records().filter(|record| record.seq >= self.from)
+        self.frame().records().filter(|record| record.seq >= self.from)
+    }
+
+    /// Under which keys one of them is correlated, where that is known already.
+    pub(super) fn names(&self, seq: u64) -> Option<&Names> {
+        self.published.names(seq)
     }
 }
 
@@ -46,13 +57,13 @@ enum Mode {
     /// Reading the log; with a watcher, to join it.
     Reading {
         task: ReadTask,
-        watcher: Option<Watcher<Arc<Frame>>>,
+        watcher: Option<Watcher<Published>>,
     },
     /// The log was read to its end without a watcher.
     Register {
         reader: Option<Reader>,
     },
-    Live(Watcher<Arc<Frame>>),
+    Live(Watcher<Published>),
     /// The broadcaster has stopped and the log was read to its end.
     Ended,
 }
@@ -60,18 +71,18 @@ enum Mode {
 /// See the [module](self).
 pub(super) struct Feed {
     log: LogHandle,
-    broadcaster: Broadcaster<Arc<Frame>>,
+    broadcaster: Broadcaster<Published>,
     position: Position,
     mode: Mode,
     stopped: bool,
-    fetched: VecDeque<Arc<Frame>>,
+    fetched: VecDeque<Published>,
 }
 
 impl Feed {
     /// A feed that goes on at `position`. The broadcaster is one that spills.
     pub(super) fn new(
         log: LogHandle,
-        broadcaster: Broadcaster<Arc<Frame>>,
+        broadcaster: Broadcaster<Published>,
         position: Position,
     ) -> Self {
         let task = read(log.reader(position.next));
@@ -83,14 +94,14 @@ impl Feed {
     /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Option<Fed> {
         loop {
-            while let Some(frame) = self.fetched.pop_front() {
-                if let Some(fed) = self.take(frame) {
+            while let Some(published) = self.fetched.pop_front() {
+                if let Some(fed) = self.take(published) {
                     return Some(fed);
                 }
             }
             match &mut self.mode {
                 Mode::Live(watcher) => match watcher.next().await {
-                    Some(frame) => self.fetched.push_back(frame),
+                    Some(published) => self.fetched.push_back(published),
                     None => {
                         self.stopped = !watcher.spilled();
                         self.read_on(None);
@@ -119,7 +130,7 @@ impl Feed {
         matches!(self.mode, Mode::Live(_)) && self.fetched.is_empty()
     }
 
-    fn read_on(&mut self, watcher: Option<Watcher<Arc<Frame>>>) {
+    fn read_on(&mut self, watcher: Option<Watcher<Published>>) {
         let task = read(self.log.reader(self.position.next));
         self.mode = Mode::Reading { task, watcher };
     }
@@ -136,7 +147,7 @@ impl Feed {
                 };
             }
             Some((reader, Ok(frames))) => {
-                self.fetched.extend(frames);
+                self.fetched.extend(frames.into_iter().map(Published::from));
                 self.mode = Mode::Reading { task: read(reader), watcher };
             }
             Some((_, Err(error))) => {
@@ -150,7 +161,8 @@ impl Feed {
     }
 
     /// Moves past a frame; `None` if it was had before.
-    fn take(&mut self, frame: Arc<Frame>) -> Option<Fed> {
+    fn take(&mut self, published: Published) -> Option<Fed> {
+        let frame = &published.frame;
         let before = self.position;
         let had = frame.next() <= before.next && frame.count() > 0
             || frame.first < before.next && frame.count() == 0;
@@ -166,7 +178,7 @@ impl Feed {
             return None;
         }
         self.position = Position { next: frame.next(), skipped: frame.skipped };
-        Some(Fed { frame, from: before.next, lost })
+        Some(Fed { published, from: before.next, lost })
     }
 }
 

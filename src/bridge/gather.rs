@@ -159,15 +159,16 @@ impl Gather {
             // Settled before the first record is, it has to be settled with the place behind it: or
             // it would be found, and counted, once more after a crash.
             self.work.lost += fed.lost;
-            self.work.position = Position { next: fed.frame.first, skipped: fed.frame.skipped };
+            self.work.position = Position { next: fed.frame().first, skipped: fed.frame().skipped };
         }
-        let time_ms = fed.frame.time_ms;
+        let time_ms = fed.frame().time_ms;
         for record in fed.records() {
-            let position = Position { next: record.seq + 1, skipped: fed.frame.skipped };
+            let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
             let (wanted, told) = self.judge(&record, time_ms).await?;
             if wanted {
                 let alone = !self.put_due(time_ms, time_ms).await?;
-                let passed = self.stage.pass(record, told, time_ms).await;
+                let names = fed.names(record.seq);
+                let passed = self.stage.pass(record, told, names, time_ms).await;
                 self.put(passed, time_ms, alone).await?;
             } else {
                 self.work.filtered += 1;
@@ -178,8 +179,8 @@ impl Gather {
             }
         }
         self.count_enrichments();
-        self.work.position = Position { next: fed.frame.next(), skipped: fed.frame.skipped };
-        self.covered.push(fed.frame.next(), Arc::clone(&fed.frame.source), fed.frame.resume);
+        self.work.position = Position { next: fed.frame().next(), skipped: fed.frame().skipped };
+        self.covered.push(fed.frame().next(), Arc::clone(&fed.frame().source), fed.frame().resume);
         self.cover();
         if self.last_save.elapsed() >= SAVE_EVERY {
             self.save();

@@ -16,11 +16,12 @@ use super::{
     cluster::Identity,
     ingest::{Ingest, IngestSource, JournalStore, Message},
     objects::Objects,
+    published::Published,
     shared::{lock, now_ms},
 };
 use crate::{
     cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom},
-    journal::{Frame, Resume, SourceState},
+    journal::{Resume, SourceState},
     watch::Broadcaster,
 };
 
@@ -96,7 +97,7 @@ pub(super) struct Intake {
     /// Nothing where no sink is told of objects.
     pub(super) objects: Option<Arc<Objects>>,
     pub(super) view: BridgeView,
-    pub(super) broadcaster: Broadcaster<Arc<Frame>>,
+    pub(super) broadcaster: Broadcaster<Published>,
 }
 
 impl Intake {
@@ -190,6 +191,9 @@ impl Intake {
             views.push(SourceView {
                 key: Arc::clone(&setup.ingest.key),
                 health: reflector.health(),
+                reconnect: reflector.reconnect(),
+                namespace: setup.namespace.clone(),
+                all_events: self.field_selector.is_empty(),
             });
             reflectors.spawn(reflector.run());
         }

@@ -8,15 +8,20 @@ use super::{
     BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
     correlation::{Correlator, Holding},
     objects::{Enricher, Objects},
-    shared::{PendingChanges, now_ms},
+    seen::Seen,
+    shared::now_ms,
 };
 use crate::{
-    event::{Record, Seen, SeenEntry, UidKey},
+    correlate::Keys,
+    event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
         Directory, Frame, Log, LogHandle, ObjectsView, Position, Positions, Resume,
-        SavedCorrelator, SinkState, SourceState, State,
+        SavedCorrelator, SinkState, SourceState, State, StateCommit,
     },
 };
+
+#[cfg(test)]
+mod tests;
 
 /// How much of the log is read at once to bring a view up.
 const READ_BYTES: usize = 1 << 20;
@@ -30,9 +35,7 @@ pub(super) struct Restored {
     pub(super) log: Log,
     pub(super) state: State,
     /// The view `seen`, up to the end of the log.
-    pub(super) seen: Seen,
-    /// What the state store does not have of it.
-    pub(super) seen_changes: PendingChanges,
+    pub(super) seen: Arc<Seen>,
     /// Up to where the state store has it.
     pub(super) applied: u64,
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -44,6 +47,8 @@ pub(super) struct Restored {
     pub(super) objects: Option<ObjectsView>,
     sinks: BTreeMap<String, SinkState>,
     correlators: BTreeMap<String, SavedCorrelator>,
+    /// What correlators that begin now make their keys with: the same as one that is there.
+    pub(super) keys: Keys,
     /// What to go by when the state was lost.
     positions: Option<Positions>,
     /// The log holds events of an earlier run, or held some.
@@ -95,9 +100,8 @@ impl Restored {
         }
         let mut restored = Self {
             directory,
+            seen: Arc::new(Seen::new(state.seen())),
             state,
-            seen: loaded.seen,
-            seen_changes: PendingChanges::default(),
             applied: loaded.applied,
             sources: loaded.sources,
             resume,
@@ -105,6 +109,11 @@ impl Restored {
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
             objects: loaded.objects,
             sinks: loaded.sinks,
+            keys: loaded
+                .correlators
+                .values()
+                .find_map(|saved| Correlator::keys_of(&saved.bytes))
+                .unwrap_or_else(Keys::random),
             correlators: loaded.correlators,
             positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
@@ -132,8 +141,12 @@ impl Restored {
     }
 
     /// Applies to the view what the log has beyond it.
+    ///
+    /// Where that is much, some of it is saved on the way, but not how far it goes: sinks and
+    /// sources are saved with that, by the keeper. A start that ends before does all of it again.
     fn bring_up_seen(&mut self) -> io::Result<()> {
         let log = self.log.handle();
+        let mut failed = None;
         for_each_frame(&log, self.applied, |frame| {
             let free = self.sources.values().map(|state| state.id + 1).max().unwrap_or(0);
             // The state was lost: its first frame is the best that is known of the first start.
@@ -145,20 +158,30 @@ impl Restored {
                     free
                 }
             };
-            let changes = &mut self.seen_changes;
+            let mut changes = SeenChanges::default();
             for record in frame.records().filter(|record| record.seq >= self.applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
-                    self.seen.insert(uid, entry);
-                    changes.changes.push((uid, Some(entry)));
+                    changes.insert(uid, Some(entry));
                 }
             }
-            for uid in &frame.forgotten {
-                self.seen.remove(*uid);
-                changes.changes.push((*uid, None));
+            changes.extend(frame.forgotten.iter().map(|uid| (*uid, None)));
+            if !self.seen.has_room(changes.len())
+                && let Some((seen, applied)) = self.seen.take()
+            {
+                let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
+                let synced = self.log.sync(now_ms());
+                let saved =
+                    synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
+                if let Err(error) = saved {
+                    self.seen.put_back(applied);
+                    failed = Some(error);
+                    return false;
+                }
             }
-            changes.applied = Some(frame.next());
+            self.seen.add(changes, frame.next());
             true
-        })
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
@@ -169,7 +192,7 @@ impl Restored {
     ) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
-        let begins_anew = || Correlator::new(sink.correlate);
+        let begins_anew = || Correlator::new(sink.correlate, &self.keys);
         let correlator = match saved {
             // Where nothing is held and nothing will be, nobody asks what was known.
             Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
@@ -324,10 +347,6 @@ fn seen_entry(envelope: &[u8], source: u16) -> Option<(UidKey, SeenEntry)> {
     }
     let Known { id, occurrences } = serde_json::from_slice(envelope).ok()?;
     let (uid, version) = id.rsplit_once('-')?;
-    let entry = SeenEntry {
-        resource_version: version.parse().ok()?,
-        occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
-        source,
-    };
+    let entry = SeenEntry::new(version.parse().ok()?, occurrences, source);
     Some((UidKey::of(uid), entry))
 }

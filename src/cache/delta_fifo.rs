@@ -121,7 +121,9 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
                 let is_there = |key: &str| listed.contains(key) || entries.deltas.contains_key(key);
                 let missing = tombstones_of_missing(&**known, is_there);
                 gone += missing.len();
-                missing.into_iter().for_each(|tombstone| entries.bury(tombstone));
+                for tombstone in missing {
+                    entries.bury(tombstone);
+                }
             }
             first_list.replaced(listed.len() + gone);
             Ok(())

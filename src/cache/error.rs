@@ -87,8 +87,8 @@ impl ListWatchError {
 
     /// The resourceVersion is newer than anything the API server knows.
     ///
-    /// client-go's rule: the cause `ResourceVersionTooLarge`, or the reason Timeout with a message
-    /// of those words (API servers before 1.18 send no cause).
+    /// client-go's rule: the cause `ResourceVersionTooLarge`, or the reason Timeout (or 504) with a
+    /// message of those words (API servers before 1.18 send no cause).
     pub fn is_too_large_resource_version(&self) -> bool {
         const WORDS: &str = "Too large resource version";
         let Self::Status { status, .. } = self else { return false };
@@ -96,7 +96,7 @@ impl ListWatchError {
         let in_words =
             || status.message.contains(WORDS) || details.causes.iter().any(|c| c.message == WORDS);
         details.causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
-            || (status.reason == "Timeout" && in_words())
+            || (self.is_status("Timeout", 504) && in_words())
     }
 
     /// The API server asks for fewer requests: the reason TooManyRequests, or 429.

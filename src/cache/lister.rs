@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::core::{Expression, Selector};
 
-use super::{NAMESPACE_INDEX, Object, thread_safe_store::Store};
+use super::{NAMESPACE_INDEX, Object, Store};
 
 /// Reads a store by names and labels. client-go's `GenericLister`.
 ///

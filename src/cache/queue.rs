@@ -1,5 +1,7 @@
 //! What stands between a reflector and an informer: a queue of changes.
 
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::{error::Error, future::Future, sync::Arc};

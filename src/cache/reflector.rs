@@ -49,7 +49,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::{health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream};
 pub use self::{
-    health::{SharedHealth, SourceHealth},
+    health::{Reconnect, SharedHealth, SourceHealth},
     options::{Follow, ReflectorOptions, StartFrom, WatchErrorHandler},
 };
 use super::{
@@ -110,6 +110,7 @@ pub struct Reflector<S> {
     store: S,
     options: ReflectorOptions,
     health: SharedHealth,
+    reconnect: Reconnect,
     /// One for pauses between rounds and for watches that are tried again, as in client-go.
     backoff: BackoffManager,
     pace: Pace,
@@ -131,6 +132,7 @@ impl<S: ReflectorStore> Reflector<S> {
             api,
             store,
             health: SharedHealth::default(),
+            reconnect: Reconnect::default(),
             backoff: BackoffManager::new(Backoff::REFLECTOR),
             pace: Pace::default(),
             last: String::new(),
@@ -151,17 +153,24 @@ impl<S: ReflectorStore> Reflector<S> {
         Arc::clone(&self.health)
     }
 
+    /// Has its watch opened anew, while it runs.
+    pub fn reconnect(&self) -> Reconnect {
+        self.reconnect.clone()
+    }
+
     /// Runs until the store closes. Dropping the future between two steps or in the middle of one
     /// loses nothing: the store knows how far it was fed.
     pub async fn run(mut self) {
         let mut state = State::Start;
-        while let Ok(Turn { next, wait }) = self.step(state).await {
+        loop {
+            let began = Instant::now();
+            let Ok(Turn { next, wait }) = self.step(state).await else { return };
             match next {
                 State::Watch(_) => self.resync_at = self.resync_at.or_else(|| self.next_resync()),
                 State::Probe { .. } => {}
                 State::Start | State::List(_) | State::StreamingList => self.resync_at = None,
             }
-            if let Some(wait) = wait.or_else(|| self.pace.too_fast(&mut self.backoff))
+            if let Some(wait) = wait.or_else(|| self.pace.too_fast(began, &mut self.backoff))
                 && self.resyncing(sleep(wait)).await.is_err()
             {
                 return;
@@ -247,7 +256,8 @@ impl<S: ReflectorStore> Reflector<S> {
     }
 
     fn next_resync(&self) -> Option<Instant> {
-        self.options.resync_period.map(|period| Instant::now() + period)
+        let period = self.options.resync_period.filter(|period| !period.is_zero())?;
+        Instant::now().checked_add(period)
     }
 
     /// Does some waiting, with the resyncs that are due meanwhile.

@@ -111,6 +111,15 @@ impl fmt::Debug for KeyPrefix {
     }
 }
 
+impl PartialEq for Keys {
+    /// Whether they give the same fingerprints.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for Keys {}
+
 impl fmt::Debug for Keys {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,8 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
-use super::{rate_limit::RateLimit, sink::EventSink, sink_error::SinkError};
+use super::{sink::EventSink, sink_error::SinkError};
+use crate::cache::workqueue::TokenBucket;
 use crate::{cache::with_causes, correlate::Patch};
 
 /// How long a write may take, all told; what has no answer by then counts as no answer.
@@ -29,7 +30,7 @@ const MAX_ANSWER: usize = 4 << 20;
 pub struct ApiServerSink {
     client: ClientOf,
     namespace: Option<String>,
-    limit: Option<Arc<RateLimit>>,
+    limit: Option<Arc<TokenBucket>>,
 }
 
 /// `kube::Client` does not say what it is.
@@ -73,7 +74,8 @@ impl ApiServerSink {
     /// is no limit.
     #[must_use]
     pub fn with_rate_limit(self, qps: NonZeroU32, burst: NonZeroU32) -> Self {
-        Self { limit: Some(Arc::new(RateLimit::new(qps, burst))), ..self }
+        let limit = TokenBucket::new(f64::from(qps.get()), burst.get());
+        Self { limit: Some(Arc::new(limit)), ..self }
     }
 
     /// The path of the events of the namespace that an event lies in, below the root of an API.

@@ -9,6 +9,7 @@ mod correlation;
 mod delivery;
 mod enrichment;
 mod gaps;
+mod heartbeat;
 mod own_events;
 mod recording;
 mod reflector;

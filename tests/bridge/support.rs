@@ -12,8 +12,8 @@ use tidings::{
     admin::{SinkStatus, status},
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
-        EventFate, JournalOptions, ObjectOptions, Outcome, OwnEvents, RefusedClass, RetryClass,
-        RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        EventFate, Heartbeat, JournalOptions, ObjectOptions, Outcome, OwnEvents, RefusedClass,
+        RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -179,6 +179,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
     pub(crate) objects: ObjectOptions,
     pub(crate) own_events: Option<OwnEvents>,
+    pub(crate) heartbeat: Option<Heartbeat>,
 }
 
 /// What differs between the sinks of a test.
@@ -223,6 +224,7 @@ impl<'a> Setup<'a> {
             sinks: Vec::new(),
             objects: ObjectOptions::default(),
             own_events: None,
+            heartbeat: None,
         }
     }
 
@@ -266,6 +268,7 @@ impl<'a> Setup<'a> {
             sinks: sinks.collect(),
             objects: self.objects,
             own_events: self.own_events,
+            heartbeat: self.heartbeat,
         };
         Bridge::start(client(self.server), options).await
     }

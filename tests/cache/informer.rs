@@ -256,9 +256,9 @@ async fn a_transformer_runs_before_anybody_sees_the_object() {
 async fn a_list_that_the_transformer_refuses_is_fetched_again() {
     let server = server_with(&["a"]);
     server.put("ns/b", 13);
-    let strip = |map: ConfigMap| match map.data.as_ref().is_some_and(|d| d["value"] == "13") {
-        true => Err("unlucky".into()),
-        false => Ok(map),
+    let strip = |map: ConfigMap| {
+        let unlucky = map.data.as_ref().is_some_and(|data| data["value"] == "13");
+        if unlucky { Err("unlucky".into()) } else { Ok(map) }
     };
     let informer = builder(&server).transform(strip).build();
     spawn(&informer);
@@ -416,7 +416,7 @@ async fn the_store_is_found_by_index_and_listed_by_namespace() {
     let server = server_with(&["a", "b"]);
     server.put("other/a", 0);
     let by_app = |map: &ConfigMap| -> Vec<String> {
-        map.metadata.labels.iter().flat_map(|labels| labels.get("app").cloned()).collect()
+        map.metadata.labels.iter().filter_map(|labels| labels.get("app").cloned()).collect()
     };
     let informer: SharedInformer<ConfigMap> = builder(&server)
         .indexers(Indexers::new().with("app", by_app))

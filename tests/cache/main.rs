@@ -1,8 +1,20 @@
-//! The cache over API servers that do as a test says.
+//! The cache through public doors, over an API server that does what a test says. Time is paused,
+//! so that waits cost nothing and can be told to the millisecond.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod informer;
 mod informer_factory;
+mod informer_model;
 mod informer_support;
 mod model_server;
+mod reflector_bodies;
+mod reflector_healing;
+mod reflector_lists;
+mod reflector_pace;
+mod reflector_streaming_lists;
+mod reflector_watches;
+mod resource_api;
+mod scripted;
+mod support;
+mod told;

@@ -35,6 +35,8 @@ struct State {
     compacted: u64,
     watches: Vec<mpsc::UnboundedSender<Bytes>>,
     lists: u32,
+    /// How many requests are to fail.
+    failing: u32,
     /// The path and query of each watch.
     watched: Vec<String>,
     /// The `Accept` of each request.
@@ -106,6 +108,11 @@ impl ModelServer {
         self.lock().tell(&line(kind, object));
     }
 
+    /// The next requests fail.
+    pub(crate) fn fail(&self, requests: u32) {
+        self.lock().failing += requests;
+    }
+
     /// Ends every open watch.
     pub(crate) fn cut(&self) {
         self.lock().watches.clear();
@@ -154,12 +161,18 @@ async fn answer(
     let mut state = server.lock();
     let accept = headers.get(ACCEPT).map_or("", |accept| accept.to_str().unwrap());
     state.accepted.push(accept.to_owned());
+    if state.failing > 0 {
+        state.failing -= 1;
+        return json_answer(503, &json!({ "kind": "Status", "apiVersion": "v1", "code": 503 }));
+    }
     if !query.contains_key("watch") {
         state.lists += 1;
-        let (version, kind) = match accept.contains("PartialObjectMetadata") {
-            true => ("meta.k8s.io/v1", "PartialObjectMetadataList"),
-            false if uri.path().ends_with("/configmaps") => ("v1", "ConfigMapList"),
-            false => ("v1", "NamespaceList"),
+        let (version, kind) = if accept.contains("PartialObjectMetadata") {
+            ("meta.k8s.io/v1", "PartialObjectMetadataList")
+        } else if uri.path().ends_with("/configmaps") {
+            ("v1", "ConfigMapList")
+        } else {
+            ("v1", "NamespaceList")
         };
         let list = json!({
             "apiVersion": version,

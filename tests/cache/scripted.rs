@@ -15,7 +15,7 @@ use http::{HeaderMap, Response, StatusCode};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::{
-    sync::mpsc,
+    sync::{Notify, mpsc},
     time::{Instant, sleep},
 };
 
@@ -131,14 +131,14 @@ struct Inner {
 
 /// See the [module](self). Clones are the same server.
 #[derive(Clone)]
-pub(crate) struct ScriptedServer(Arc<Mutex<Inner>>);
+pub(crate) struct ScriptedServer(Arc<Mutex<Inner>>, Arc<Notify>);
 
 impl ScriptedServer {
     /// Answers by a rule.
     pub(crate) fn by(rule: impl FnMut(&Request) -> Answer + Send + 'static) -> Self {
         let last_action = Instant::now();
         let inner = Inner { rule: Box::new(rule), requests: Vec::new(), last_action };
-        Self(Arc::new(Mutex::new(inner)))
+        Self(Arc::new(Mutex::new(inner)), Arc::default())
     }
 
     /// Gives these answers in turn, and none after them.
@@ -156,6 +156,17 @@ impl ScriptedServer {
 
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.0.lock().unwrap().requests.clone()
+    }
+
+    /// Waits until so many were made.
+    pub(crate) async fn until_requests(&self, count: usize) {
+        loop {
+            let another = self.1.notified();
+            if self.0.lock().unwrap().requests.len() >= count {
+                return;
+            }
+            another.await;
+        }
     }
 
     fn serve<B>(
@@ -176,6 +187,7 @@ impl ScriptedServer {
             inner.last_action = Instant::now();
             let answer = (inner.rule)(&request);
             inner.requests.push(request);
+            self.1.notify_waiters();
             answer
         };
         match answer {

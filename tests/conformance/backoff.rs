@@ -29,10 +29,9 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
         for step in &vector.steps {
             let wait = backoff.next_wait();
             waits.push(json!(wait.as_secs_f64() * 1e3));
-            // client-go's caller waits, and then is quiet for so long.
+            // Until the next call the caller waits, unless something else is said.
             let quiet = step["then_quiet_ms"].as_u64().map(Duration::from_millis);
-            advance(wait).await;
-            advance(quiet.unwrap_or_default()).await;
+            advance(quiet.unwrap_or(wait)).await;
         }
         Ok(waits)
     })

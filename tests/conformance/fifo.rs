@@ -92,7 +92,9 @@ fn answer(queue: &impl Queue<Item>, store: &Store<Item>, step: &Value) -> Result
 
 fn pop(queue: &impl Queue<Item>, store: &Store<Item>) -> Result<Value, String> {
     let process = |deltas: &[Delta<Item>], initial: bool| -> Result<Value, String> {
-        deltas.iter().for_each(|delta| apply(store, delta));
+        for delta in deltas {
+            apply(store, delta);
+        }
         let deltas: Vec<_> = deltas.iter().map(shown).collect();
         Ok(json!({ "deltas": deltas, "is_in_initial_list": initial }))
     };

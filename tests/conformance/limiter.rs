@@ -25,8 +25,9 @@ fn limiter(options: &Value) -> Result<Box<dyn RateLimiter<String>>, String> {
     Ok(match options["kind"].as_str() {
         Some("item_exponential") => Box::new(exponential(options)?),
         Some("item_fast_slow") => {
-            let attempts = number(options, "fast_attempts")?;
-            let attempts = u32::try_from(attempts).map_err(|error| error.to_string())?;
+            // Go counts down from any integer; fewer than none is none.
+            let attempts = options["fast_attempts"].as_i64().ok_or("no fast_attempts")?;
+            let attempts = u32::try_from(attempts.max(0)).map_err(|error| error.to_string())?;
             let (fast, slow) = (millis(options, "fast_ms")?, millis(options, "slow_ms")?);
             Box::new(ItemFastSlowRateLimiter::new(fast, slow, attempts))
         }
@@ -85,8 +86,10 @@ async fn play(limiter: &dyn RateLimiter<String>, step: &Value) -> Result<Value, 
     })
 }
 
+/// Milliseconds, perhaps with a fraction.
 fn millis(of: &Value, member: &str) -> Result<Duration, String> {
-    number(of, member).map(Duration::from_millis)
+    let ms = of[member].as_f64().ok_or_else(|| format!("no number {member:?} in {of}"))?;
+    Duration::try_from_secs_f64(ms / 1000.0).map_err(|error| error.to_string())
 }
 
 fn number(of: &Value, member: &str) -> Result<u64, String> {

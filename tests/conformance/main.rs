@@ -12,6 +12,7 @@ mod backoff;
 mod compare;
 mod correlator;
 mod fifo;
+mod informer;
 mod limiter;
 mod mux;
 mod purpose;
@@ -24,6 +25,9 @@ mod report;
 mod scripted;
 mod series;
 mod sink;
+#[path = "../cache/told.rs"]
+#[allow(dead_code, reason = "the tests of the cache use all of it")]
+mod told;
 mod vector;
 
 use std::{
@@ -49,6 +53,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "backoff", drive: backoff::drive, compare: backoff::compare },
     Kind { name: "correlator", drive: correlator::drive, compare: correlator::compare },
     Kind { name: "fifo", drive: fifo::drive, compare: fifo::compare },
+    Kind { name: "informer", drive: informer::drive, compare: compare::step_by_step },
     Kind { name: "limiter", drive: limiter::drive, compare: compare::step_by_step },
     Kind { name: "mux", drive: mux::drive, compare: mux::compare },
     Kind { name: "recorder", drive: recorder::drive, compare: recorder::compare },

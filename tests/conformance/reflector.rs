@@ -1,25 +1,19 @@
 //! `reflector`: the requests that a reflector makes of a scripted API server, and what it tells its
 //! store.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
-use bytes::Bytes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::{Map, Value, json};
-use tidings::cache::{
-    Applied, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, ResourceApi, StoreClosed,
-    WatchEvent, WatchEventType,
-};
-use tokio::time::{Instant, sleep, sleep_until};
+use tidings::cache::{Reflector, ReflectorOptions, ResourceApi};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     compare::Difference,
     replies::reply,
     scripted::{Answer, Request, ScriptedServer},
+    told::Told,
     vector::{Vector, virtual_time},
 };
 
@@ -43,12 +37,10 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
         let reflector = Reflector::new(api, store.clone(), options);
         let health = reflector.health();
         let running = tokio::spawn(reflector.run());
-        while server.requests().len() < busy.len() && start.elapsed() < AT_MOST {
-            sleep(Duration::from_millis(10)).await;
-        }
+        let asked_for_all = timeout(AT_MOST, server.until_requests(busy.len())).await.is_ok();
         let settled = Duration::from_millis(1);
-        if let (Some(last), Some(busy)) = (server.requests().get(busy.len() - 1), busy.last()) {
-            sleep_until(last.at + *busy + settled).await;
+        if let Some(busy) = busy.last().filter(|_| asked_for_all) {
+            sleep(*busy + settled).await;
         }
         if let Some(until) = vector.input["until_ms"].as_u64() {
             sleep_until(start + Duration::from_millis(until) + settled).await;
@@ -57,7 +49,7 @@ pub(crate) fn drive(vector: &Vector) -> Result<Vec<Value>, String> {
         // What is asked for beyond the script is never answered.
         let calls = server.requests().iter().take(busy.len()).map(call).collect::<Vec<_>>();
         let last = health.lock().unwrap().last_sync_resource_version.clone();
-        let store = store.lines.lock().unwrap().clone();
+        let store = store.lines();
         Ok(vec![json!({"calls": calls, "store": store, "last_sync_resource_version": last})])
     })
 }
@@ -150,74 +142,4 @@ fn fits(mut wanted: Value, mut call: Value) -> bool {
         None => true,
     };
     in_time && in_range && wanted == call
-}
-
-/// A store that writes down what it is told.
-#[derive(Clone, Default)]
-struct Told {
-    lines: Arc<Mutex<Vec<String>>>,
-    listed: Vec<String>,
-}
-
-impl Told {
-    fn note(&self, line: String) {
-        self.lines.lock().unwrap().push(line);
-    }
-}
-
-fn of(object: &Value) -> String {
-    let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
-    format!("{}@{}", text("name"), text("resourceVersion"))
-}
-
-impl ReflectorStore for Told {
-    async fn begin_replace(&mut self, _reason: ReplaceReason) -> Result<(), StoreClosed> {
-        self.listed.clear();
-        Ok(())
-    }
-
-    async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
-        let object = |item: &Bytes| of(&serde_json::from_slice(item).unwrap());
-        self.listed.extend(items.iter().map(object));
-        Ok(())
-    }
-
-    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
-        self.note(format!("replace [{}] at {resource_version}", self.listed.join(" ")));
-        Ok(true)
-    }
-
-    async fn abort(&mut self) -> Result<(), StoreClosed> {
-        self.listed.clear();
-        Ok(())
-    }
-
-    async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<Applied, StoreClosed> {
-        let mut applied = Applied::default();
-        for event in events {
-            let object: Value = serde_json::from_slice(&event.object).unwrap();
-            if object["kind"] != "ConfigMap" {
-                continue;
-            }
-            match event.kind {
-                WatchEventType::Added => self.note(format!("add {}", of(&object))),
-                WatchEventType::Modified => self.note(format!("update {}", of(&object))),
-                WatchEventType::Deleted => self.note(format!("delete {}", of(&object))),
-                WatchEventType::Bookmark | WatchEventType::Unknown => {}
-            }
-            let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-            applied.taken += 1;
-            applied.resource_version = Some(version.to_owned());
-        }
-        Ok(applied)
-    }
-
-    async fn resync(&mut self) -> Result<(), StoreClosed> {
-        self.note("resync".to_owned());
-        Ok(())
-    }
-
-    async fn start_at(&mut self, _resource_version: &str) -> Result<(), StoreClosed> {
-        Err(StoreClosed)
-    }
 }

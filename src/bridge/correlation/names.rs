@@ -10,7 +10,8 @@ use crate::{
 /// A recorder of events.k8s.io writes no `source`: its controller and instance stand in for it, as
 /// they do in the API server's own field selector; otherwise all such recorders would be one.
 /// Events and groups are counted in one cache, hence the part that tells them apart.
-pub(super) struct Names {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) struct Names {
     /// The very event: what is counted.
     pub(super) event: Key,
     /// Events of one reason about one object: what is aggregated.
@@ -22,7 +23,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(event: &EventFields<'_>, keys: &Keys) -> Self {
+    pub(in crate::bridge) fn of(event: &EventFields<'_>, keys: &Keys) -> Self {
         let component = first_of(&event.source.component, &event.reporting_component);
         let host = first_of(&event.source.host, &event.reporting_instance);
         let object = &event.involved_object;

@@ -59,6 +59,15 @@ impl Correlator {
         out
     }
 
+    /// The secret of the keys in what [`to_bytes`](Self::to_bytes) left; nothing if it is not of
+    /// that form.
+    pub(in crate::bridge) fn keys_of(bytes: &[u8]) -> Option<Keys> {
+        let mut rest = Reader(bytes);
+        let [version, _] = rest.array().ok()?;
+        let (keys, _) = Keys::load(rest.0).ok()?;
+        (version == VERSION).then_some(keys)
+    }
+
     /// What [`to_bytes`](Self::to_bytes) left.
     ///
     /// # Errors

@@ -5,12 +5,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Holding, Summary, nothing_saved, read};
+use super::{Correlator, Decision, Holding, Names, Summary, nothing_saved, read};
 use crate::{
     bridge::{
         SinkProgress,
         objects::{Enricher, Told},
     },
+    correlate::Keys,
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position, SavedCorrelator},
 };
@@ -36,6 +37,9 @@ pub(in crate::bridge) struct Stage {
     correlator: Option<Correlator>,
     /// Nothing where the sink does not ask for what is known of objects.
     enricher: Option<Enricher>,
+    /// Whether the keys that ingest makes are this correlator's: all sinks of a journal have the
+    /// same, but one whose correlator is older than the state that the others began with.
+    shares_keys: bool,
     log: LogHandle,
     sink: String,
     /// Where envelopes are written.
@@ -47,10 +51,18 @@ impl Stage {
     pub(in crate::bridge) fn new(
         correlator: Option<Correlator>,
         enricher: Option<Enricher>,
+        shared: &Keys,
         log: LogHandle,
         progress: &SinkProgress,
     ) -> Self {
-        Self { correlator, enricher, log, sink: progress.snapshot().name, space: BytesMut::new() }
+        let shares_keys = correlator.as_ref().is_some_and(|own| own.keys == *shared);
+        let sink = progress.snapshot().name;
+        Self { correlator, enricher, shares_keys, log, sink, space: BytesMut::new() }
+    }
+
+    /// Whether it correlates at all.
+    pub(in crate::bridge) fn has_correlator(&self) -> bool {
+        self.correlator.is_some()
     }
 
     /// What the sink is told of objects by; nothing if it does not ask.
@@ -69,11 +81,13 @@ impl Stage {
     }
 
     /// What comes of a record that was journalled at `time_ms`, with what the sink is told of its
-    /// object. What is [due](Self::due) by then has to be taken before.
+    /// object. What is [due](Self::due) by then has to be taken before. With the `names` that ingest
+    /// made it is not decoded.
     pub(in crate::bridge) async fn pass(
         &mut self,
         mut record: Record,
         told: Option<Told>,
+        names: Option<&Names>,
         time_ms: u64,
     ) -> Passed {
         let mut passed = Passed::default();
@@ -84,8 +98,14 @@ impl Stage {
             });
             return passed;
         };
-        let decision = read(&record).map(|(parts, event)| {
-            (parts, correlator.decide(&event, record.seq, parts.delta, time_ms))
+        let known = match names {
+            Some(names) if self.shares_keys => {
+                EnvelopeParts::of(&record.envelope).map(|parts| (parts, *names))
+            }
+            _ => read(&record).map(|(parts, event)| (parts, correlator.names(&event))),
+        };
+        let decision = known.map(|(parts, names)| {
+            (parts, correlator.decide(&names, record.seq, parts.delta, time_ms))
         });
         match decision {
             // Nothing that ingest wrote; it is sent as it is.

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::{
+    bridge::SinkProgress,
+    event::{Change, Envelope, EnvelopeHead, Incoming},
+    journal::{Directory, Log, LogOptions, SinkState, Sync},
+};
 
 /// A version of an Event as the journal has it.
 #[derive(Clone, Debug)]
@@ -75,7 +80,8 @@ fn run(correlator: &mut Correlator, records: &[(Record, u64)]) -> Outcome {
             announce(&mut outcome, summary);
         }
         let (parts, event) = read(record).unwrap();
-        match correlator.decide(&event, record.seq, parts.delta, *time_ms) {
+        let names = correlator.names(&event);
+        match correlator.decide(&names, record.seq, parts.delta, *time_ms) {
             Decision::Send { correlation, delta, released } => {
                 outcome.correlated_away += u64::from(released);
                 outcome.sent.push((record.seq, delta, correlation));
@@ -100,7 +106,7 @@ fn run_to_the_end(correlator: &mut Correlator, records: &[(Record, u64)]) -> Out
 }
 
 fn suppress() -> Correlator {
-    Correlator::new(CorrelateMode::Suppress).unwrap()
+    Correlator::new(CorrelateMode::Suppress, &Keys::random()).unwrap()
 }
 
 proptest! {
@@ -155,7 +161,7 @@ proptest! {
         versions in prop::collection::vec(version(), 1..200),
     ) {
         let records = records(&versions);
-        let mut annotate = Correlator::new(CorrelateMode::Annotate).unwrap();
+        let mut annotate = Correlator::new(CorrelateMode::Annotate, &Keys::random()).unwrap();
         let said = run_to_the_end(&mut annotate, &records).sent;
         let done = run(&mut suppress(), &records).sent;
         prop_assert_eq!(said.len(), records.len());
@@ -294,4 +300,71 @@ fn a_mode_that_is_changed_and_changed_back_lets_go_all_the_same() {
     let mut again = Correlator::load(&correlator.to_bytes()).unwrap();
     again.switch(CorrelateMode::Suppress);
     assert!(again.lets_go());
+}
+
+/// An Event as a watch brings it, with texts that an envelope could change.
+fn event_json(texts: &[String; 6]) -> String {
+    let [name, field_path, reason, message, host, instance] =
+        texts.clone().map(|text| serde_json::to_string(&text).unwrap());
+    format!(
+        "{{\n \"metadata\":{{\"uid\":\"u\",\"resourceVersion\":\"7\",\"managedFields\":[{{\"x\":1}}]}},\r\n\
+         \"involvedObject\":{{\"kind\":\"Pod\",\"name\":{name},\"fieldPath\":{field_path}}},\
+         \"source\":{{\"host\":{host}}},\"reportingInstance\":{instance},\"type\":\"Warning\",\
+         \"reason\":{reason},\"message\":{message}}}"
+    )
+}
+
+proptest! {
+    /// A sink that reads the journal counts a version under the same keys as one that gets it live.
+    #[test]
+    fn the_keys_of_a_record_are_those_of_the_event_that_it_was_made_of(
+        texts in prop::array::uniform6("[a-z\"\\\\\n{},:é]{0,8}"),
+    ) {
+        let keys = Keys::random();
+        let json = event_json(&texts);
+        let incoming = Incoming::decode(json.as_bytes()).unwrap();
+        let head = EnvelopeHead {
+            cluster_json: "{}",
+            change: Change::Created,
+            observed_time: "",
+            delta: 1,
+            replayed: false,
+        };
+        let mut envelope = Vec::new();
+        head.write(&incoming, &mut envelope);
+        let record = Record { seq: 1, envelope: envelope.into() };
+        let (_, event) = read(&record).unwrap();
+        prop_assert_eq!(Names::of(&event, &keys), Names::of(&incoming.fields, &keys));
+    }
+}
+
+/// A correlator that is older than the others has keys of its own, and those that ingest made for
+/// the others say nothing to it.
+#[tokio::test]
+async fn keys_of_others_are_not_taken_for_ones_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = LogOptions {
+        retention_size: 1 << 20,
+        retention_age: Duration::from_secs(60),
+        sync: Sync::Never,
+    };
+    let (log, _) = Log::open(&Directory::open(directory.path()).unwrap(), options, 0, 0).unwrap();
+    let (own, shared) = (Keys::random(), Keys::random());
+    let records =
+        records(&vec![Version { object: 0, message: 0, warning: false, delta: 1, after_ms: 0 }; 3]);
+    for (keys, counts) in [(&shared, [1, 1, 1]), (&own, [1, 2, 3])] {
+        let correlator = Correlator::new(CorrelateMode::Annotate, keys);
+        let progress = SinkProgress::new("audit", "memory", SinkState::default(), None);
+        let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
+        let mut counted = Vec::new();
+        for (record, time_ms) in &records {
+            // Of Events that have nothing to do with each other, unlike the records.
+            let foreign = shared.separated(&[&record.seq.to_string()]);
+            let names = Names { event: foreign, group: foreign, local: foreign, spam: foreign };
+            let passed = stage.pass(record.clone(), None, Some(&names), *time_ms).await;
+            let envelope = passed.record.unwrap().envelope;
+            counted.push(Envelope::parse(&envelope).unwrap().correlation.unwrap().count);
+        }
+        assert_eq!(counted, counts);
+    }
 }

@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct Rig {
     log: Log,
-    broadcaster: Broadcaster<Arc<Frame>>,
+    broadcaster: Broadcaster<Published>,
     feed: Feed,
     position: Position,
     appended: u64,
@@ -38,7 +38,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(directory: &Directory, live: FullChannel<Arc<Frame>>) -> Self {
+    fn new(directory: &Directory, live: FullChannel<Published>) -> Self {
         let options = LogOptions {
             retention_size: 1 << 20,
             retention_age: Duration::from_secs(3600),
@@ -60,7 +60,7 @@ impl Rig {
             builder.record(|out| out.extend_from_slice(format!("record {seq}").as_bytes()));
         }
         let frame = self.log.append(&mut builder, 0).unwrap();
-        self.broadcaster.publish(frame).await.unwrap();
+        self.broadcaster.publish(frame.into()).await.unwrap();
     }
 
     async fn take_one(&mut self) -> bool {
@@ -71,7 +71,7 @@ impl Rig {
             assert_eq!(&record.envelope[..], format!("record {}", record.seq).as_bytes());
             self.received.push(record.seq);
         }
-        self.position = fed.frame.end();
+        self.position = fed.frame().end();
         true
     }
 
@@ -115,7 +115,7 @@ proptest! {
         let directory = Directory::open(dir.path()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (appended, received) = runtime.block_on(async {
-            let live = FullChannel::Spill { items, bytes, weigh: |frame: &Arc<Frame>| frame.bytes() };
+            let live = FullChannel::Spill { items, bytes, weigh: Published::bytes };
             Rig::new(&directory, live).run(steps).await
         });
         prop_assert_eq!(received, (1..=appended).collect::<Vec<_>>());

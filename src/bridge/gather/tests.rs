@@ -7,8 +7,9 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    bridge::{CorrelateMode, correlation::Correlator, feed::LIVE},
-    journal::{Directory, Frame, FrameBuilder, Log, LogOptions, SinkState, Sync},
+    bridge::{CorrelateMode, correlation::Correlator, feed::LIVE, published::Published},
+    correlate::Keys,
+    journal::{Directory, FrameBuilder, Log, LogOptions, SinkState, Sync},
     watch::Broadcaster,
 };
 
@@ -17,7 +18,7 @@ const BATCHES: BatchOptions =
 
 struct Rig {
     log: Log,
-    broadcaster: Broadcaster<Arc<Frame>>,
+    broadcaster: Broadcaster<Published>,
     works: mpsc::Receiver<Work>,
     next: u64,
 }
@@ -35,10 +36,11 @@ impl Rig {
 
     fn on(log: Log, batches: BatchOptions) -> Self {
         let broadcaster = Broadcaster::new(64, LIVE);
-        let correlator = Correlator::new(CorrelateMode::Suppress);
+        let keys = Keys::random();
+        let correlator = Correlator::new(CorrelateMode::Suppress, &keys);
         let state = SinkState { position: Position::START, ..SinkState::default() };
         let progress = Arc::new(SinkProgress::new("pager", "memory", state, correlator.as_ref()));
-        let stage = Stage::new(correlator, None, log.handle(), &progress);
+        let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
         let (out, works) = mpsc::channel(16);
         tokio::spawn(Gather::new(batches, None, stage, progress, out).run(feed));
@@ -58,7 +60,7 @@ impl Rig {
         }
         self.next += count;
         let frame = self.log.append(&mut builder, time_ms).unwrap();
-        self.broadcaster.publish(frame).await.unwrap();
+        self.broadcaster.publish(frame.into()).await.unwrap();
     }
 
     /// Works up to one that settles, and the sequences in each.

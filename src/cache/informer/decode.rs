@@ -44,10 +44,10 @@ impl<K: Object + DeserializeOwned> Decode for K {
     fn decode(json: &[u8], expected: &ApiResource) -> Result<Self, DecodeError> {
         read_head(json, expected)?;
         let object: K = serde_json::from_slice(json).map_err(|e| malformed(expected, e))?;
-        match object.name().is_empty() {
-            true => Err(DecodeError::Nameless { kind: expected.kind.clone() }),
-            false => Ok(object),
+        if object.name().is_empty() {
+            return Err(DecodeError::Nameless { kind: expected.kind.clone() });
         }
+        Ok(object)
     }
 }
 
@@ -57,13 +57,13 @@ pub(super) fn read_head<'a>(
     expected: &ApiResource,
 ) -> Result<ObjectHead<'a>, DecodeError> {
     let head = ObjectHead::read(json).map_err(|error| malformed(expected, error))?;
-    match head.is_a(expected) {
-        true => Ok(head),
-        false => Err(DecodeError::AnotherKind {
+    if !head.is_a(expected) {
+        return Err(DecodeError::AnotherKind {
             expected: format!("{}/{}", expected.api_version, expected.kind),
             found: format!("{}/{}", head.api_version, head.kind),
-        }),
+        });
     }
+    Ok(head)
 }
 
 fn malformed(expected: &ApiResource, error: serde_json::Error) -> DecodeError {

@@ -31,10 +31,7 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
     }
 
     fn open(&self) -> Result<(), StoreClosed> {
-        match self.queue.is_closed() {
-            true => Err(StoreClosed),
-            false => Ok(()),
-        }
+        if self.queue.is_closed() { Err(StoreClosed) } else { Ok(()) }
     }
 
     fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {
@@ -110,13 +107,12 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
         self.open()
     }
 
-    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+    async fn end_replace(&mut self, _: &str) -> Result<bool, StoreClosed> {
         self.open()?;
         if let Err(error) = self.queue.replace(std::mem::take(&mut self.listed)) {
             tracing::error!(%error, cause = %error.source, "a list cannot be taken");
             return Ok(false);
         }
-        self.informer.note_resource_version(resource_version);
         self.informer.note_synced(&*self.queue);
         Ok(true)
     }
@@ -137,9 +133,6 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
                 Err(error) => self.informer.note_unreadable(&ListWatchError::Object(error)),
             }
         }
-        if let Some(resource_version) = &applied.resource_version {
-            self.informer.note_resource_version(resource_version);
-        }
         self.informer.note_synced(&*self.queue);
         self.open()?;
         Ok(applied)
@@ -152,9 +145,8 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
         self.open()
     }
 
-    async fn start_at(&mut self, resource_version: &str) -> Result<(), StoreClosed> {
+    async fn start_at(&mut self, _: &str) -> Result<(), StoreClosed> {
         // Only where changes are followed, and this follows the state.
-        self.informer.note_resource_version(resource_version);
         self.open()
     }
 }

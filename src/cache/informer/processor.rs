@@ -170,6 +170,15 @@ impl<K: Object> Processor<K> {
         self.listeners.clear();
         std::mem::take(&mut self.tasks)
     }
+
+    /// Ends every handler if none was started yet; answers whether that was so.
+    pub(super) fn stop_before_start(&mut self) -> bool {
+        let is_new = matches!(self.phase, Phase::New(_));
+        if is_new {
+            self.stop();
+        }
+        is_new
+    }
 }
 
 #[cfg(test)]

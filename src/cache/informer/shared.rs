@@ -4,7 +4,7 @@
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::cache::{
     Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType, InOrderFifo, ListWatchError,
-    Lister, Object, PopError, Queue, Reflector, ResourceApi, Store,
+    Lister, Object, PopError, Queue, Reflector, ResourceApi, SharedHealth, SourceHealth, Store,
 };
 
 /// The informer has stopped, or was told to: it takes no handler any more.
@@ -59,7 +59,8 @@ pub(super) struct Shared<K: Object> {
     /// that comes meanwhile finds in the store exactly what it is not told.
     processor: Mutex<Processor<K>>,
     progress: watch::Sender<Progress>,
-    last_sync_resource_version: Mutex<Arc<str>>,
+    /// How the reflector does, once there is one.
+    reflector: OnceLock<SharedHealth>,
     unreadable: AtomicU64,
 }
 
@@ -78,12 +79,6 @@ impl<K: Object> Shared<K> {
     /// The object as the handlers know it.
     pub(super) fn known(&self, key: &str) -> Option<Arc<K>> {
         self.store.get_by_key(key)
-    }
-
-    pub(super) fn note_resource_version(&self, resource_version: &str) {
-        let mut last =
-            self.last_sync_resource_version.lock().unwrap_or_else(PoisonError::into_inner);
-        *last = resource_version.into();
     }
 
     /// An object was left out.
@@ -114,9 +109,10 @@ impl<K: Object> Shared<K> {
                 Some(old) => {
                     let nothing_new = old.resource_version() == object.resource_version();
                     let update = Notification::Update { old, new: object };
-                    match nothing_new {
-                        true => processor.distribute_sync(&update),
-                        false => processor.distribute(&update),
+                    if nothing_new {
+                        processor.distribute_sync(&update);
+                    } else {
+                        processor.distribute(&update);
                     }
                 }
             }
@@ -132,7 +128,7 @@ impl<K: Object> SharedInformer<K> {
             store,
             processor,
             progress: watch::Sender::default(),
-            last_sync_resource_version: Mutex::new("".into()),
+            reflector: OnceLock::new(),
             unreadable: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
@@ -210,9 +206,14 @@ impl<K: Object> SharedInformer<K> {
 
     /// The resourceVersion up to which the API server's changes were taken; "" at first. What the
     /// queue holds of them is not in the store yet.
-    pub fn last_sync_resource_version(&self) -> Arc<str> {
-        let last = &self.shared.last_sync_resource_version;
-        Arc::clone(&last.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn last_sync_resource_version(&self) -> String {
+        self.health().map(|health| health.last_sync_resource_version).unwrap_or_default()
+    }
+
+    /// How its list and watch do; `None` before the start.
+    pub fn health(&self) -> Option<SourceHealth> {
+        let health = self.shared.reflector.get()?;
+        Some(health.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Objects that could not be read, and were left out. The watch error handler got each of them.
@@ -229,9 +230,7 @@ impl<K: Object> SharedInformer<K> {
     /// that it is in. Does not wait for any of it. Stopped before it was started it never will be.
     pub fn stop(&self) {
         self.shared.progress.send_modify(|progress| progress.stopping = true);
-        let mut processor = self.shared.processor();
-        if !processor.is_running() {
-            processor.stop();
+        if self.shared.processor().stop_before_start() {
             self.shared.progress.send_modify(|progress| progress.stopped = true);
         }
     }
@@ -287,15 +286,17 @@ impl<K: Decode> SharedInformer<K> {
         let options =
             self.shared.settings.reflector_options(self.shared.processor().check_period());
         let feed = Feed::new(Arc::clone(&self.shared), Arc::clone(&queue));
+        let reflector = Reflector::new(self.api().clone(), feed, options);
+        self.shared.reflector.get_or_init(|| reflector.health());
         // In a task of its own: reading JSON is most of the work.
-        let mut reflector = JoinSet::new();
-        reflector.spawn(Reflector::new(self.api().clone(), feed, options).run());
+        let mut reflecting = JoinSet::new();
+        reflecting.spawn(reflector.run());
         let mut progress = self.shared.progress.subscribe();
         loop {
             let popped = tokio::select! {
                 biased;
                 _ = progress.wait_for(|progress| progress.stopping) => break,
-                Some(Err(ended)) = reflector.join_next() => match ended.try_into_panic() {
+                Some(Err(ended)) = reflecting.join_next() => match ended.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => break,
                 },
@@ -311,7 +312,7 @@ impl<K: Decode> SharedInformer<K> {
             // A queue that is never empty must not keep the handlers from running.
             consume_budget().await;
         }
-        reflector.shutdown().await;
+        reflecting.shutdown().await;
         queue.close();
     }
 }

@@ -66,12 +66,9 @@ impl Synced {
 /// Waits for all of them; `false` as soon as one of them will never be synced (client-go
 /// `WaitForCacheSync`, without its polling).
 pub async fn wait_for_cache_sync(caches: impl IntoIterator<Item = Synced>) -> bool {
-    let waits = caches.into_iter().map(|cache| async move {
-        match cache.wait().await {
-            true => Ok(()),
-            false => Err(()),
-        }
-    });
+    let waits = caches
+        .into_iter()
+        .map(|cache| async move { if cache.wait().await { Ok(()) } else { Err(()) } });
     try_join_all(waits).await.is_ok()
 }
 

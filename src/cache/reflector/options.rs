@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use crate::cache::ListWatchError;
 
 /// The shortest time that client-go lets a watch last, unless it ends by itself.
-pub(super) const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
+const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The longest: any more would be for ever.
+const MAX_WATCH_TIMEOUT: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Where a source without a resume point starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct ReflectorOptions {
     /// from answering out of its cache.
     pub page_size: Option<u32>,
     /// The time between two calls of [`resync`](crate::cache::ReflectorStore::resync); `None` for
-    /// none.
+    /// none, as is zero.
     pub resync_period: Option<Duration>,
     /// The server is told to end a watch after a random time between this and twice as much. Less
     /// than the default of five minutes is taken for five minutes.
@@ -79,5 +82,11 @@ impl Default for ReflectorOptions {
             follow: Follow::State,
             watch_error_handler: None,
         }
+    }
+}
+
+impl ReflectorOptions {
+    pub(super) fn least_watch_timeout(&self) -> Duration {
+        self.min_watch_timeout.clamp(MIN_WATCH_TIMEOUT, MAX_WATCH_TIMEOUT)
     }
 }

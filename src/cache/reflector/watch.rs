@@ -12,8 +12,7 @@ use kube::core::Status;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Follow, InternalErrors, Reflector, State, Turn, options::MIN_WATCH_TIMEOUT,
-    probe::turns_out_behind, watch_end::WatchEnd,
+    Follow, InternalErrors, Reflector, State, Turn, probe::turns_out_behind, watch_end::WatchEnd,
 };
 use crate::cache::{
     ListWatchError, ReflectorStore, ResourceApi, StoreClosed, WatchEvent, WatchEventType,
@@ -155,7 +154,7 @@ impl<S: ReflectorStore> Reflector<S> {
         send_initial_events: bool,
     ) -> Result<Result<Box<Stream>, ListWatchError>, StoreClosed> {
         self.locked(|health| health.watches += 1);
-        let least = self.options.min_watch_timeout.max(MIN_WATCH_TIMEOUT);
+        let least = self.options.least_watch_timeout();
         // Random, so that the watches of many clients do not end together; and the server is told
         // whole seconds.
         let server_timeout = least.mul_f64(1.0 + fastrand::f64());
@@ -180,12 +179,13 @@ impl<S: ReflectorStore> Reflector<S> {
     async fn follow(&mut self, mut stream: Box<Stream>) -> Result<Watched, StoreClosed> {
         let fed = AtomicU64::new(self.last_number());
         let changes = matches!(self.options.follow, Follow::Changes { .. });
-        let (api, health) = (self.api.clone(), self.health());
+        let (api, health, reconnect) = (self.api.clone(), self.health(), self.reconnect());
+        let mut given_up = pin!(reconnect.asked());
         let mut behind = pin!(async {
             if changes {
                 turns_out_behind(api, &fed, health).await;
             } else {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         });
         let mut taken = 0;
@@ -196,6 +196,7 @@ impl<S: ReflectorStore> Reflector<S> {
                     biased;
                     read = stream.read() => read,
                     () = &mut behind => Read { events: Vec::new(), end: Some(WatchEnd::Behind) },
+                    () = &mut given_up => Read { events: Vec::new(), end: Some(WatchEnd::GivenUp) },
                 }
             };
             let Read { events, end } = self.resyncing(reading).await?;

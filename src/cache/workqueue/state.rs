@@ -154,7 +154,8 @@ impl<T: Clone + Eq + Hash> State<T> {
     pub(super) fn stats(&self) -> WorkQueueStats {
         WorkQueueStats {
             queued: self.queue.len(),
-            processing: self.stages.values().filter(|stage| **stage != Stage::Queued).count(),
+            // Of all that have a stage, those in the queue are the others.
+            processing: self.stages.len() - self.queue.len(),
             waiting: self.waiting.len(),
             added: self.added,
             put_off: self.put_off,

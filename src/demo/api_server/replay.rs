@@ -85,23 +85,37 @@ impl ApiServer {
         duration: Duration,
         mut make: impl FnMut(u64) -> EventObject,
     ) -> u64 {
-        let start = Instant::now();
-        let mut ticks = interval(Duration::from_millis(1));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut made = 0;
-        while start.elapsed() < duration {
-            ticks.tick().await;
-            while (made as f64) < rate * start.elapsed().as_secs_f64() {
-                let mut event = make(made);
-                made += 1;
-                stamp(&mut event, Timestamp::now());
-                self.shared.write(EVENTS, |state| {
-                    let json = state.complete(&mut event, state.revision() + 1);
-                    state.put_ready(EVENTS, key(&event), json);
-                });
-            }
+        paced(rate, duration, |number| {
+            let mut event = make(number);
+            stamp(&mut event, Timestamp::now());
+            self.shared.write(EVENTS, |state| {
+                let json = state.complete(&mut event, state.revision() + 1);
+                state.put_ready(EVENTS, key(&event), json);
+            });
+        })
+        .await
+    }
+}
+
+/// Writes at `rate` a second for `duration`; `write` gets the number of the write. Answers how
+/// many there were, which is `rate` times `duration` however late some of them came.
+pub(super) async fn paced(rate: f64, duration: Duration, mut write: impl FnMut(u64)) -> u64 {
+    let start = Instant::now();
+    let mut ticks = interval(Duration::from_millis(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut written = 0;
+    loop {
+        ticks.tick().await;
+        // Looked at once a tick: at a rate beyond what can be written others get their turn, too.
+        let elapsed = start.elapsed().min(duration);
+        let due = rate * elapsed.as_secs_f64();
+        while (written as f64) < due {
+            write(written);
+            written += 1;
         }
-        made
+        if elapsed == duration {
+            return written;
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::*;
 
 mod faults;
+mod population;
 mod resources;
 
 /// Longer than anything takes on a busy machine.

@@ -1,11 +1,11 @@
 //! The view `objects`: what is known of the objects that records are about, kept as long as the
 //! records are.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use redb::{
-    Database, ReadableDatabase as _, ReadableTable as _, Table, TableDefinition, WriteTransaction,
-};
+use redb::{ReadableDatabase as _, ReadableTable as _, Table, TableDefinition, WriteTransaction};
+
+use super::seen_table::Store;
 
 /// The key of an object: the sequence of the last record about it, and its versions packed.
 pub(super) const OBJECTS: TableDefinition<'_, u128, (u64, &[u8])> = TableDefinition::new("objects");
@@ -16,9 +16,6 @@ const THE_VIEW: &str = "view";
 
 /// So many rows are looked at in one commit for objects that no record is about any longer.
 const SWEEP: usize = 1000;
-
-/// The database, for the one who writes and for those who read; nothing while it is not usable.
-pub(super) type SharedDatabase = Arc<RwLock<Option<Database>>>;
 
 /// Up to where the view `objects` is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +54,12 @@ pub struct ObjectsCommit {
 
 /// Reads the view while somebody else writes it. Clones are cheap. Blocks on the disk.
 #[derive(Clone, Debug)]
-pub struct ObjectsReader(pub(super) SharedDatabase);
+pub struct ObjectsReader(pub(super) Arc<Store>);
 
 impl ObjectsReader {
     /// What is kept of an object; nothing, too, if the store cannot be read.
     pub fn get(&self, key: u128) -> Option<SavedObject> {
-        let database = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let read = || -> Result<Option<SavedObject>, redb::Error> {
-            let Some(database) = &*database else { return Ok(None) };
+        let read = |database: &redb::Database| -> Result<Option<SavedObject>, redb::Error> {
             let table = database.begin_read()?.open_table(OBJECTS)?;
             let row = table.get(key)?;
             Ok(row.map(|row| {
@@ -72,7 +67,7 @@ impl ObjectsReader {
                 SavedObject { last, versions: unpack(packed) }
             }))
         };
-        read().ok().flatten()
+        self.0.read(read)?.ok().flatten()
     }
 }
 
