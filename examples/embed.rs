@@ -11,8 +11,8 @@ use std::{error::Error, time::Duration};
 use tidings::{
     admin,
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, RetryOptions,
-        SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, ObjectOptions,
+        RetryOptions, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,
@@ -59,12 +59,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
             sink: Box::new(StdoutSink::new()?),
             // Compiled once, here, where a mistake is an error and not a surprise at night.
             filter: Some(Filter::compile(r#"event.type == "Warning""#)?),
+            // What of the objects that events are about it is told: nothing.
+            enrich: None,
             correlate: CorrelateMode::Annotate,
             batch: BatchOptions::default(),
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
         }],
+        objects: ObjectOptions::default(),
         own_events: None,
         heartbeat: None,
     };

@@ -9,8 +9,9 @@ use std::{io, time::Duration};
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, Outcome, RefusedClass,
-        RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, ObjectOptions, Outcome,
+        RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions,
+        SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::{Batch, Cluster, Envelope},
@@ -105,12 +106,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             kind: "lines",
             sink: Box::new(sink),
             filter: None,
+            enrich: None,
             correlate: CorrelateMode::Annotate,
             batch: BatchOptions::default(),
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
         }],
+        objects: ObjectOptions::default(),
         own_events: None,
         heartbeat: None,
     };

@@ -8,7 +8,8 @@
 //! intake    identifies the cluster and runs a reflector for each source
 //! ingest    the one thread that writes: identity, delta, envelope, journal, publish
 //! feed      the journal's frames in order for one sink: live, or from the log
-//! gather    match, correlation, and batches by count, bytes and linger
+//! objects   what is known of the objects that events are about, for sinks that ask for it
+//! gather    match, enrichment, correlation, and batches by count, bytes and linger
 //! deliver   attempts until each event has a fate; backoff, halving, dead letters
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
@@ -26,6 +27,7 @@ mod high_water;
 mod ingest;
 mod intake;
 mod keeper;
+mod objects;
 mod options;
 mod own_events;
 mod progress;
@@ -39,9 +41,10 @@ mod sink;
 pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
 pub use heartbeat::Heartbeat;
+pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
 pub use own_events::{COMPONENT, OwnEvents};
-pub use progress::{SinkCondition, SinkProgress, SinkSnapshot};
+pub use progress::{Enrichments, SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{
     Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
     SourceStart, SourceView,

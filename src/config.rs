@@ -97,12 +97,19 @@ pub struct Summary {
     pub file: String,
     /// Name and kind of each sink, in the order of the file.
     pub sinks: Vec<(String, &'static str)>,
+    /// What the API server has to permit beyond Events, for the sinks that are told of objects.
+    pub permissions: Option<String>,
 }
 
 impl Summary {
     fn new(loaded: &Loaded, settings: &Settings) -> Self {
         let sinks = settings.sinks.iter().map(|sink| (sink.name.clone(), sink.kind.name()));
-        Self { file: loaded.file.name().to_owned(), sinks: sinks.collect() }
+        let told = settings.sinks.iter().any(|sink| sink.enrich.is_some());
+        Self {
+            file: loaded.file.name().to_owned(),
+            sinks: sinks.collect(),
+            permissions: told.then(|| settings.objects.permissions()),
+        }
     }
 }
 
@@ -111,6 +118,13 @@ impl fmt::Display for Summary {
         let sinks: Vec<_> =
             self.sinks.iter().map(|(name, kind)| format!("{name} → {kind}")).collect();
         let noun = if sinks.len() == 1 { "sink" } else { "sinks" };
-        write!(f, "{}: ok ({} {noun}: {})", self.file, sinks.len(), sinks.join(", "))
+        write!(f, "{}: ok ({} {noun}: {})", self.file, sinks.len(), sinks.join(", "))?;
+        match &self.permissions {
+            Some(permissions) => write!(
+                f,
+                "\nenrichment needs of the API server: {permissions} (deploy/rbac-enrichment.yaml)"
+            ),
+            None => Ok(()),
+        }
     }
 }

@@ -8,6 +8,7 @@
 mod envelope;
 mod incoming;
 mod model;
+mod object;
 mod record;
 mod seen;
 
@@ -16,5 +17,6 @@ pub use envelope::{
 };
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
+pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};

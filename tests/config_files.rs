@@ -38,7 +38,7 @@ fn the_defaults_that_are_documented_are_the_defaults() {
     let is_given = |line: &&str| given.iter().any(|key| line.trim_start().starts_with(key));
     let kept: Vec<&str> = text.lines().filter(|line| !is_given(line)).collect();
     let kept = kept.join("\n");
-    let sinks = kept.find("\n  kafka:\n").unwrap()..kept.find("\nserver:").unwrap();
+    let sinks = kept.find("\n  kafka:\n").unwrap()..kept.find("\nobjects:").unwrap();
     let documented = format!("{}{}", &kept[..sinks.start], &kept[sinks.end..]);
     let documented = parse("documented", &documented, []).unwrap_or_else(|e| panic!("{e}"));
     let bare = parse("bare", "sinks: {everything: {stdout: {}}}", []).unwrap();

@@ -66,6 +66,14 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
         s.match_errors
     })?;
+    let outcomes = now.sinks.iter().flat_map(|sink| {
+        let outcomes = sink.enrichments.iter().flatten();
+        outcomes.map(|(outcome, count)| {
+            ([("sink", &*sink.name), ("outcome", *outcome)], ConstCounter::new(*count))
+        })
+    });
+    let help = "Events by what the sink was told of their objects";
+    family(encoder, "sink_enrichment", help, None, outcomes)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held)));
@@ -120,6 +128,9 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
         "Times that the API server was another or a restored one",
         ingest.epochs,
     )?;
+    if let Some(requests) = ingest.object_requests {
+        counter("object_requests", "Requests for single objects, and for their kinds", requests)?;
+    }
     let gap = ConstCounter::new(ingest.gap_seconds);
     single(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), &gap)
 }

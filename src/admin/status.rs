@@ -1,6 +1,9 @@
 //! The status document: what each part of the bridge does, in one object.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{PoisonError, atomic::Ordering},
+};
 
 use serde::Serialize;
 
@@ -73,6 +76,9 @@ pub struct IngestStatus {
     pub skipped_increments: u64,
     /// How often the API server turned out to be another one, or a restored one.
     pub epochs: u64,
+    /// Requests for single objects, and for their kinds. Absent where no sink is told of objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_requests: Option<u64>,
 }
 
 /// The log.
@@ -128,6 +134,10 @@ pub struct SinkStatus {
     pub failed_attempts: u64,
     /// Events let through because `match` could not be evaluated for them.
     pub match_errors: u64,
+    /// Events since the start of the process by what the sink was told of their objects: `known`, or
+    /// why it is missing. Absent where it is told nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enrichments: Option<BTreeMap<&'static str, u64>>,
     /// The last failure, until the next success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -173,6 +183,7 @@ pub fn status(view: &BridgeView) -> Status {
             gap_seconds: seconds(load(&view.ingest.gap_ms)),
             skipped_increments: load(&view.ingest.skipped_increments),
             epochs: load(&view.ingest.epochs),
+            object_requests: view.object_requests.as_deref().map(load),
         },
         journal: JournalStatus {
             bytes: view.log.disk_bytes(),
@@ -212,6 +223,7 @@ pub fn status(view: &BridgeView) -> Status {
                     attempts: sink.attempts,
                     failed_attempts: sink.failed_attempts,
                     match_errors: sink.match_errors,
+                    enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
                     last_error: sink.last_error,
                 }
             })

@@ -1,7 +1,8 @@
 //! `match`: a CEL expression that says which events a sink wants.
 //!
 //! An expression speaks of `event` (the core/v1 Event), `change` (`"created"` or `"updated"`),
-//! `delta` (by how much the occurrences rose) and `cluster` (`name`, `uid`), and of nothing else.
+//! `delta` (by how much the occurrences rose), `cluster` (`name`, `uid`) and, for a sink that is
+//! told of it, `object` (`labels`, `annotations`, `owners`, `node`, `missing`), and of nothing else.
 //! It is parsed, checked and rewritten once; unknown variables, functions and fields, comparisons
 //! that can never hold and results that are no boolean are refused then.
 //!
@@ -107,6 +108,13 @@ impl Filter {
     /// The expression as it was written.
     pub fn source(&self) -> &str {
         &self.0.source
+    }
+
+    /// Whether the expression speaks of `object`, so that it can be evaluated only on records that
+    /// are enriched.
+    pub fn names_object(&self) -> bool {
+        let first = |slot: &Slot| slot.path.first().is_some_and(|name| name == "object");
+        self.0.slots.iter().any(first)
     }
 
     /// Whether the sink wants a record.

@@ -7,7 +7,7 @@
 
 mod covered;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -15,9 +15,10 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, Filter, SinkProgress,
+    BatchOptions, Enrichments, Filter, SinkProgress,
     correlation::{HOLD, Holding, Passed, Stage},
     feed::{Fed, Feed},
+    objects::Told,
     shared::now_ms,
 };
 use crate::{
@@ -79,6 +80,8 @@ pub(super) struct Gather {
     /// The time of the next summary, and when it is sent if no record brings it about.
     summary: Option<(u64, Instant)>,
     last_save: Instant,
+    /// Of the frame in hand.
+    enrichments: Enrichments,
 }
 
 /// Delivery has ended.
@@ -108,6 +111,7 @@ impl Gather {
             due: None,
             summary: None,
             last_save: Instant::now(),
+            enrichments: Enrichments::default(),
         }
     }
 
@@ -160,10 +164,11 @@ impl Gather {
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
-            if self.wants(&record) {
+            let (wanted, told) = self.judge(&record, time_ms).await?;
+            if wanted {
                 let alone = !self.put_due(time_ms, time_ms).await?;
                 let names = fed.names(record.seq);
-                let passed = self.stage.pass(record, names, time_ms).await;
+                let passed = self.stage.pass(record, told, names, time_ms).await;
                 self.put(passed, time_ms, alone).await?;
             } else {
                 self.work.filtered += 1;
@@ -173,6 +178,7 @@ impl Gather {
                 self.flush(true).await?;
             }
         }
+        self.count_enrichments();
         self.work.position = Position { next: fed.frame().next(), skipped: fed.frame().skipped };
         self.covered.push(fed.frame().next(), Arc::clone(&fed.frame().source), fed.frame().resume);
         self.cover();
@@ -183,6 +189,55 @@ impl Gather {
             self.flush(true).await?;
         }
         Ok(())
+    }
+
+    /// Whether a record is wanted, and what the sink is told of its object. What can be said without
+    /// the object is said without it.
+    async fn judge(
+        &mut self,
+        record: &Record,
+        time_ms: u64,
+    ) -> Result<(bool, Option<Told>), Closed> {
+        if self.stage.enricher().is_none() {
+            return Ok((self.wants(record), None));
+        }
+        let of_object = self.filter.as_ref().is_some_and(Filter::names_object);
+        if !of_object && !self.wants(record) {
+            return Ok((false, None));
+        }
+        let told = self.enrich(record, time_ms).await?;
+        let wanted = match &told {
+            Some(told) if of_object => {
+                let enriched = self.stage.enriched(record, told);
+                self.wants(&enriched)
+            }
+            _ => true,
+        };
+        Ok((wanted, told))
+    }
+
+    /// What the sink is told of the object of a record. While that is waited for, a batch in hand
+    /// leaves when its time has come.
+    async fn enrich(&mut self, record: &Record, time_ms: u64) -> Result<Option<Told>, Closed> {
+        let Some(enricher) = self.stage.enricher().cloned() else { return Ok(None) };
+        let mut telling = pin!(enricher.tell(record, time_ms));
+        let told = loop {
+            let due = self.due.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                told = &mut telling => break told,
+                () = sleep_until(due), if self.due.is_some() => self.flush(true).await?,
+            }
+        };
+        self.enrichments.count(told.missing);
+        Ok(Some(told))
+    }
+
+    fn count_enrichments(&mut self) {
+        if self.stage.enricher().is_some() {
+            let new = std::mem::take(&mut self.enrichments);
+            self.progress.update(|sink| *sink.enrichments.get_or_insert_default() += new);
+        }
     }
 
     /// Takes what is due at a time; answers whether anything was. As with [`put`](Self::put), none

@@ -21,7 +21,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{lists::Replacing, shared::GaveUp};
 pub(super) use self::{shared::IngestShared, store::JournalStore};
-use super::{correlation::Names, heartbeat::is_heartbeat, published::Published, shared::now_ms};
+use super::{
+    correlation::Names, heartbeat::is_heartbeat, objects::Sighting, published::Published,
+    shared::now_ms,
+};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
@@ -288,6 +291,9 @@ impl Ingest {
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         frame.builder.record(|out| head.write(incoming, out));
+        if let Some(objects) = &self.shared.objects {
+            frame.sightings.push(objects.look(&incoming.fields));
+        }
         frame.names.extend(self.keys.as_ref().map(|keys| Names::of(&incoming.fields, keys)));
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
@@ -305,7 +311,13 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: SeenChanges::default(), names: Vec::new(), forgets: false }
+        Pending {
+            builder,
+            changed: SeenChanges::default(),
+            names: Vec::new(),
+            forgets: false,
+            sightings: Vec::new(),
+        }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
@@ -323,6 +335,9 @@ impl Ingest {
         *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.seen.add(frame.changed, written.next());
+        if let Some(objects) = &self.shared.objects {
+            objects.observe(&written, frame.sightings);
+        }
         let names = self.keys.is_some().then(|| frame.names.into());
         // Nobody reads after a shutdown; the frame is in the log for the next start.
         let _ = self.broadcaster.publish_blocking(Published { frame: written, names });
@@ -351,6 +366,8 @@ struct Pending {
     names: Vec<Names>,
     /// Whether a change of the watch is that an Event was deleted.
     forgets: bool,
+    /// What is at hand of the objects that its records are about.
+    sightings: Vec<Option<Sighting>>,
 }
 
 impl Pending {

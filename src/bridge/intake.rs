@@ -15,6 +15,7 @@ use super::{
     BridgeError, BridgeView, SourceOptions, SourceStart, SourceView,
     cluster::Identity,
     ingest::{Ingest, IngestSource, JournalStore, Message},
+    objects::Objects,
     published::Published,
     shared::{lock, now_ms},
 };
@@ -93,6 +94,8 @@ pub(super) struct Intake {
     pub(super) field_selector: String,
     pub(super) identity: Identity,
     pub(super) sources: Vec<SourceSetup>,
+    /// Nothing where no sink is told of objects.
+    pub(super) objects: Option<Arc<Objects>>,
     pub(super) view: BridgeView,
     pub(super) broadcaster: Broadcaster<Published>,
 }
@@ -116,6 +119,16 @@ impl Intake {
         let Some(()) = identified? else {
             return self.end(&to_ingest, ingesting).await;
         };
+        // Ends with intake.
+        let mut watching = JoinSet::new();
+        if let Some(objects) = &self.objects {
+            let namespaces: Vec<_> =
+                self.sources.iter().filter_map(|source| source.namespace.clone()).collect();
+            tokio::select! {
+                () = objects.start(&self.client, &namespaces, &self.view.log, &mut watching) => {}
+                _ = &mut stop => return self.end(&to_ingest, ingesting).await,
+            }
+        }
         let mut reflectors = self.start_reflectors(&to_ingest);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -22,13 +22,16 @@ use tokio::{
 use super::{
     SinkProgress,
     ingest::Message,
+    objects::Objects,
     progress::{Changes, Unsaved},
     seen::{Demand, Seen},
     shared::lock,
 };
 use crate::{
     event::Cluster,
-    journal::{Directory, Positions, SourceState, State, StateCommit, Sync, SyncDone, Version},
+    journal::{
+        Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync, SyncDone, Version,
+    },
 };
 
 /// Cursors and totals are saved so often.
@@ -45,6 +48,9 @@ pub(super) struct Keeper {
     pub(super) directory: Directory,
     pub(super) sinks: Vec<Arc<SinkProgress>>,
     pub(super) seen: Arc<Seen>,
+    /// Nothing where no sink is told of objects.
+    pub(super) objects: Option<Arc<Objects>>,
+    pub(super) log: LogHandle,
     pub(super) cluster: Arc<Mutex<Cluster>>,
     /// Saved with the first commit.
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -141,7 +147,12 @@ impl Keeper {
                 commit.sinks.insert(name, state);
             }
         }
-        if last || early || self.failing || self.last_seen.elapsed() >= SEEN_EVERY {
+        let seen_is_due = last || early || self.failing || self.last_seen.elapsed() >= SEEN_EVERY;
+        // After the sinks: they have decided by nothing that is not in here.
+        if let Some(objects) = &self.objects {
+            commit.objects = objects.take_changes(seen_is_due, self.log.oldest().next);
+        }
+        if seen_is_due {
             self.last_seen = Instant::now();
             if let Some((changes, applied)) = self.seen.take() {
                 commit.seen = changes;
@@ -160,6 +171,7 @@ impl Keeper {
         let nothing = commit.sinks.is_empty()
             && commit.seen.is_empty()
             && commit.sources.is_empty()
+            && commit.objects.view.is_none()
             && commit.cluster_uid.is_none();
         let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
         match saved {
@@ -167,6 +179,9 @@ impl Keeper {
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.
                     let _ = waits.send(());
+                }
+                if let Some(objects) = &self.objects {
+                    objects.saved(&commit.objects);
                 }
                 self.sources.clear();
                 self.applied = commit.applied;
@@ -206,6 +221,9 @@ impl Keeper {
                     waiting: waiting.remove(&name).unwrap_or_default(),
                 });
             }
+        }
+        if let Some(objects) = &self.objects {
+            objects.put_back(&commit.objects);
         }
         if !commit.seen.is_empty() || commit.applied > self.applied {
             self.seen.put_back(commit.applied);

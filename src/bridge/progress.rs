@@ -18,7 +18,10 @@ use super::{
     correlation::{Correlator, Holding, nothing_saved},
     shared::lock,
 };
-use crate::journal::{DeadLetter, Position, Resume, SavedCorrelator, SinkState, Totals};
+use crate::{
+    event::Missing,
+    journal::{DeadLetter, Position, Resume, SavedCorrelator, SinkState, Totals},
+};
 
 /// How a sink does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -83,6 +86,37 @@ pub(super) struct Unsaved {
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
+/// What a sink was told of the objects of its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enrichments {
+    known: u64,
+    /// In the order of [`Missing::ALL`].
+    missing: [u64; Missing::ALL.len()],
+}
+
+impl Enrichments {
+    /// Counts an event of which the object is known, or missing.
+    pub(super) fn count(&mut self, missing: Option<Missing>) {
+        let reason = Missing::ALL.iter().position(|reason| Some(*reason) == missing);
+        *reason.map_or(&mut self.known, |reason| &mut self.missing[reason]) += 1;
+    }
+
+    /// Each outcome, `known` or why it is missing, and of how many events.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let missing = Missing::ALL.map(Missing::as_str).into_iter().zip(self.missing);
+        std::iter::once(("known", self.known)).chain(missing)
+    }
+}
+
+impl std::ops::AddAssign for Enrichments {
+    fn add_assign(&mut self, more: Self) {
+        self.known += more.known;
+        for (sum, more) in self.missing.iter_mut().zip(more.missing) {
+            *sum += more;
+        }
+    }
+}
+
 /// What is known of a sink, for the status page and the metrics.
 #[derive(Clone, Debug)]
 pub struct SinkSnapshot {
@@ -108,6 +142,8 @@ pub struct SinkSnapshot {
     pub failed_attempts: u64,
     /// Events that `match` could not be evaluated for, and that went through.
     pub match_errors: u64,
+    /// What it was told of objects since the start of the process; nothing if it does not ask.
+    pub enrichments: Option<Enrichments>,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
     pub oldest_in_hand_ms: Option<u64>,
 }
@@ -148,6 +184,7 @@ impl SinkProgress {
             attempts: 0,
             failed_attempts: 0,
             match_errors: 0,
+            enrichments: None,
             oldest_in_hand_ms: None,
         };
         let positions = saved.positions;

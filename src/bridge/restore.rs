@@ -5,17 +5,18 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use serde::Deserialize;
 
 use super::{
-    BridgeError, CorrelateMode, JournalOptions, SinkOptions, SinkStart,
+    BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
     correlation::{Correlator, Holding},
+    objects::{Enricher, Objects},
     seen::Seen,
     shared::now_ms,
 };
 use crate::{
     correlate::Keys,
-    event::{SeenChanges, SeenEntry, UidKey},
+    event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        Directory, Frame, Log, LogHandle, Position, Positions, Resume, SavedCorrelator, SinkState,
-        SourceState, State, StateCommit,
+        Directory, Frame, Log, LogHandle, ObjectsView, Position, Positions, Resume,
+        SavedCorrelator, SinkState, SourceState, State, StateCommit,
     },
 };
 
@@ -42,6 +43,8 @@ pub(super) struct Restored {
     /// The time of the last frame.
     pub(super) last_heard_ms: Option<u64>,
     pub(super) cluster_uid: Option<String>,
+    /// Up to where the view `objects` is kept.
+    pub(super) objects: Option<ObjectsView>,
     sinks: BTreeMap<String, SinkState>,
     correlators: BTreeMap<String, SavedCorrelator>,
     /// What correlators that begin now make their keys with: the same as one that is there.
@@ -104,6 +107,7 @@ impl Restored {
             resume,
             last_heard_ms: opened.newest_ms,
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
+            objects: loaded.objects,
             sinks: loaded.sinks,
             keys: loaded
                 .correlators
@@ -119,6 +123,21 @@ impl Restored {
             tracing::error!(%error, "the journal could not be read to its end: some deltas may be too large");
         }
         Ok(restored)
+    }
+
+    /// What is known of objects, if a sink is told of it.
+    pub(super) fn objects(
+        &self,
+        options: ObjectOptions,
+        sinks: &[SinkOptions],
+    ) -> Option<Arc<Objects>> {
+        let enrich: Vec<_> = sinks.iter().filter_map(|sink| sink.enrich.clone()).collect();
+        let tail = self.log.handle().tail().next;
+        if enrich.is_empty() {
+            return None;
+        }
+        let reader = self.state.objects();
+        Some(Arc::new(Objects::new(options, enrich, self.objects, reader, tail)))
     }
 
     /// Applies to the view what the log has beyond it.
@@ -166,14 +185,20 @@ impl Restored {
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
-    pub(super) fn sink(&self, sink: &SinkOptions) -> (SinkState, Option<Correlator>) {
+    pub(super) fn sink(
+        &self,
+        sink: &SinkOptions,
+        enricher: Option<&Enricher>,
+    ) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
         let begins_anew = || Correlator::new(sink.correlate, &self.keys);
         let correlator = match saved {
             // Where nothing is held and nothing will be, nobody asks what was known.
             Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
-            Some(saved) => self.correlator(sink, saved, state.position).or_else(begins_anew),
+            Some(saved) => {
+                self.correlator(sink, enricher, saved, state.position).or_else(begins_anew)
+            }
             None => begins_anew(),
         };
         let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();
@@ -195,6 +220,7 @@ impl Restored {
     fn correlator(
         &self,
         sink: &SinkOptions,
+        enricher: Option<&Enricher>,
         saved: &SavedCorrelator,
         position: Position,
     ) -> Option<Correlator> {
@@ -206,10 +232,7 @@ impl Restored {
         let read = for_each_frame(&log, saved.position.next, |frame| {
             let records = frame.records().filter(|record| {
                 (saved.position.next..position.next).contains(&record.seq)
-                    && sink
-                        .filter
-                        .as_ref()
-                        .is_none_or(|filter| filter.wants(record).unwrap_or(true))
+                    && sink.filter.as_ref().is_none_or(|filter| wanted(filter, enricher, record))
             });
             for record in records {
                 correlator.bring_up(&record, frame.time_ms);
@@ -248,6 +271,15 @@ impl Restored {
             },
         };
         SinkState { position, ..SinkState::default() }
+    }
+}
+
+/// What a sink's `match` said of a record in the runs before.
+fn wanted(filter: &Filter, enricher: Option<&Enricher>, record: &Record) -> bool {
+    let wants = |record: &Record| filter.wants(record).unwrap_or(true);
+    match enricher.filter(|_| filter.names_object()) {
+        Some(enricher) => wants(&enricher.stored(record)),
+        None => wants(record),
     }
 }
 
@@ -292,7 +324,7 @@ fn first_unsettled(log: &LogHandle, up_to: impl Fn(&str) -> Resume) -> io::Resul
 }
 
 /// Reads the log from a sequence on, until the end or until `take` answers that it has enough.
-fn for_each_frame(
+pub(super) fn for_each_frame(
     log: &LogHandle,
     from: u64,
     mut take: impl FnMut(&Frame) -> bool,

@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, CorrelateMode, Filter, Heartbeat, IngestCounters, OwnEvents, RetryOptions, Sink,
-    SinkProgress, SinkStart,
+    BatchOptions, CorrelateMode, Enrich, Filter, Heartbeat, IngestCounters, ObjectOptions,
+    OwnEvents, RetryOptions, Sink, SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
     correlation::Stage,
     deliver::{Deliver, Stop},
@@ -89,6 +89,8 @@ pub struct SinkOptions {
     pub sink: Box<dyn Sink>,
     /// What it wants; `None` for everything.
     pub filter: Option<Filter>,
+    /// What it is told of the objects that events are about; `None` for nothing.
+    pub enrich: Option<Enrich>,
     /// What is done about repeats.
     pub correlate: CorrelateMode,
     /// When a batch is full.
@@ -111,6 +113,8 @@ pub struct BridgeOptions {
     pub journal: JournalOptions,
     /// Where to send it.
     pub sinks: Vec<SinkOptions>,
+    /// How objects are read that events are about, if a sink is told of them.
+    pub objects: ObjectOptions,
     /// Where to record what the bridge says of itself; `None`: it is logged only.
     pub own_events: Option<OwnEvents>,
     /// By what it notices that a watch is dead; `None`: only the watch's own end tells.
@@ -172,6 +176,9 @@ pub struct BridgeView {
     pub ingest: Arc<IngestCounters>,
     /// The log, for its tail and its size on disk.
     pub log: LogHandle,
+    /// How often the API server was asked for a single object, or for its kinds; nothing where no
+    /// sink is told of objects.
+    pub object_requests: Option<Arc<AtomicU64>>,
     /// The cluster as far as it is known.
     pub cluster: Arc<Mutex<Cluster>>,
     /// Why the API server had not said which cluster it is of when it was last asked.
@@ -217,7 +224,8 @@ impl Bridge {
     /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
     /// not answer is no error: both are tried until they do.
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks, own_events, heartbeat } = options;
+        let BridgeOptions { cluster, source, journal, sinks, objects, own_events, heartbeat } =
+            options;
         let restored = Restored::open(&journal)?;
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
@@ -228,9 +236,15 @@ impl Bridge {
         let (stop_delivery, stop) = watch::channel(Stop::No);
         let mut watchers = JoinSet::new();
         let mut progresses = Vec::new();
+        let objects = restored.objects(objects, &sinks);
+        let mut enriching = 0;
         let mut correlates = false;
         for sink in sinks {
-            let (saved, correlator) = restored.sink(&sink);
+            let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
+                enriching += 1;
+                objects.enricher(enriching - 1, enrich)
+            });
+            let (saved, correlator) = restored.sink(&sink, enricher.as_ref());
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
             let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
             let progress = Arc::new(progress);
@@ -238,7 +252,8 @@ impl Bridge {
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            let stage = Stage::new(correlator, &restored.keys, log.clone(), &progress);
+            let keys = &restored.keys;
+            let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
             correlates |= stage.has_correlator();
             spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
         }
@@ -248,6 +263,7 @@ impl Bridge {
             sources: Arc::default(),
             ingest: Arc::default(),
             log,
+            object_requests: objects.as_ref().map(|objects| objects.requests()),
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
         };
@@ -272,6 +288,8 @@ impl Bridge {
             directory,
             sinks: progresses,
             seen: Arc::clone(&seen),
+            objects: objects.clone(),
+            log: view.log.clone(),
             cluster: Arc::clone(&identity.cluster),
             sources: sources.iter().map(SourceSetup::state).collect(),
             saved_cluster_uid: None,
@@ -290,6 +308,7 @@ impl Bridge {
             IngestShared {
                 counters: Arc::clone(&view.ingest),
                 seen,
+                objects: objects.clone(),
                 give_up: Arc::clone(&give_up),
             },
         );
@@ -306,6 +325,7 @@ impl Bridge {
             field_selector: source.field_selector,
             identity,
             sources,
+            objects,
             view: view.clone(),
             broadcaster,
         };

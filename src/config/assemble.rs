@@ -32,6 +32,7 @@ impl Settings {
             source: source_options(self.source),
             journal: journal_options(self.journal),
             sinks,
+            objects: self.objects,
             own_events: None,
             heartbeat: None,
         })
@@ -75,6 +76,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         kind,
         sink,
         filter: settings.filter,
+        enrich: settings.enrich,
         correlate: settings.correlate,
         batch: settings.batch,
         retry: settings.retry,

@@ -4,6 +4,7 @@
 //! a stand-in, so that one run of `check` shows all problems. Stand-ins never leave this module:
 //! settings are given out only when the list is empty and every reference was resolved.
 
+mod objects;
 mod sink;
 
 use std::path::PathBuf;
@@ -65,6 +66,7 @@ impl Builder<'_> {
             source: self.source(),
             journal: self.journal(),
             sinks: self.sinks(),
+            objects: self.objects(),
             server: self.server(),
             log: LogSettings { level: model.log.level, format: model.log.format },
         }

@@ -7,8 +7,8 @@ use super::{
     decode::{self, DecodeError, list},
     error::{Error, Problem, SourceFile},
     model::{
-        ClusterModel, JournalModel, LeaderElectionModel, LogModel, Model, ServerModel, SinkModel,
-        SourceModel,
+        ClusterModel, JournalModel, LeaderElectionModel, LogModel, Model, ObjectsModel,
+        ServerModel, SinkModel, SourceModel,
     },
     overlay::{self, Variables},
     secrets,
@@ -28,8 +28,8 @@ pub(super) struct Loaded {
 }
 
 /// The keys of the root.
-const SECTIONS: [&str; 7] =
-    ["cluster", "source", "journal", "sinks", "server", "log", "leaderElection"];
+const SECTIONS: [&str; 8] =
+    ["cluster", "source", "journal", "sinks", "objects", "server", "log", "leaderElection"];
 
 /// Reads a file.
 pub(super) fn from_file(name: &str, variables: &Variables) -> Result<Loaded, Error> {
@@ -77,6 +77,7 @@ impl Reader<'_> {
             source: self.section::<SourceModel>("source"),
             journal: self.section::<JournalModel>("journal"),
             sinks: self.sinks(),
+            objects: self.section::<ObjectsModel>("objects"),
             server: self.section::<ServerModel>("server"),
             log: self.section::<LogModel>("log"),
             leader_election: self.section::<LeaderElectionModel>("leaderElection"),

@@ -11,9 +11,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 pub use self::sink::{
-    BatchModel, CompressionModel, CorrelateModel, KafkaModel, OtlpModel, Overflow, ProtocolModel,
-    RetryModel, SaslMechanismModel, SaslModel, SigningModel, SinkModel, SinkStartModel,
-    StdoutModel, TlsModel, WebhookModel,
+    BatchModel, CompressionModel, CorrelateModel, EnrichModel, KafkaModel, OtlpModel, Overflow,
+    ProtocolModel, RetryModel, SaslMechanismModel, SaslModel, SigningModel, SinkModel,
+    SinkStartModel, StdoutModel, TlsModel, WebhookModel,
 };
 use super::values::{self, DURATION_PATTERN, Size, Span, Text};
 
@@ -39,6 +39,9 @@ pub struct Model {
     /// `otlp`, `webhook` or `stdout`) and the keys that all kinds share. At least one sink.
     #[schemars(with = "BTreeMap<String, SinkModel>", transform = sink_names)]
     pub sinks: Vec<(String, SinkModel)>,
+    /// How objects are read that events are about, for the sinks that have `enrich`.
+    #[schemars(default)]
+    pub objects: ObjectsModel,
     /// The admin server: `/livez`, `/readyz`, `/metrics`, `/api/v1/status`.
     #[schemars(default)]
     pub server: ServerModel,
@@ -237,6 +240,31 @@ impl JsonSchema for SyncModel {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         words_or_duration(&["always", "never"], "`always`, `never`, or an interval such as `1s`.")
     }
+}
+
+/// How objects are read that events are about. Without a sink that has `enrich`, none is.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Objects")]
+pub struct ObjectsModel {
+    /// The resources that are watched, metadata only, as `plural` or `plural.group`: one watch each.
+    /// Whatever else events are about is fetched one by one. Default: `pods`, `replicasets.apps` and
+    /// `deployments.apps`.
+    #[schemars(extend("default" = ["pods", "replicasets.apps", "deployments.apps"]))]
+    pub watch: Option<Vec<Text>>,
+    /// So many requests a second for what is fetched. Default: 10.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 1000), extend("default" = 10))]
+    pub qps: Option<u32>,
+    /// So many of them at once after a pause. Default: 20.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 1000), extend("default" = 20))]
+    pub burst: Option<u32>,
+    /// How long an event waits for its object at most, from when it was journalled. Then it goes
+    /// without, and says so. Default: `250ms`.
+    #[schemars(with = "Option<Span>", extend("default" = "250ms"))]
+    pub budget: Option<Span>,
+    /// Of so many objects it is kept in memory what is known. Default: 4096.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 1_000_000), extend("default" = 4096))]
+    pub cache: Option<u32>,
 }
 
 /// The admin server.

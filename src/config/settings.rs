@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use super::model::{LogFormat, LogLevel};
 use crate::{
-    bridge::{BatchOptions, CorrelateMode, Filter, RetryOptions, SinkStart},
+    bridge::{BatchOptions, CorrelateMode, Enrich, Filter, ObjectOptions, RetryOptions, SinkStart},
     sinks::{KafkaOptions, OtlpOptions, WebhookOptions},
 };
 
@@ -19,6 +19,8 @@ pub struct Settings {
     pub journal: JournalSettings,
     /// Where they go; at least one, in the order of the file, names unique.
     pub sinks: Vec<SinkSettings>,
+    /// How objects are read that events are about, if a sink is told of them.
+    pub objects: ObjectOptions,
     /// The admin server.
     pub server: ServerSettings,
     /// The log.
@@ -94,6 +96,8 @@ pub struct SinkSettings {
     pub kind: SinkKind,
     /// Which events it wants; without one, all.
     pub filter: Option<Filter>,
+    /// What it is told of the objects that events are about; without it, nothing.
+    pub enrich: Option<Enrich>,
     /// What is done about repeats.
     pub correlate: CorrelateMode,
     /// How events are batched.

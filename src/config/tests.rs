@@ -99,7 +99,8 @@ sinks:
       tls: {{ca: {cert}, cert: {{env: CERT}}, key: {{file: {key}}}, serverName: s}}
       sasl: {{mechanism: scram-sha-512, username: u, password: {{file: {password}}}}}
     batch: {{events: 7, size: 2048, linger: 0s}}
-    match: event.type == "Warning"
+    match: event.type == "Warning" && object.labels["app"] == "web"
+    enrich: {{labels: [app, "team/*"], annotations: ["*"], owners: true, node: true}}
     correlate: {{mode: none}}
     retry: {{initial: 1s, max: 1s, maxAttempts: 3}}
     timeout: 1m
@@ -110,6 +111,7 @@ sinks:
   pager:
     webhook: {{url: {{env: URL}}, signing: {{secret: s}}, headers: }}
     batch: {{events: 2}}
+objects: {{watch: [jobs.batch], qps: 5, burst: 6, budget: 1s, cache: 7}}
 server: {{listen: "[::1]:0"}}
 log: {{level: debug, format: json}}
 leaderElection: {{enabled: false, lease: l}}
@@ -160,6 +162,16 @@ fn check_says_what_it_found() {
     let name = path.to_str().unwrap();
     let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
     assert_eq!(summary.to_string(), format!("{name}: ok (2 sinks: b → kafka, a → stdout)"));
+    fs::write(&path, "sinks: {a: {stdout: , enrich: {node: true}}}\n").unwrap();
+    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
+    let needs = "enrichment needs of the API server: get, list and watch for pods, replicasets.apps, \
+        deployments.apps; get for whatever else events are about (deploy/rbac-enrichment.yaml)";
+    assert_eq!(summary.to_string(), format!("{name}: ok (1 sink: a → stdout)\n{needs}"));
+    fs::write(
+        &path,
+        "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n  a: {stdout: }\n",
+    )
+    .unwrap();
     let error = check(&path, vars(&[]), CheckSecrets::Required).unwrap_err().to_string();
     assert_eq!(
         error,

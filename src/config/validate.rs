@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 
 use http::{HeaderName, HeaderValue, Uri};
 
-use crate::suggest::nearest;
+use crate::{
+    bridge::{NotAResource, ResourceName},
+    suggest::nearest,
+};
 
 /// What is wrong with a value, and how to mend it.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,6 +53,25 @@ pub(super) fn namespace(name: &str) -> Result<(), Wrong> {
         Err(wrong(format!("`{name}` is no name of a namespace"))
             .hint("a name is made of lower-case letters, digits and `-`; patterns are not taken"))
     }
+}
+
+/// A resource by its plural and group.
+pub(super) fn resource(name: &str) -> Result<ResourceName, Wrong> {
+    name.parse().map_err(|error: NotAResource| {
+        wrong(error.to_string())
+            .hint("write `plural` or `plural.group`: `pods`, `deployments.apps`")
+    })
+}
+
+/// The key of a label or annotation, or the beginning of one and a `*`.
+pub(super) fn key_pattern(pattern: &str) -> Result<(), Wrong> {
+    let key = pattern.strip_suffix('*').unwrap_or(pattern);
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    if pattern.is_empty() || !key.chars().all(allowed) {
+        let hint = "write a key, or its beginning and `*`: `app`, `app.kubernetes.io/*`, `*`";
+        return Err(wrong(format!("`{pattern}` is no key of a label or annotation")).hint(hint));
+    }
+    Ok(())
 }
 
 /// The fields of an Event that the API server selects by.

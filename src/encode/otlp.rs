@@ -7,7 +7,9 @@
 //! | resource `k8s.object.{kind,name,uid,fieldpath,api_version,resource_version}` | `involvedObject` |
 //! | resource `k8s.<kind>.{name,uid}` | `involvedObject`, where its kind has such attributes |
 //! | resource `k8s.container.name` | the container that `involvedObject.fieldPath` names |
-//! | resource `k8s.node.name` | `source.host`, unless the object itself is a Node |
+//! | resource `k8s.node.name` | `object.node` of the envelope, else `source.host`, unless the object itself is a Node |
+//! | resource `k8s.<kind>.{label,annotation}.<key>` | `object` of the envelope; `k8s.object.…` where the kind has no attributes of its own |
+//! | resource `k8s.<kind>.{name,uid}` of the controllers above it | `object.owners` of the envelope |
 //! | resource and record `k8s.namespace.name` | `involvedObject.namespace` |
 //! | Timestamp, ObservedTimestamp | the envelope's `time` and `observedTime` |
 //! | severity | `type`: Normal 9, Warning 13, Error 17, Critical 21; the text as it is |
@@ -19,6 +21,7 @@
 //! | `k8s.event.count`, `k8s.event.count_delta` | `occurrences` and `delta` |
 //! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
 //! | `k8s.event.replayed` | only when true |
+//! | `k8s.object.missing` | `object.missing` of the envelope |
 //! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
 //! | `k8s.event.correlation.aggregated` | only when true |
 //! | `k8s.event.correlation.summarises` | only where the delta stands for versions held back |
@@ -36,7 +39,7 @@ use super::protobuf::{
     field_len, put_any_str, put_attr, put_attr_int, put_attr_true, put_bytes, put_fixed64,
     put_head, put_str, put_uint,
 };
-use crate::event::{Batch, Correlation, EventFields, ObjectReference, Text};
+use crate::event::{Batch, Correlation, EventFields, ObjectInfo, ObjectReference, Text};
 
 /// What every record is called. It must not vary, so nothing of the Event is in it.
 const EVENT_NAME: &str = "k8s.event";
@@ -66,6 +69,8 @@ struct FullEnvelope<'a> {
     occurrences: u64,
     delta: u64,
     replayed: bool,
+    #[serde(default)]
+    object: Option<ObjectInfo>,
     #[serde(default)]
     correlation: Option<Correlation>,
     #[serde(borrow)]
@@ -226,13 +231,36 @@ fn put_resource(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     put("k8s.object.fieldpath", &object.field_path);
     put("k8s.object.api_version", &object.api_version);
     put("k8s.object.resource_version", &object.resource_version);
-    if let Some((name_key, uid_key)) = kind_keys(object) {
+    let keys = kind_keys(&object.kind, &object.api_version);
+    if let Some((name_key, uid_key)) = keys {
         put(name_key, &object.name);
         put(uid_key, &object.uid);
     }
     put("k8s.container.name", container_name(&object.field_path));
+    let node = envelope.object.as_ref().and_then(|info| info.node.as_deref());
     if !is_node(object) {
-        put("k8s.node.name", &envelope.event.source.host);
+        put("k8s.node.name", node.unwrap_or(&envelope.event.source.host));
+    }
+    if let Some(info) = &envelope.object {
+        let kind = keys.and_then(|(name, _)| name.strip_suffix(".name")).unwrap_or("k8s.object");
+        put_info(out, info, kind);
+    }
+}
+
+/// What is known of the object, by the attributes that its kind begins with.
+fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
+    const ATTRIBUTES: u32 = 1;
+    for (name, texts) in [("label", &info.labels), ("annotation", &info.annotations)] {
+        for (key, value) in texts {
+            put_attr(out, ATTRIBUTES, &format!("{kind}.{name}.{key}"), value);
+        }
+    }
+    // The Node that owns a Pod is where it is.
+    for owner in info.owners.iter().filter(|owner| owner.kind != "Node") {
+        if let Some((name_key, uid_key)) = kind_keys(&owner.kind, &owner.api_version) {
+            put_attr(out, ATTRIBUTES, name_key, &owner.name);
+            put_attr(out, ATTRIBUTES, uid_key, &owner.uid);
+        }
     }
 }
 
@@ -262,6 +290,9 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     put_attr_int(out, ATTRIBUTES, "k8s.event.count_delta", envelope.delta);
     if envelope.replayed {
         put_attr_true(out, ATTRIBUTES, "k8s.event.replayed");
+    }
+    if let Some(missing) = envelope.object.as_ref().and_then(|info| info.missing) {
+        put_attr(out, ATTRIBUTES, "k8s.object.missing", missing.as_str());
     }
     if let Some(correlation) = envelope.correlation {
         let action = correlation.action.as_str();
@@ -312,13 +343,13 @@ fn is_node(object: &ObjectReference<'_>) -> bool {
 ///
 /// The group counts too: a Job of another group than `batch` is something else. Some reporters
 /// leave the version out, and then mean the kind that everyone knows.
-fn kind_keys(object: &ObjectReference<'_>) -> Option<(&'static str, &'static str)> {
+fn kind_keys(kind: &str, api_version: &str) -> Option<(&'static str, &'static str)> {
     macro_rules! keys {
         ($kind:literal) => {
             (concat!("k8s.", $kind, ".name"), concat!("k8s.", $kind, ".uid"))
         };
     }
-    let (group, keys) = match &*object.kind {
+    let (group, keys) = match kind {
         "Pod" => ("", keys!("pod")),
         "Node" => ("", keys!("node")),
         "Namespace" => ("", keys!("namespace")),
@@ -336,8 +367,8 @@ fn kind_keys(object: &ObjectReference<'_>) -> Option<(&'static str, &'static str
         "HorizontalPodAutoscaler" => ("autoscaling", keys!("hpa")),
         _ => return None,
     };
-    let stated = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    (object.api_version.is_empty() || stated == group).then_some(keys)
+    let stated = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    (api_version.is_empty() || stated == group).then_some(keys)
 }
 
 #[cfg(test)]

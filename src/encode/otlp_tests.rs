@@ -110,6 +110,39 @@ fn an_event_of_a_pod() {
 }
 
 #[test]
+fn what_is_known_of_the_object_is_in_the_resource() {
+    let plain = record(1, false, POD);
+    let told = |object: &str| {
+        let parts = EnvelopeParts::of(&plain.envelope).unwrap();
+        let (delta, object) = (parts.delta, Some(object.as_bytes()));
+        let envelope = parts.with(delta, object, None, &mut bytes::BytesMut::new());
+        encode(vec![Record { seq: 1, envelope }])
+    };
+    let request = told(
+        r#"{"labels":{"app":"web"},"annotations":{"a/b":"c"},"node":"node-9","owners":[
+            {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5d8f","uid":"r"},
+            {"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"d"},
+            {"apiVersion":"shop.example.com/v1","kind":"Deployment","name":"other","uid":"o"}]}"#,
+    );
+    let resource = attributes(&request.resource_logs[0].resource.as_ref().unwrap().attributes);
+    for (key, value) in [
+        ("k8s.pod.label.app", "web"),
+        ("k8s.pod.annotation.a/b", "c"),
+        ("k8s.node.name", "node-9"),
+        ("k8s.replicaset.name", "web-5d8f"),
+        ("k8s.deployment.name", "web"),
+        ("k8s.deployment.uid", "d"),
+    ] {
+        let found: Vec<_> = resource.iter().filter(|(name, _)| **name == key).collect();
+        assert_eq!(found.len(), 1, "{key}");
+        assert_eq!(found[0].1, value, "{key}");
+    }
+    let missing = told(r#"{"missing":"timeout"}"#);
+    let missing = attributes(&only_record(&missing).attributes);
+    assert!(missing.iter().any(|(key, why)| *key == "k8s.object.missing" && *why == "timeout"));
+}
+
+#[test]
 fn what_the_correlator_says_is_in_the_attributes() {
     let plain = record(1, false, POD);
     let correlated = |aggregated, summarises| {
@@ -208,7 +241,7 @@ fn kinds_have_their_attributes_only_in_their_group() {
             api_version: Text(api_version.into()),
             ..Default::default()
         };
-        kind_keys(&object).map(|(name, _)| name)
+        kind_keys(&object.kind, &object.api_version).map(|(name, _)| name)
     };
     assert_eq!(keys("Deployment", "apps/v1"), Some("k8s.deployment.name"));
     assert_eq!(keys("HorizontalPodAutoscaler", "autoscaling/v2"), Some("k8s.hpa.name"));

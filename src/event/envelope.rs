@@ -1,15 +1,16 @@
 //! The envelope: what a record of the journal holds and what sinks send. One line of JSON:
 //! `{"id","cluster":{"name","uid"},"change","time","observedTime","occurrences","delta",
-//! "replayed","event":{…}}`, and on its way to a sink `"correlation":{…}` before the event.
+//! "replayed","event":{…}}`, and on its way to a sink `"object":{…}` and `"correlation":{…}`
+//! before the event.
 
 use std::{fmt::Write as _, io::Write as _};
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Change, EventFields, Incoming, Text, record::ID_PREFIX};
+use super::{Change, EventFields, Incoming, ObjectInfo, Text, record::ID_PREFIX};
 
 /// Which cluster the events are of. A member that is not known is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,18 +132,22 @@ pub struct EnvelopeParts<'a> {
 }
 
 impl<'a> EnvelopeParts<'a> {
-    /// The pieces; nothing if the envelope does not have them where they belong.
+    /// The pieces; nothing if the envelope does not have them where they belong. What stands in it
+    /// of an object or of a correlation goes with `after_delta`.
     pub fn of(envelope: &'a [u8]) -> Option<Self> {
-        // Neither name can stand in a string before the event: its quotes would be escaped there.
-        let event = memmem::find(envelope, EVENT)?;
-        let from = memmem::find(&envelope[..event], DELTA)? + DELTA.len();
-        let length = envelope[from..event].iter().take_while(|b| b.is_ascii_digit()).count();
+        // No name can stand in a string before the event: its quotes would be escaped there. Only
+        // among the labels of an object it can be one of the names.
+        let from = memmem::find(envelope, DELTA)? + DELTA.len();
+        let length = envelope[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let digits = std::str::from_utf8(&envelope[from..from + length]).ok()?;
+        let after = &envelope[from + length..];
+        let before_event = behind_object(after);
+        let event = before_event + memmem::find(&after[before_event..], EVENT)?;
         Some(Self {
             before_delta: &envelope[..from],
             delta: digits.parse().ok()?,
-            after_delta: &envelope[from + length..event],
-            event: envelope[event + EVENT.len()..].strip_suffix(b"}")?,
+            after_delta: &after[..event],
+            event: after[event + EVENT.len()..].strip_suffix(b"}")?,
         })
     }
 
@@ -156,8 +161,21 @@ impl<'a> EnvelopeParts<'a> {
     /// of `space`, which grows by 64 KiB where there is no room: many envelopes lie in one
     /// allocation, which goes with the last of them.
     pub fn correlated(&self, delta: u64, correlation: &Correlation, space: &mut BytesMut) -> Bytes {
+        self.with(delta, None, Some(correlation), space)
+    }
+
+    /// The envelope with `delta` as its delta, with [`ObjectInfo`] as JSON before the event, and a
+    /// correlation behind that. As with [`correlated`](Self::correlated), it is taken off `space`.
+    pub fn with(
+        &self,
+        delta: u64,
+        object: Option<&[u8]>,
+        correlation: Option<&Correlation>,
+        space: &mut BytesMut,
+    ) -> Bytes {
         let Self { before_delta, after_delta, event, .. } = self;
-        let length = before_delta.len() + after_delta.len() + event.len() + ADDED;
+        let object_length = object.map_or(0, <[u8]>::len);
+        let length = before_delta.len() + after_delta.len() + event.len() + object_length + ADDED;
         if space.capacity() < length {
             *space = BytesMut::with_capacity(length.max(CHUNK));
         }
@@ -166,16 +184,22 @@ impl<'a> EnvelopeParts<'a> {
         // Writing to memory cannot fail.
         let _ = write!(out, "{delta}");
         out.extend_from_slice(after_delta);
-        let action = correlation.action.as_str();
-        let _ = write!(out, ",\"correlation\":{{\"action\":\"{action}\"");
-        if correlation.aggregated {
-            out.extend_from_slice(b",\"aggregated\":true");
+        if let Some(object) = object {
+            out.extend_from_slice(OBJECT);
+            out.extend_from_slice(object);
         }
-        let _ = write!(out, ",\"count\":{}", correlation.count);
-        if let Some(versions) = correlation.summarises {
-            let _ = write!(out, ",\"summarises\":{versions}");
+        if let Some(correlation) = correlation {
+            let action = correlation.action.as_str();
+            let _ = write!(out, ",\"correlation\":{{\"action\":\"{action}\"");
+            if correlation.aggregated {
+                out.extend_from_slice(b",\"aggregated\":true");
+            }
+            let _ = write!(out, ",\"count\":{}", correlation.count);
+            if let Some(versions) = correlation.summarises {
+                let _ = write!(out, ",\"summarises\":{versions}");
+            }
+            out.extend_from_slice(b"}");
         }
-        out.extend_from_slice(b"}");
         out.extend_from_slice(EVENT);
         out.extend_from_slice(event);
         out.extend_from_slice(b"}");
@@ -183,12 +207,27 @@ impl<'a> EnvelopeParts<'a> {
     }
 }
 
-/// What [`EnvelopeParts::correlated`] allocates at once, in bytes.
+/// How long that is of what follows the delta which ends with an object, if there is one.
+fn behind_object(after_delta: &[u8]) -> usize {
+    let head = [&b",\"replayed\":false"[..], b",\"replayed\":true"]
+        .into_iter()
+        .find(|head| after_delta.starts_with(head))
+        .map_or(0, <[u8]>::len);
+    let Some(object) = after_delta[head..].strip_prefix(OBJECT) else { return 0 };
+    let mut value = serde_json::Deserializer::from_slice(object).into_iter::<IgnoredAny>();
+    match value.next() {
+        Some(Ok(_)) => head + OBJECT.len() + value.byte_offset(),
+        Some(Err(_)) | None => 0,
+    }
+}
+
+/// What [`EnvelopeParts::with`] allocates at once, in bytes.
 const CHUNK: usize = 64 << 10;
 /// More than it adds: names, an action and three numbers.
 const ADDED: usize = 192;
 
 const DELTA: &[u8] = b"\"delta\":";
+const OBJECT: &[u8] = b",\"object\":";
 const EVENT: &[u8] = b",\"event\":";
 
 /// An envelope as a sink reads it, borrowed from a record's bytes.
@@ -215,6 +254,9 @@ pub struct Envelope<'a> {
     pub delta: u64,
     /// Whether it comes from a list that closed a gap.
     pub replayed: bool,
+    /// What is known of the object that it is about, where the sink asks for that.
+    #[serde(default)]
+    pub object: Option<ObjectInfo>,
     /// What the sink's correlator says of it.
     #[serde(default)]
     pub correlation: Option<Correlation>,
@@ -300,6 +342,13 @@ mod tests {
             assert_eq!((new.delta, new.correlation), (19, Some(correlation)));
             assert_eq!(new.cluster.name.as_deref(), Some(name));
             assert_eq!((new.event_json.get(), &new.id), (old.event_json.get(), &old.id));
+            let object =
+                br#"{"labels":{"delta":"1","event":"x\",\"event\":"},"missing":"timeout"}"#;
+            let both = parts.with(19, Some(object), Some(&correlation), &mut space);
+            let again = EnvelopeParts::of(&both).unwrap();
+            assert_eq!((again.delta, again.event), (19, json.as_bytes()));
+            let known = Envelope::parse(&both).unwrap().object.unwrap();
+            assert_eq!(known, serde_json::from_slice::<ObjectInfo>(object).unwrap());
             let whole: serde_json::Value = serde_json::from_slice(&after).unwrap();
             assert_eq!(whole["correlation"], serde_json::to_value(correlation).unwrap());
         }

@@ -20,11 +20,14 @@ use super::{Directory, OpenError, Position};
 
 mod fingerprints;
 mod model;
+mod objects;
 mod seen_table;
 #[cfg(test)]
 mod tests;
 
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
+use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
+pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
 pub use seen_table::{ReadError, SeenTable};
 
 const NAME: &str = "state.redb";
@@ -61,6 +64,7 @@ pub struct CommitError {
 pub struct State {
     store: Arc<Store>,
     dead: DeadLetters,
+    sweep: Sweep,
 }
 
 /// What there is of dead letters.
@@ -118,7 +122,7 @@ impl State {
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
-        Ok((Self { store, dead }, loaded))
+        Ok((Self { store, dead, sweep: Sweep::default() }, loaded))
     }
 
     /// The view `seen` as it has been committed, to be read beside the commits.
@@ -126,19 +130,25 @@ impl State {
         SeenTable::new(Arc::clone(&self.store))
     }
 
+    /// The view `objects` as it has been committed, to be read beside the commits.
+    pub fn objects(&self) -> ObjectsReader {
+        ObjectsReader(Arc::clone(&self.store))
+    }
+
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every
     /// position in it.
     pub fn commit(&mut self, commit: &StateCommit) -> Result<(), CommitError> {
-        let mut dead = self.dead;
+        let (mut dead, mut sweep) = (self.dead, self.sweep);
         let stored = self.store.with_database(|database| {
             let transaction = database.begin_write()?;
             let replaced = write(&transaction, commit, &mut dead)?;
+            objects::write(&transaction, &commit.objects, &mut sweep)?;
             transaction.commit()?;
             Ok(replaced)
         });
         let replaced = stored.map_err(|e| self.error(e))?;
         self.store.note(&commit.seen, &replaced);
-        self.dead = dead;
+        (self.dead, self.sweep) = (dead, sweep);
         Ok(())
     }
 
@@ -265,6 +275,8 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         }
         seen_table::make(&transaction)?;
         transaction.open_table(DEAD)?;
+        transaction.open_table(OBJECTS)?;
+        transaction.open_table(OBJECTS_VIEW)?;
         version
     };
     transaction.commit()?;
@@ -291,6 +303,7 @@ fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error
         let (name, value) = item?;
         loaded.sources.insert(name.value().to_owned(), parse(value.value())?);
     }
+    loaded.objects = objects::load_view(&transaction)?;
     let letters = transaction.open_table(DEAD)?;
     let mut dead = DeadLetters { count: letters.len()?, ..DeadLetters::default() };
     for item in letters.iter()? {

@@ -7,6 +7,7 @@ mod accounting;
 mod basics;
 mod correlation;
 mod delivery;
+mod enrichment;
 mod gaps;
 mod heartbeat;
 mod own_events;

@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use tidings::{
     admin::{SinkStatus, status},
     bridge::{
-        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, EventFate,
-        Heartbeat, JournalOptions, Outcome, OwnEvents, RefusedClass, RetryClass, RetryOptions,
-        Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
+        EventFate, Heartbeat, JournalOptions, ObjectOptions, Outcome, OwnEvents, RefusedClass,
+        RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -177,6 +177,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) field_selector: String,
     pub(crate) retention: u64,
     pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
+    pub(crate) objects: ObjectOptions,
     pub(crate) own_events: Option<OwnEvents>,
     pub(crate) heartbeat: Option<Heartbeat>,
 }
@@ -190,6 +191,7 @@ pub(crate) struct Tuning {
     pub(crate) start: SinkStart,
     pub(crate) filter: Option<&'static str>,
     pub(crate) correlate: CorrelateMode,
+    pub(crate) enrich: Option<Enrich>,
 }
 
 impl Default for Tuning {
@@ -205,6 +207,7 @@ impl Default for Tuning {
             start: SinkStart::default(),
             filter: None,
             correlate: CorrelateMode::default(),
+            enrich: None,
         }
     }
 }
@@ -219,6 +222,7 @@ impl<'a> Setup<'a> {
             field_selector: String::new(),
             retention: 64 << 20,
             sinks: Vec::new(),
+            objects: ObjectOptions::default(),
             own_events: None,
             heartbeat: None,
         }
@@ -240,6 +244,7 @@ impl<'a> Setup<'a> {
             sink: Box::new(sink),
             filter: tuning.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
             correlate: tuning.correlate,
+            enrich: tuning.enrich,
             batch: tuning.batch,
             retry: tuning.retry,
             timeout: tuning.timeout,
@@ -261,6 +266,7 @@ impl<'a> Setup<'a> {
                 },
             },
             sinks: sinks.collect(),
+            objects: self.objects,
             own_events: self.own_events,
             heartbeat: self.heartbeat,
         };

@@ -7,7 +7,10 @@ use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Correlator, Decision, Holding, Names, Summary, nothing_saved, read};
 use crate::{
-    bridge::SinkProgress,
+    bridge::{
+        SinkProgress,
+        objects::{Enricher, Told},
+    },
     correlate::Keys,
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position, SavedCorrelator},
@@ -32,6 +35,8 @@ pub(in crate::bridge) struct Passed {
 /// See the [module](self).
 pub(in crate::bridge) struct Stage {
     correlator: Option<Correlator>,
+    /// Nothing where the sink does not ask for what is known of objects.
+    enricher: Option<Enricher>,
     /// Whether the keys that ingest makes are this correlator's: all sinks of a journal have the
     /// same, but one whose correlator is older than the state that the others began with.
     shares_keys: bool,
@@ -45,13 +50,14 @@ impl Stage {
     /// Without a correlator everything passes as it is.
     pub(in crate::bridge) fn new(
         correlator: Option<Correlator>,
+        enricher: Option<Enricher>,
         shared: &Keys,
         log: LogHandle,
         progress: &SinkProgress,
     ) -> Self {
         let shares_keys = correlator.as_ref().is_some_and(|own| own.keys == *shared);
         let sink = progress.snapshot().name;
-        Self { correlator, shares_keys, log, sink, space: BytesMut::new() }
+        Self { correlator, enricher, shares_keys, log, sink, space: BytesMut::new() }
     }
 
     /// Whether it correlates at all.
@@ -59,17 +65,37 @@ impl Stage {
         self.correlator.is_some()
     }
 
-    /// What comes of a record that was journalled at `time_ms`. What is [due](Self::due) by then
-    /// has to be taken before. With the `names` that ingest made it is not decoded.
+    /// What the sink is told of objects by; nothing if it does not ask.
+    pub(in crate::bridge) fn enricher(&self) -> Option<&Enricher> {
+        self.enricher.as_ref()
+    }
+
+    /// A record with what the sink is told of its object, and without a correlation.
+    pub(in crate::bridge) fn enriched(&mut self, record: &Record, told: &Told) -> Record {
+        let parts = EnvelopeParts::of(&record.envelope);
+        let with = |parts: EnvelopeParts<'_>| {
+            parts.with(parts.delta, Some(&told.json), None, &mut self.space)
+        };
+        let envelope = parts.map_or_else(|| record.envelope.clone(), with);
+        Record { seq: record.seq, envelope }
+    }
+
+    /// What comes of a record that was journalled at `time_ms`, with what the sink is told of its
+    /// object. What is [due](Self::due) by then has to be taken before. With the `names` that ingest
+    /// made it is not decoded.
     pub(in crate::bridge) async fn pass(
         &mut self,
         mut record: Record,
+        told: Option<Told>,
         names: Option<&Names>,
         time_ms: u64,
     ) -> Passed {
         let mut passed = Passed::default();
         let Some(correlator) = &mut self.correlator else {
-            passed.record = Some(record);
+            passed.record = Some(match told {
+                Some(told) => self.enriched(&record, &told),
+                None => record,
+            });
             return passed;
         };
         let known = match names {
@@ -86,7 +112,8 @@ impl Stage {
             None => passed.record = Some(record),
             Some((parts, Decision::Send { correlation, delta, released })) => {
                 passed.correlated_away += u64::from(released);
-                record.envelope = parts.correlated(delta, &correlation, &mut self.space);
+                let object = told.as_ref().map(|told| &*told.json);
+                record.envelope = parts.with(delta, object, Some(&correlation), &mut self.space);
                 passed.record = Some(record);
             }
             Some((_, Decision::Hold { replaces, evicted })) => {
@@ -124,9 +151,16 @@ impl Stage {
             }
             sleep(READ_RETRY).await;
         };
+        // What it is told of was decided when the record was held.
+        let told = match (&self.enricher, &record) {
+            (Some(enricher), Some(record)) => Some(enricher.tell(record, 0).await),
+            _ => None,
+        };
         let summarised = record.as_ref().and_then(|record| {
             let parts = EnvelopeParts::of(&record.envelope)?;
-            let envelope = parts.correlated(summary.delta, &summary.correlation, &mut self.space);
+            let object = told.as_ref().map(|told| &*told.json);
+            let correlation = Some(&summary.correlation);
+            let envelope = parts.with(summary.delta, object, correlation, &mut self.space);
             Some(Record { seq: summary.seq, envelope })
         });
         match summarised {

@@ -355,13 +355,13 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
     for (keys, counts) in [(&shared, [1, 1, 1]), (&own, [1, 2, 3])] {
         let correlator = Correlator::new(CorrelateMode::Annotate, keys);
         let progress = SinkProgress::new("audit", "memory", SinkState::default(), None);
-        let mut stage = Stage::new(correlator, &shared, log.handle(), &progress);
+        let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
         let mut counted = Vec::new();
         for (record, time_ms) in &records {
             // Of Events that have nothing to do with each other, unlike the records.
             let foreign = shared.separated(&[&record.seq.to_string()]);
             let names = Names { event: foreign, group: foreign, local: foreign, spam: foreign };
-            let passed = stage.pass(record.clone(), Some(&names), *time_ms).await;
+            let passed = stage.pass(record.clone(), None, Some(&names), *time_ms).await;
             let envelope = passed.record.unwrap().envelope;
             counted.push(Envelope::parse(&envelope).unwrap().correlation.unwrap().count);
         }

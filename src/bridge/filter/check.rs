@@ -352,6 +352,11 @@ fn step(id: u64, path: &[String], shape: Shape, name: &str) -> Result<Shape, Fau
         Shape::Object(fields) => find_field(id, fields, name).map_or_else(
             |mut fault| {
                 fault.what = format!("{} in `{}`", fault.what, path.join("."));
+                // What the Event says of it, it says there.
+                let said = ["kind", "name", "namespace", "uid", "apiVersion"].contains(&name);
+                if said && path == ["object"] {
+                    fault.hint = Some(format!("write `event.involvedObject.{name}`"));
+                }
                 Err(fault)
             },
             |field| Ok(field.shape),
@@ -387,9 +392,7 @@ fn find_field(id: u64, fields: &'static [Field], name: &str) -> Result<&'static 
 fn unknown_variable(id: u64, name: &str) -> Fault {
     let fault = Fault::new(id, format!("there is no variable `{name}`"));
     let Shape::Object(event) = VARIABLES[0].shape else { return fault };
-    if name == "object" {
-        fault.hint("the object that the Event is about is `event.involvedObject`")
-    } else if event.iter().any(|field| field.name == name) {
+    if event.iter().any(|field| field.name == name) {
         fault.hint(format!("write `event.{name}`"))
     } else if let Some(near) = nearest(name, VARIABLES.iter().map(|variable| variable.name)) {
         fault.hint(format!("did you mean `{near}`?"))

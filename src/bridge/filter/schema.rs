@@ -38,6 +38,23 @@ pub(super) const VARIABLES: &[Field] = &[
     field("change", Text),
     field("delta", Int),
     field("cluster", Object(&[field("name", Text), field("uid", Text)])),
+    field("object", Object(OBJECT)),
+];
+
+const OBJECT: &[Field] = &[
+    field("labels", Texts),
+    field("annotations", Texts),
+    field(
+        "owners",
+        ObjectList(&[
+            field("apiVersion", Text),
+            field("kind", Text),
+            field("name", Text),
+            field("uid", Text),
+        ]),
+    ),
+    field("node", Text),
+    field("missing", Text),
 ];
 
 const EVENT: &[Field] = &[

@@ -40,7 +40,7 @@ impl Rig {
         let correlator = Correlator::new(CorrelateMode::Suppress, &keys);
         let state = SinkState { position: Position::START, ..SinkState::default() };
         let progress = Arc::new(SinkProgress::new("pager", "memory", state, correlator.as_ref()));
-        let stage = Stage::new(correlator, &keys, log.handle(), &progress);
+        let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
         let (out, works) = mpsc::channel(16);
         tokio::spawn(Gather::new(batches, None, stage, progress, out).run(feed));

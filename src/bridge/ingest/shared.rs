@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     bridge::{
+        objects::Objects,
         seen::Seen,
         shared::{IngestCounters, now_ms},
     },
@@ -28,6 +29,8 @@ pub(super) struct GaveUp;
 pub(in crate::bridge) struct IngestShared {
     pub(in crate::bridge) counters: Arc<IngestCounters>,
     pub(in crate::bridge) seen: Arc<Seen>,
+    /// Nothing where no sink is told of objects.
+    pub(in crate::bridge) objects: Option<Arc<Objects>>,
     /// Set when the program does not wait for the disk any longer.
     pub(in crate::bridge) give_up: Arc<AtomicBool>,
 }

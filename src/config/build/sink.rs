@@ -57,10 +57,17 @@ impl Builder<'_> {
             }
             SinkKind::Stdout
         };
+        let filter = self.filter(&path.key("match"), model.filter.as_ref());
+        if model.enrich.is_none() && filter.as_ref().is_some_and(Filter::names_object) {
+            let wrong = wrong("`object` is known only to a sink that has `enrich`");
+            let hint = "add `enrich`, for instance `enrich: {labels: [\"*\"]}`";
+            self.wrong(&path.key("match"), wrong.hint(hint));
+        }
         SinkSettings {
             name: name.to_owned(),
             kind,
-            filter: self.filter(&path.key("match"), model.filter.as_ref()),
+            filter,
+            enrich: model.enrich.as_ref().map(|model| self.enrich(&path.key("enrich"), model)),
             correlate: model.correlate.mode.0,
             batch,
             retry: self.retry(&path.key("retry"), model),

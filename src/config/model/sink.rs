@@ -25,10 +25,13 @@ pub struct SinkModel {
     pub stdout: Option<StdoutModel>,
     /// How events are put together on their way.
     pub batch: BatchModel,
-    /// A CEL expression over `event`, `change`, `delta` and `cluster`; only events for which it is
-    /// true are sent. Absent fields read as "", 0 or empty. Default: all events.
+    /// A CEL expression over `event`, `change`, `delta`, `cluster` and, with `enrich`, `object`; only
+    /// events for which it is true are sent. Absent fields read as "", 0 or empty. Default: all events.
     #[serde(rename = "match")]
     pub filter: Option<Text>,
+    /// What is told of the object that an event is about, in `object` of the envelope. It needs
+    /// permissions, which `tidings check` names. Default: nothing, and nothing is read.
+    pub enrich: Option<EnrichModel>,
     /// What is done about repeats, similar events and floods.
     pub correlate: CorrelateModel,
     /// How failed attempts are repeated.
@@ -209,6 +212,22 @@ pub struct BatchModel {
     /// So long after the first event. Default: `20ms`.
     #[schemars(with = "Option<Span>", extend("default" = "20ms"))]
     pub linger: Option<Span>,
+}
+
+/// What is told of the object that an event is about.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Enrich")]
+pub struct EnrichModel {
+    /// The labels with these keys; a `*` at the end stands for every end: `app.kubernetes.io/*`.
+    /// Default: none.
+    pub labels: Vec<Text>,
+    /// The annotations with these keys, as for labels. Default: none.
+    pub annotations: Vec<Text>,
+    /// The controllers above it: of a Pod its ReplicaSet and the Deployment of that.
+    pub owners: bool,
+    /// The node on which it is. The Pod is fetched whole where the event does not say it.
+    pub node: bool,
 }
 
 /// What is done about repeats, similar events and floods.

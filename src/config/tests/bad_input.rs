@@ -135,3 +135,17 @@ fn a_terminal_shows_the_line() {
     let second = read(&text, &[]).unwrap_err();
     insta::assert_snapshot!(format!("{}\n{}", drawn(&error), drawn(&second)));
 }
+
+#[test]
+fn enrichment() {
+    let objects = |body: &str| format!("objects: {{{body}}}\nsinks: {{a: {{stdout: {{}}}}}}\n");
+    insta::assert_snapshot!(cases! {
+        "match without enrich": sink("match: object.labels[\"team\"] == \"a\""),
+        "nothing asked for": sink("enrich: {}"),
+        "unknown member": sink("enrich: {label: [app]}"),
+        "unknown field": sink("enrich: {node: true}\n    match: object.nodes == \"a\""),
+        "no key": sink("enrich: {labels: [\"app*x\", \"\", \"a b\"]}"),
+        "no resource": objects("watch: [Pods, apps/deployments, pods, pods]"),
+        "out of bounds": objects("qps: 0, burst: 5000, cache: 0, budget: 1m"),
+    });
+}

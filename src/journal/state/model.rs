@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use super::{ObjectsCommit, ObjectsView};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +120,8 @@ pub struct StateCommit {
     pub applied: u64,
     /// New dead letters.
     pub dead_letters: Vec<DeadLetter>,
+    /// What is new in the view `objects`.
+    pub objects: ObjectsCommit,
     /// The cluster's uid, when it is news.
     pub cluster_uid: Option<String>,
 }
@@ -134,6 +137,8 @@ pub struct Loaded {
     pub sources: BTreeMap<String, SourceState>,
     /// `seen` holds everything before this sequence; 1 in a state that is new.
     pub applied: u64,
+    /// Up to where the view `objects` is kept; nothing if it never was.
+    pub objects: Option<ObjectsView>,
     /// The cluster's uid, if it was ever known.
     pub cluster_uid: Option<String>,
     /// A state that could not be used: where it is now, and what is wrong with it.
@@ -145,6 +150,7 @@ impl Loaded {
     /// [`Log::open`](crate::journal::Log::open).
     pub fn highest_sequence(&self) -> u64 {
         let next = self.sinks.values().map(|sink| sink.position.next).max();
-        next.unwrap_or(0).max(self.applied).saturating_sub(1)
+        let objects = self.objects.map_or(0, |view| view.next);
+        next.unwrap_or(0).max(self.applied).max(objects).saturating_sub(1)
     }
 }

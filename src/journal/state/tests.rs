@@ -45,6 +45,7 @@ fn sample() -> StateCommit {
         seen: Arc::new((0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect()),
         sources: [("all".to_owned(), SourceState { id: 1, first_start_ms: 5 })].into(),
         applied: 40,
+        objects: ObjectsCommit::default(),
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
         cluster_uid: Some("c".to_owned()),
     }
@@ -193,4 +194,56 @@ fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
         state.commit(&sample()).unwrap();
     }
     assert!(anew > 0);
+}
+
+#[test]
+fn objects_are_kept_by_what_records_need_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut state, _) = State::open(&Directory::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
+    let view = ObjectsView { secret: 7, applied: 5, decided: 6, next: 9 };
+    let version = |from, what: &str| (from, what.as_bytes().to_vec());
+    let commit = |state: &mut State, changed, oldest| {
+        let objects = ObjectsCommit { changed, view: Some(view), oldest };
+        state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
+    };
+    let object =
+        |last, versions: &[(u64, Vec<u8>)]| SavedObject { last, versions: versions.into() };
+    let reader = state.objects();
+    commit(&mut state, vec![(1, object(3, &[version(2, "a")])), (2, object(4, &[]))], 1);
+    // What is said again is no version, and of an object without versions nothing is kept.
+    commit(&mut state, vec![(1, object(7, &[version(5, "a"), version(6, "b")]))], 1);
+    assert_eq!(reader.get(1), Some(object(7, &[version(2, "a"), version(6, "b")])));
+    assert_eq!(reader.get(2), None);
+    // A record of the sequence 6 needs only the last of them.
+    commit(
+        &mut state,
+        vec![(1, object(9, &[version(9, "c")])), (3, object(5, &[version(5, "")]))],
+        6,
+    );
+    assert_eq!(reader.get(1), Some(object(9, &[version(6, "b"), version(9, "c")])));
+    assert_eq!(reader.get(3), None);
+    drop((state, reader));
+    let (state, loaded) = State::open(&Directory::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
+    assert_eq!((loaded.objects, loaded.highest_sequence()), (Some(view), 8));
+    assert_eq!(state.objects().get(1).unwrap().last, 9);
+}
+
+#[test]
+fn every_object_is_looked_at_before_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut state, _) = State::open(&Directory::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
+    let view = Some(ObjectsView { secret: 7, applied: 1, decided: 1, next: 1 });
+    let one = |n: u64| SavedObject { last: n, versions: vec![(1, b"a".to_vec())] };
+    let changed = (1..=2500).map(|n| (u128::from(n), one(n))).collect();
+    let objects = ObjectsCommit { changed, view, oldest: 1 };
+    state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
+    for _ in 0..6 {
+        let objects = ObjectsCommit { changed: Vec::new(), view, oldest: 2400 };
+        state.commit(&StateCommit { objects, ..StateCommit::default() }).unwrap();
+    }
+    let reader = state.objects();
+    assert_eq!(
+        [1, 2399, 2400, 2500].map(|key| reader.get(key).is_some()),
+        [false, false, true, true]
+    );
 }
