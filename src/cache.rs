@@ -1,5 +1,5 @@
-//! Keeping up with what the API server holds: list, watch, and what to do when either fails; and what
-//! is built on it.
+//! Keeping up with what the API server holds: list, watch, and what to do when either fails; and
+//! what stands on that.
 //!
 //! - [`Reflector`] is the state machine; it lists and watches a [`ResourceApi`] and feeds a
 //!   [`ReflectorStore`], which takes lists in pages and changes one stream read at a time. The

@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use kube::core::ApiResource;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// The annotation of the bookmark behind the objects of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -30,7 +31,9 @@ pub(super) struct Metadata<'a> {
     pub(super) namespace: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) resource_version: Cow<'a, str>,
-    annotations: Option<BTreeMap<String, String>>,
+    /// Not decoded: of few objects anybody asks for them, and there can be many KiB.
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
 }
 
 impl<'a> ObjectHead<'a> {
@@ -46,7 +49,9 @@ impl<'a> ObjectHead<'a> {
 
     /// Whether a bookmark says that all objects of a streaming list have come.
     pub(super) fn ends_initial_events(&self) -> bool {
-        let annotations = self.metadata.annotations.as_ref();
-        annotations.and_then(|all| all.get(INITIAL_EVENTS_END)).is_some_and(|value| value == "true")
+        let annotations = self.metadata.annotations.map(RawValue::get);
+        let annotations: BTreeMap<String, String> =
+            annotations.and_then(|all| serde_json::from_str(all).ok()).unwrap_or_default();
+        annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true")
     }
 }

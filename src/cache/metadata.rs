@@ -39,7 +39,7 @@ use serde::Serialize;
 
 use super::Object;
 
-/// The part of an object's metadata that others ask for; see the [module](self). It is read from the
+/// The part of an object's metadata that others ask for, in one piece of memory. It is read from the
 /// JSON of a whole object or of a `PartialObjectMetadata`, and written as the latter.
 ///
 /// What the object has not is empty, as it is in Go.

@@ -416,7 +416,7 @@ async fn the_store_is_found_by_index_and_listed_by_namespace() {
     let server = server_with(&["a", "b"]);
     server.put("other/a", 0);
     let by_app = |map: &ConfigMap| -> Vec<String> {
-        map.metadata.labels.iter().flat_map(|labels| labels.get("app").cloned()).collect()
+        map.metadata.labels.iter().filter_map(|labels| labels.get("app").cloned()).collect()
     };
     let informer: SharedInformer<ConfigMap> = builder(&server)
         .indexers(Indexers::new().with("app", by_app))
