@@ -1,8 +1,9 @@
-//! What the bridge and the recorders are held to, each test named after what it shows.
+//! What the bridge, the recorders and the informers are held to, each test named after what it shows.
 
 mod access;
 mod correlation;
 mod gaps;
+mod informer;
 mod journal;
 mod load;
 mod outages;

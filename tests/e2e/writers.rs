@@ -85,13 +85,7 @@ impl Load {
 
     /// Makes the namespaces and starts to write.
     pub(crate) async fn start(&self, client: &kube::Client) -> Writing {
-        for namespace in namespaces() {
-            let object: Namespace =
-                serde_json::from_value(json!({"metadata": {"name": namespace}}))
-                    .expect("a namespace");
-            let made = Api::all(client.clone()).create(&PostParams::default(), &object).await;
-            assert!(made.is_ok() || has_code(&made, 409), "{made:?}");
-        }
+        make_namespaces(client).await;
         let written = Arc::<Written>::default();
         let mut plans = vec![Vec::new(); self.writers];
         for write in self.plan() {
@@ -118,12 +112,22 @@ impl Load {
     }
 }
 
-/// The namespaces that Events are written to.
+/// The namespaces that are written to.
 pub(crate) fn namespaces() -> [String; NAMESPACES] {
     std::array::from_fn(|number| format!("team-{number}"))
 }
 
-fn has_code<T>(result: &kube::Result<T>, code: u16) -> bool {
+/// Makes those that are not there yet.
+pub(crate) async fn make_namespaces(client: &kube::Client) {
+    for namespace in namespaces() {
+        let object: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": namespace}})).expect("a namespace");
+        let made = Api::all(client.clone()).create(&PostParams::default(), &object).await;
+        assert!(made.is_ok() || has_code(&made, 409), "{made:?}");
+    }
+}
+
+pub(crate) fn has_code<T>(result: &kube::Result<T>, code: u16) -> bool {
     matches!(result, Err(kube::Error::Api(status)) if status.code == code)
 }
 
