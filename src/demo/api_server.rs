@@ -1,11 +1,31 @@
-//! An in-process Kubernetes API server for Events, over real HTTP.
+//! An in-process Kubernetes API server, over real HTTP: for tests, examples, the demo and benches.
 //!
-//! It behaves as a kube-apiserver 1.34 on etcd does for Events, which it keeps no watch cache of:
-//! each list reads the store at one revision, a page's continue token names that revision, a
-//! version is resumable until compaction, a stale one shows as an ERROR in the stream, a future
-//! one on a list is 504 and on a watch is silence, and no bookmarks come. It can be told to
-//! misbehave ([`Fault`]), to compact, to forget ([`ApiServer::expire_ttl`]), to be restored from a
-//! snapshot and to go away and come back.
+//! It serves the resources that every cluster has, and [more](Options::resources) if told of them:
+//! get, list, watch, create, update, patch and delete, for all of them at one revision, as on etcd.
+//! It behaves as a kube-apiserver 1.34 does; `tests/e2e/imitation.rs` asks both the same.
+//!
+//! - **Events** it keeps, as that does, no watch cache of: each list reads the store at one
+//!   revision, a page's continue token names that revision, a version is resumable until
+//!   compaction, a stale one shows as an ERROR in the stream, a future one on a list is 504 and on
+//!   a watch is silence, and no bookmarks come.
+//! - **Everything else** has a watch cache: a list of version 0 ignores its limit, a future version
+//!   is 504 with `Retry-After`, bookmarks come to who takes them, and a list can be streamed
+//!   (`sendInitialEvents`).
+//! - Objects come without spec and status to who asks for `PartialObjectMetadata`. Label and field
+//!   selectors, discovery and `/version` are there.
+//!
+//! It can be told to misbehave ([`Fault`], for one resource: [`On::of`]), to compact, to forget
+//! ([`ApiServer::expire_ttl`]), to be restored from a snapshot and to go away and come back. It
+//! counts what it is asked ([`ApiServer::request_counts`]) and can be filled with a large cluster
+//! ([`ApiServer::populate`]).
+//!
+//! What it is not: it knows the members of Events and no others, so it fills in no defaults,
+//! validates no spec and takes a strategic merge patch for a merge patch. Deletion is immediate: no
+//! grace period, finalizers or garbage collection. There are no subresources, no protobuf, no
+//! server-side apply and no deletion of collections; and nobody needs to log in. A version of the
+//! future is refused at once, where the real server waits 3 s for it. The watch cache goes back as
+//! far as the last compaction, where the real one's has a size of its own. Its memory grows with
+//! each write until it is told to compact.
 //!
 //! HTTP is spoken by hand, because a stream must be cut in the middle of a character, a chunk or
 //! a connection, which a library rightly prevents.
@@ -37,7 +57,7 @@ mod tests;
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -328,16 +348,6 @@ impl ApiServer {
     /// Forgets the requests so far.
     pub fn forget_requests(&self) {
         lock(&self.shared.requests).clear();
-    }
-
-    /// How many watches are open.
-    pub fn open_watches(&self) -> usize {
-        self.shared.feeds.iter().map(|feed| feed.watches.load(Ordering::Relaxed)).sum()
-    }
-
-    /// How many events were sent on watches.
-    pub fn events_sent(&self) -> u64 {
-        self.shared.feeds.iter().map(|feed| feed.events_sent.load(Ordering::Relaxed)).sum()
     }
 }
 

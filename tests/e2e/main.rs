@@ -12,6 +12,8 @@
 //! A scenario sets a stage, lets writers write, does harm to some part, and has the oracle hold
 //! what arrived at each sink against what the API server showed to a watch of the test's own.
 //!
+//! The in-process API server of the other tests is held against the real one (`imitation`).
+//!
 //! The recorders of the library are tested the other way round: what they wrote is what kubectl
 //! shows (`scenarios::recorder`).
 
@@ -19,6 +21,7 @@
 #![allow(clippy::panic, clippy::print_stderr)]
 
 mod bridge;
+mod imitation;
 mod ledger;
 mod oracle;
 mod parts;

@@ -19,6 +19,7 @@ use super::{
 /// A list as it goes out: what stands before, between and after its items.
 pub(super) struct List<'a> {
     head: String,
+    tail: &'static str,
     shape: Shape<'a>,
     items: Vec<Bytes>,
 }
@@ -82,7 +83,8 @@ pub(super) fn list<'a>(
             let _ = write!(metadata, ",\"remainingItemCount\":{remaining}");
         }
     }
-    Ok(List { head: shape.list_head(&metadata), shape, items })
+    let (head, tail) = shape.list_frame(&metadata, items.is_empty());
+    Ok(List { head, tail, shape, items })
 }
 
 pub(super) async fn send(
@@ -108,7 +110,7 @@ pub(super) async fn send(
         }
         list.shape.push_item(out, item);
     }
-    out.extend_from_slice(b"]}\n");
+    out.extend_from_slice(list.tail.as_bytes());
     match fault {
         Some(Fault::Stream { then: StreamFault::Cut(_, how), .. }) => {
             connection.begin_chunks(200, JSON).await?;

@@ -1,4 +1,4 @@
-//! Objects of any resource, as a test writes and counts them.
+//! Objects of any resource, as a test writes them, and what clients asked of them.
 //!
 //! A resource goes by its [name](super::Resource::name): `pods`, `replicasets.apps`. One that the
 //! server does not know is answered as a path is that does not exist.
@@ -99,6 +99,16 @@ impl ApiServer {
             })
         });
         counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many watches are open.
+    pub fn open_watches(&self) -> usize {
+        self.shared.feeds.iter().map(|feed| feed.watches.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many events were sent on watches.
+    pub fn events_sent(&self) -> u64 {
+        self.shared.feeds.iter().map(|feed| feed.events_sent.load(Ordering::Relaxed)).sum()
     }
 
     /// How many watches of a resource are open.

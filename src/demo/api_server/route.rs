@@ -74,6 +74,8 @@ pub(super) enum Route<'a> {
     Version,
     Healthy,
     NoMethod,
+    /// A resource that its group does not have.
+    NoResource,
     NoPath,
 }
 
@@ -112,7 +114,8 @@ impl<'a> Route<'a> {
             _ => return Self::NoPath,
         };
         let Some(resource) = catalogue.at(group, version, plural) else {
-            return Self::NoPath;
+            let known = catalogue.iter().any(|(_, r)| r.group == group && r.version == version);
+            return if known { Self::NoResource } else { Self::NoPath };
         };
         let namespaced = catalogue[resource].namespaced;
         let fits = if name.is_empty() {
@@ -121,7 +124,7 @@ impl<'a> Route<'a> {
             namespaced == namespace.is_some()
         };
         if !fits {
-            return Self::NoPath;
+            return Self::NoResource;
         }
         let verb = match (request.method.as_str(), name.is_empty()) {
             ("GET", true) if request.flag("watch") => Verb::Watch,

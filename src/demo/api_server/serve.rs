@@ -112,6 +112,7 @@ async fn respond(
             return Ok(true);
         }
         Route::NoMethod => return refuse(connection, &ApiStatus::method_not_allowed()).await,
+        Route::NoResource => return refuse(connection, &ApiStatus::no_resource()).await,
         Route::NoPath => None,
     };
     if let Some(document) = document {

@@ -58,15 +58,20 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// How a list begins.
-    pub(super) fn list_head(self, metadata: &str) -> String {
+    /// What stands before and after the items of a list.
+    pub(super) fn list_frame(self, metadata: &str, empty: bool) -> (String, &'static str) {
         let (kind, api_version) = match self {
             Self::Whole(resource) => (resource.kind.as_str(), resource.api_version()),
             Self::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
         };
-        format!(
-            r#"{{"kind":"{kind}List","apiVersion":"{api_version}","metadata":{{{metadata}}},"items":["#
-        )
+        let head = format!(
+            r#"{{"kind":"{kind}List","apiVersion":"{api_version}","metadata":{{{metadata}}},"items":"#
+        );
+        match self {
+            // As Go writes a list that it never appended to.
+            Self::Metadata if empty => (head, "null}\n"),
+            _ => (head + "[", "]}\n"),
+        }
     }
 
     /// Appends an object as it is written on its own.

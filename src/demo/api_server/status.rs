@@ -105,7 +105,18 @@ impl ApiStatus {
 
     /// An option of a list or watch that must not be given.
     pub(super) fn forbidden_option(field: &str, why: &str) -> Self {
-        Self::invalid("ListOptions.meta.k8s.io", "", field, &format!("Forbidden: {why}"))
+        let cause = format!("Forbidden: {why}");
+        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {cause}");
+        Self::new(422, "Invalid", message).with_details(json!({
+            "group": "meta.k8s.io", "kind": "ListOptions",
+            "causes": [{"reason": "FieldValueForbidden", "message": cause, "field": field}]
+        }))
+    }
+
+    /// The refusal of a resource that a known group does not have.
+    pub(super) fn no_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(404, "NotFound", message).with_details(json!({}))
     }
 
     pub(super) fn method_not_allowed() -> Self {

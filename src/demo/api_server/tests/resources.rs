@@ -57,6 +57,8 @@ async fn metadata_alone_is_answered_to_who_asks_for_it() {
     assert_eq!(list["items"][1]["kind"], "PartialObjectMetadata");
     assert_eq!(list["items"][1].as_object().unwrap().len(), 3);
 
+    let (_, none) = client.get_as("/apis/apps/v1/deployments", METADATA_LIST).await;
+    assert_eq!(none["items"], Value::Null);
     let (status, refused) = client.get_as(PODS, METADATA).await;
     assert_eq!(status, 406);
     assert_eq!(
