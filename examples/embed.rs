@@ -66,6 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             start: SinkStart::Now,
         }],
         own_events: None,
+        heartbeat: None,
     };
 
     // An API server that does not answer is no error: the bridge tries until it does.

@@ -112,6 +112,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             start: SinkStart::Now,
         }],
         own_events: None,
+        heartbeat: None,
     };
     let client = kube::Client::try_from(kube::Config::new(server.url().parse()?))?;
     let bridge = Bridge::start(client, options).await?;

@@ -54,7 +54,8 @@ pub use metadata::{Metadata, OwnerReference};
 pub use object::{Object, meta_namespace_key, split_meta_namespace_key};
 pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
 pub use reflector::{
-    Follow, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom, WatchErrorHandler,
+    Follow, Reconnect, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom,
+    WatchErrorHandler,
 };
 pub use reflector_store::{
     Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,

@@ -17,4 +17,4 @@ pub use envelope::{
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
 pub use record::{Batch, Record};
-pub use seen::{Change, Seen, SeenEntry, UidKey};
+pub use seen::{Change, SeenChanges, SeenEntry, UidKey};

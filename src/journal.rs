@@ -7,7 +7,7 @@
 //! 00000000000000000001.log    segments of the log, named by their first sequence   format, log
 //! state.redb                  cursors, fates, views and dead letters               state
 //! positions.json              what stands when all of the above is gone            positions
-//! staging-*.tmp               a paged list that is not whole yet                   staging
+//! staging-*.tmp               a paged list that is not whole yet                   staging, sorted_runs
 //! ```
 //!
 //! *The log is the truth.* Every other state is a view that knows up to which sequence it has been
@@ -30,7 +30,9 @@ mod positions;
 mod reader;
 mod recovery;
 mod scan;
+mod scratch;
 mod segments;
+mod sorted_runs;
 mod staging;
 mod state;
 #[cfg(test)]
@@ -42,8 +44,8 @@ pub use handle::LogHandle;
 pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
 pub use positions::{Positions, PositionsError, Version};
 pub use reader::Reader;
-pub use staging::{SortedStaging, Staging};
+pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use state::{
-    CommitError, DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, State, StateCommit,
-    Totals,
+    CommitError, DeadLetter, Loaded, ReadError, SavedCorrelator, SeenTable, SinkState, SourceState,
+    State, StateCommit, Totals,
 };

@@ -25,6 +25,8 @@ pub(crate) enum Load {
     Steady(usize, usize),
     /// So many Events that exist when the bridge starts.
     Live(usize),
+    /// The same, and an earlier run has journalled them.
+    Known(usize),
 }
 
 impl Load {
@@ -34,6 +36,7 @@ impl Load {
             Self::Burst(count) => Self::Burst(count / 10),
             Self::Steady(rate, _) => Self::Steady(rate, 2),
             Self::Live(count) => Self::Live(count / 10),
+            Self::Known(count) => Self::Known(count / 10),
         }
     }
 }
@@ -43,6 +46,8 @@ impl Load {
 pub(crate) enum Subject {
     /// `tidings` with a sink of this configuration, and how the sink is spoken to.
     Bridge(SinkConfig, &'static str),
+    /// `tidings` with a sink that wants nothing: what is left is the source and the journal.
+    Source,
     /// A client that only reads.
     Drain,
 }
@@ -58,9 +63,11 @@ const ONE_BY_ONE: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {e
 const BATCHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}"#;
 const UNCORRELATED: SinkConfig =
     r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, correlate: {mode: none}"#;
+const NOTHING: SinkConfig =
+    r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, match: "false""#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
-pub(crate) const SCENES: [Scene; 8] = [
+pub(crate) const SCENES: [Scene; 15] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -104,10 +111,52 @@ pub(crate) const SCENES: [Scene; 8] = [
         subject: Subject::Bridge(BATCHED, "stamped-json"),
     },
     Scene {
-        name: "start-webhook-batch",
+        name: "start-webhook-batch-1k",
+        what: "start with 1 000 live Events, webhook in batches of 500",
+        load: Load::Live(1_000),
+        subject: Subject::Bridge(BATCHED, "json"),
+    },
+    Scene {
+        name: "start-nothing-wanted-1k",
+        what: "start with 1 000 live Events, a sink that wants none",
+        load: Load::Live(1_000),
+        subject: Subject::Source,
+    },
+    Scene {
+        name: "start-webhook-batch-100k",
         what: "start with 100 000 live Events, webhook in batches of 500",
         load: Load::Live(100_000),
         subject: Subject::Bridge(BATCHED, "json"),
+    },
+    Scene {
+        name: "start-nothing-wanted-100k",
+        what: "start with 100 000 live Events, a sink that wants none",
+        load: Load::Live(100_000),
+        subject: Subject::Source,
+    },
+    Scene {
+        name: "start-webhook-batch-200k",
+        what: "start with 200 000 live Events, webhook in batches of 500",
+        load: Load::Live(200_000),
+        subject: Subject::Bridge(BATCHED, "json"),
+    },
+    Scene {
+        name: "start-nothing-wanted-200k",
+        what: "start with 200 000 live Events, a sink that wants none",
+        load: Load::Live(200_000),
+        subject: Subject::Source,
+    },
+    Scene {
+        name: "start-again-1k",
+        what: "start again with 1 000 live Events journalled before",
+        load: Load::Known(1_000),
+        subject: Subject::Source,
+    },
+    Scene {
+        name: "start-again-200k",
+        what: "start again with 200 000 live Events journalled before",
+        load: Load::Known(200_000),
+        subject: Subject::Source,
     },
 ];
 
@@ -116,7 +165,7 @@ pub(crate) struct Measured {
     /// How many the API server wrote.
     pub(crate) events: usize,
     /// From the write of the first, or the start of the process where they existed before, to the
-    /// arrival of the last.
+    /// arrival of the last; where none is wanted, to the watch that follows the list.
     pub(crate) seconds: f64,
     /// Between the first and the last arrival.
     pub(crate) events_a_second: f64,
@@ -149,7 +198,11 @@ impl Running {
                 let (address, version) = (server.0.to_string(), server.1.to_string());
                 Ok(Self::Drain(Helper::start(["drain", &address, &version])?))
             }
-            Subject::Bridge(config, wire) => {
+            Subject::Bridge(..) | Subject::Source => {
+                let (config, wire) = match scene.subject {
+                    Subject::Bridge(config, wire) => (config, wire),
+                    Subject::Source | Subject::Drain => (NOTHING, "json"),
+                };
                 let mut sink = Helper::start(["count", wire])?;
                 let address = sink.line()?.parse()?;
                 Ok(Self::Bridge(Tidings::start(tidings, directory, config, address)?, sink))
@@ -176,6 +229,13 @@ impl Running {
             Self::Drain(_) => Ok(()),
         }
     }
+
+    fn stop(&mut self) -> Result<()> {
+        match self {
+            Self::Bridge(tidings, _) => tidings.stop(),
+            Self::Drain(_) => Ok(()),
+        }
+    }
 }
 
 /// Until something that should happen within seconds has failed to.
@@ -199,39 +259,52 @@ pub(crate) fn run(scene: &Scene, quick: bool, tidings: &Path) -> Result<Measured
 
     match load {
         Load::Burst(count) => drop(server.ask(&format!("prepare {count}"))?),
-        Load::Live(count) => {
+        Load::Live(count) | Load::Known(count) => {
             server.ask(&format!("prepare-new {count}"))?;
             server.ask("release")?;
         }
         Load::Steady(..) => {}
     }
+    if matches!(load, Load::Known(_)) {
+        let mut earlier = Running::start(scene, tidings, directory.path(), server_at)?;
+        wait_for_watches(1, &mut server, &mut earlier)?;
+        earlier.stop()?;
+        wait_for_watches(0, &mut server, &mut earlier)?;
+    }
     let mut started_us = now_us();
     let mut running = Running::start(scene, tidings, directory.path(), server_at)?;
-    if !matches!(load, Load::Live(_)) {
-        wait_for_watch(&mut server, &mut running)?;
+    if matches!(load, Load::Burst(_) | Load::Steady(..)) {
+        wait_for_watches(1, &mut server, &mut running)?;
         started_us = now_us();
     }
     match load {
         Load::Burst(_) => drop(server.ask("release")?),
         Load::Steady(rate, seconds) => drop(server.ask(&format!("drive {rate} {seconds}"))?),
-        Load::Live(_) => {}
+        Load::Live(_) | Load::Known(_) => {}
     }
-    let expected: Vec<u64> = serde_json::from_str(&server.ask("ids")?)?;
-    wait_for_all(expected.len(), &mut running)?;
+    let written: Vec<u64> = serde_json::from_str(&server.ask("ids")?)?;
+    let events = written.len();
+    let wanted = if matches!(scene.subject, Subject::Source) { Vec::new() } else { written };
+    if wanted.is_empty() {
+        // It is opened when the whole list is in the journal.
+        wait_for_watches(1, &mut server, &mut running)?;
+    }
+    let read_us = now_us();
+    wait_for_all(wanted.len(), &mut running)?;
     thread::sleep(SETTLE);
     let usage = Usage::of(running.id())?;
     thread::sleep(AFTER);
     let after = Usage::of(running.id())?;
-    if let Running::Bridge(tidings, _) = &mut running {
-        tidings.stop()?;
+    running.stop()?;
+    let mut tally: Tally = serde_json::from_str(&running.counter().ask("report")?)?;
+    let faults = matches!(running, Running::Bridge(..)).then(|| faults(&wanted, &tally.ids));
+    if wanted.is_empty() {
+        (tally.first_us, tally.last_us) = (started_us, read_us);
     }
-    let tally: Tally = serde_json::from_str(&running.counter().ask("report")?)?;
-    let events = expected.len();
-    let faults = matches!(running, Running::Bridge(..)).then(|| faults(&expected, &tally.ids));
     Ok(Measured {
         events,
         seconds: (tally.last_us - started_us) as f64 / 1e6,
-        events_a_second: tally.events as f64 / ((tally.last_us - tally.first_us) as f64 / 1e6),
+        events_a_second: events as f64 / ((tally.last_us - tally.first_us) as f64 / 1e6),
         requests: tally.requests,
         cpu_us_an_event: usage.cpu_s * 1e6 / events as f64,
         peak_rss_mib: after.peak_rss_mib,
@@ -241,12 +314,14 @@ pub(crate) fn run(scene: &Scene, quick: bool, tidings: &Path) -> Result<Measured
     })
 }
 
-fn wait_for_watch(server: &mut Helper, running: &mut Running) -> Result<()> {
+fn wait_for_watches(open: usize, server: &mut Helper, running: &mut Running) -> Result<()> {
     let until = Instant::now() + PATIENCE;
-    while server.number::<usize>("watches")? == 0 {
-        running.check()?;
+    while server.number::<usize>("watches")? != open {
+        if open > 0 {
+            running.check()?;
+        }
         if Instant::now() > until {
-            return Err("no watch was opened".into());
+            return Err(format!("there are not {open} watches").into());
         }
         thread::sleep(LOOK);
     }

@@ -61,6 +61,10 @@ pub struct IngestStatus {
     pub repeats: u64,
     /// Objects that are no Events.
     pub undecodable: u64,
+    /// Heartbeats of a bridge that came by a watch; none of them is journalled.
+    pub heartbeats: u64,
+    /// Watches that were opened anew because they did not bring our own heartbeat in time.
+    pub heartbeats_missed: u64,
     /// Gaps that hid something.
     pub gaps: u64,
     /// Their length together.
@@ -163,6 +167,8 @@ pub fn status(view: &BridgeView) -> Status {
             events: load(&view.ingest.records),
             repeats: load(&view.ingest.repeats),
             undecodable: load(&view.ingest.undecodable),
+            heartbeats: load(&view.ingest.heartbeats),
+            heartbeats_missed: load(&view.ingest.heartbeats_missed),
             gaps: load(&view.ingest.gaps),
             gap_seconds: seconds(load(&view.ingest.gap_ms)),
             skipped_increments: load(&view.ingest.skipped_increments),

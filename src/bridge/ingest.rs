@@ -1,19 +1,17 @@
 //! From what a reflector reads to what the journal holds.
 //!
-//! One thread owns the log, because the log has one writer, and the view `seen` with it. Reflectors
+//! One thread owns the log, because the log has one writer, and changes the view `seen`. Reflectors
 //! send it what they read over a bounded channel, so a slow disk slows the reading down and
 //! nothing is held in memory beyond the channel. For each change the thread decides whether it is
 //! new, computes by how much it raises the Event's occurrences, writes its envelope, and appends
 //! the frame together with the resume point that covers it. Only then is the frame published.
 
 mod lists;
+mod shared;
 mod store;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -21,17 +19,13 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-use self::lists::Replacing;
-pub(super) use self::store::JournalStore;
-use super::{
-    correlation::Names,
-    published::Published,
-    shared::{IngestCounters, SeenChanges, now_ms},
-};
+use self::{lists::Replacing, shared::GaveUp};
+pub(super) use self::{shared::IngestShared, store::JournalStore};
+use super::{correlation::Names, heartbeat::is_heartbeat, published::Published, shared::now_ms};
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
-    event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, Seen, SeenEntry, UidKey},
+    event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, SeenChanges, SeenEntry, UidKey},
     journal::{FrameBuilder, Log, Resume, SyncDone, SyncJob},
     watch::Broadcaster,
 };
@@ -40,9 +34,6 @@ use crate::{
 /// a bounded size.
 const FRAME_RECORDS: u32 = 500;
 const FRAME_BYTES: usize = 1 << 20;
-/// Waits between attempts to append while the disk does not take anything.
-const APPEND_RETRY: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(5);
 
 /// One source as ingest knows it.
 #[derive(Clone, Debug)]
@@ -109,18 +100,9 @@ struct Source {
     replacing: Option<Replacing>,
 }
 
-/// What others see of the thread.
-pub(super) struct IngestShared {
-    pub(super) counters: Arc<IngestCounters>,
-    pub(super) changes: Arc<SeenChanges>,
-    /// Set when the program does not wait for the disk any longer.
-    pub(super) give_up: Arc<AtomicBool>,
-}
-
 /// The thread's state. See the [module](self).
 pub(super) struct Ingest {
     log: Log,
-    seen: Seen,
     broadcaster: Broadcaster<Published>,
     /// What the keys are made with that records are correlated by; `None` if no sink asks for them.
     keys: Option<Keys>,
@@ -129,13 +111,9 @@ pub(super) struct Ingest {
     sources: Vec<Source>,
 }
 
-/// The log did not take a frame before the program had to end.
-struct GaveUp;
-
 impl Ingest {
     pub(super) fn new(
         log: Log,
-        seen: Seen,
         broadcaster: Broadcaster<Published>,
         keys: Option<Keys>,
         sources: Vec<IngestSource>,
@@ -146,7 +124,7 @@ impl Ingest {
             Source { spec, journalled_ms, replacing: None }
         };
         let sources = sources.into_iter().map(source).collect();
-        Self { log, seen, broadcaster, keys, cluster_json: String::new(), shared, sources }
+        Self { log, broadcaster, keys, cluster_json: String::new(), shared, sources }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -162,10 +140,7 @@ impl Ingest {
                     self.begin_replace(source, reason);
                     Ok(())
                 }
-                Message::Page { source, items } => {
-                    self.page(source, &items);
-                    Ok(())
-                }
+                Message::Page { source, items } => self.page(source, &items),
                 Message::EndReplace { source, resource_version, kept } => {
                     self.end_replace(source, resource_version).map(|whole| {
                         // The reflector has been stopped if it does not wait for the answer.
@@ -248,22 +223,25 @@ impl Ingest {
             };
             let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
+            if is_heartbeat(&incoming.fields) {
+                self.shared.counters.heartbeats.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
                 frame.forgets = true;
-                frame.changed.push((incoming.uid, None));
-                self.seen.remove(incoming.uid);
+                frame.changed.insert(incoming.uid, None);
                 continue;
             }
-            let before = self.seen.get(incoming.uid);
+            let before = self.before(&frame, incoming.uid)?;
             if before.is_some_and(|entry| entry.resource_version >= incoming.resource_version) {
                 self.shared.counters.repeats.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
             // What a frame forgets it forgets after its records; an Event can come back only where
             // a field selector had let it go.
-            let comes_back = frame.forgets && frame.changed.contains(&(incoming.uid, None));
+            let comes_back = frame.forgets && frame.changed.get(&incoming.uid) == Some(&None);
             if comes_back {
                 let before_it = std::mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, before_it, resume_before)?;
@@ -277,7 +255,21 @@ impl Ingest {
         self.append(source, frame, resume)
     }
 
-    /// Adds one change to a frame and to the view; answers its delta.
+    /// What is known of an Event before a change that comes into a frame next.
+    fn before(&self, frame: &Pending, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
+        match frame.changed.get(&uid) {
+            Some(change) => Ok(*change),
+            None => self.known(uid),
+        }
+    }
+
+    /// What is known of an Event after all frames that were appended.
+    fn known(&self, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
+        let seen = &self.shared.seen;
+        seen.get(uid).or_else(|_| self.shared.insist(|| seen.get(uid)))
+    }
+
+    /// Adds one change to a frame; answers its delta.
     fn record(
         &mut self,
         frame: &mut Pending,
@@ -289,7 +281,7 @@ impl Ingest {
     ) -> u64 {
         let spec = &self.sources[source].spec;
         let occurrences = incoming.fields.occurrences();
-        let delta = Seen::delta(before, occurrences, || {
+        let delta = SeenEntry::delta(before, occurrences, || {
             created_since(&incoming.fields.metadata.creation_timestamp, spec.first_start_ms)
         });
         let change = if before.is_some() { Change::Updated } else { Change::Created };
@@ -297,13 +289,8 @@ impl Ingest {
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         frame.builder.record(|out| head.write(incoming, out));
         frame.names.extend(self.keys.as_ref().map(|keys| Names::of(&incoming.fields, keys)));
-        let entry = SeenEntry {
-            resource_version: incoming.resource_version,
-            occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
-            source: spec.id,
-        };
-        self.seen.insert(incoming.uid, entry);
-        frame.changed.push((incoming.uid, Some(entry)));
+        let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
+        frame.changed.insert(incoming.uid, Some(entry));
         delta
     }
 
@@ -318,43 +305,24 @@ impl Ingest {
         let IngestSource { key, resume, .. } = &self.sources[source].spec;
         let mut builder = FrameBuilder::new(Arc::clone(key), *resume);
         builder.reserve(expected.min(FRAME_BYTES));
-        Pending { builder, changed: Vec::new(), names: Vec::new(), forgets: false }
+        Pending { builder, changed: SeenChanges::default(), names: Vec::new(), forgets: false }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
     /// the channel fills, the reflectors wait, and the API server keeps what comes.
     fn append(&mut self, source: usize, mut frame: Pending, resume: Resume) -> Result<(), GaveUp> {
-        let Source { spec, journalled_ms, .. } = &mut self.sources[source];
-        if frame.changed.is_empty() && resume == spec.resume {
+        if frame.changed.is_empty() && resume == self.sources[source].spec.resume {
             return Ok(());
         }
+        let Self { log, shared, .. } = self;
+        shared.make_room(log, frame.changed.len())?;
         frame.builder.set_resume(resume);
-        let mut wait = *APPEND_RETRY.start();
-        let written = loop {
-            let now = now_ms();
-            match self.log.append(&mut frame.builder, now) {
-                Ok(written) => {
-                    if self.shared.counters.set_journal_error(None) {
-                        tracing::info!("the journal can be written again: intake goes on");
-                    }
-                    break written;
-                }
-                Err(error) => {
-                    if !self.shared.counters.set_journal_error(Some(error.to_string())) {
-                        tracing::error!(%error, "the journal cannot be written: intake stands still, delivery goes on");
-                    }
-                    if self.shared.give_up.load(Ordering::Relaxed) {
-                        return Err(GaveUp);
-                    }
-                    std::thread::sleep(wait);
-                    wait = (wait * 2).min(*APPEND_RETRY.end());
-                }
-            }
-        };
+        let written = shared.insist(|| log.append(&mut frame.builder, now_ms()))?;
+        let Source { spec, journalled_ms, .. } = &mut self.sources[source];
         spec.resume = resume;
         *journalled_ms = Some(written.time_ms);
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
-        self.shared.changes.add(frame.changed, written.next());
+        self.shared.seen.add(frame.changed, written.next());
         let names = self.keys.is_some().then(|| frame.names.into());
         // Nobody reads after a shutdown; the frame is in the log for the next start.
         let _ = self.broadcaster.publish_blocking(Published { frame: written, names });
@@ -378,7 +346,7 @@ impl Ingest {
 /// A frame being built, and what it changes in the view.
 struct Pending {
     builder: FrameBuilder,
-    changed: Vec<(UidKey, Option<SeenEntry>)>,
+    changed: SeenChanges,
     /// Under which keys each record is correlated; empty if nobody asks.
     names: Vec<Names>,
     /// Whether a change of the watch is that an Event was deleted.

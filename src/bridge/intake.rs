@@ -178,6 +178,9 @@ impl Intake {
             views.push(SourceView {
                 key: Arc::clone(&setup.ingest.key),
                 health: reflector.health(),
+                reconnect: reflector.reconnect(),
+                namespace: setup.namespace.clone(),
+                all_events: self.field_selector.is_empty(),
             });
             reflectors.spawn(reflector.run());
         }

@@ -4,6 +4,8 @@
 //! the state is committed. So the state never knows of records that a power cut could still take
 //! from the log. With a sync interval longer than a second, or without syncs, it may; then the
 //! next start begins above every sequence that the state knows, and reads the records again.
+//!
+//! The view `seen` is saved more seldom, or sooner when ingest fills what it may hold of it.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +14,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::spawn_blocking,
     time::{MissedTickBehavior, timeout},
 };
@@ -21,28 +23,28 @@ use super::{
     SinkProgress,
     ingest::Message,
     progress::{Changes, Unsaved},
-    shared::{PendingChanges, SeenChanges, lock},
+    seen::{Demand, Seen},
+    shared::lock,
 };
 use crate::{
     event::Cluster,
-    journal::{Directory, Positions, SourceState, State, StateCommit, Sync, Version},
+    journal::{Directory, Positions, SourceState, State, StateCommit, Sync, SyncDone, Version},
 };
 
 /// Cursors and totals are saved so often.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// `positions.json` is written so often.
 const POSITIONS_EVERY: Duration = Duration::from_secs(5);
-/// The view `seen` is saved so often, or when so many changes wait; it can be brought up from the
-/// log, and an Event that is patched ten times in between costs one write.
+/// The view `seen` is saved so often, or when many changes wait; it can be brought up from the log,
+/// and an Event that is patched ten times in between costs one write.
 const SEEN_EVERY: Duration = Duration::from_secs(10);
-const SEEN_CHANGES: usize = 100_000;
 
 /// See the [module](self). Its calls block on the disk.
 pub(super) struct Keeper {
     pub(super) state: State,
     pub(super) directory: Directory,
     pub(super) sinks: Vec<Arc<SinkProgress>>,
-    pub(super) seen: Arc<SeenChanges>,
+    pub(super) seen: Arc<Seen>,
     pub(super) cluster: Arc<Mutex<Cluster>>,
     /// Saved with the first commit.
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -67,24 +69,35 @@ pub(super) async fn run(
     let mut ticks = tokio::time::interval(SAVE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_sync = Instant::now();
+    let mut demand = keeper.seen.demand();
     loop {
-        let last = tokio::select! {
-            _ = ticks.tick() => false,
-            _ = &mut stop => true,
+        let (early, last) = tokio::select! {
+            _ = ticks.tick() => (false, false),
+            // It lives as long as the keeper. What cannot be saved is tried once a second.
+            _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => (true, false),
+            _ = &mut stop => (false, true),
         };
-        let taken = keeper.take(last);
+        let taken = keeper.take(last, early);
+        let mut synced = None;
         if let Sync::Interval(interval) = sync
-            && last_sync.elapsed() >= interval
+            && (last_sync.elapsed() >= interval || early && interval <= SAVE_EVERY)
         {
             last_sync = Instant::now();
-            sync_log(&to_ingest).await;
+            synced = sync_log(&to_ingest, &mut demand).await;
         }
-        let saved = spawn_blocking(move || {
+        let saving = spawn_blocking(move || {
             keeper.save(taken, last);
             keeper
         });
+        // Ingest may be waiting for what is being saved.
+        let tell_ingest = async {
+            if let Some(done) = synced {
+                let _ = to_ingest.send(Message::EndSync { done }).await;
+            }
+        };
+        let (saved, ()) = tokio::join!(saving, tell_ingest);
         // A panic there ends the keeper, and with it the program.
-        let Ok(back) = saved.await else { return };
+        let Ok(back) = saved else { return };
         keeper = back;
         if last {
             return;
@@ -94,21 +107,27 @@ pub(super) async fn run(
 
 /// Syncs the log beside ingest, not within it: a sync takes as long as the disk likes, and events
 /// go on meanwhile.
-async fn sync_log(to_ingest: &mpsc::Sender<Message>) {
+async fn sync_log(
+    to_ingest: &mpsc::Sender<Message>,
+    demand: &mut watch::Receiver<Demand>,
+) -> Option<SyncDone> {
     let (job, begun) = oneshot::channel();
-    // While ingest waits for the disk itself there is nothing new to sync.
-    if to_ingest.try_send(Message::BeginSync { job }).is_err() {
-        return;
-    }
-    let Ok(Ok(Some(job))) = timeout(SAVE_EVERY, begun).await else { return };
-    if let Ok(done) = spawn_blocking(move || job.run()).await {
-        let _ = to_ingest.send(Message::EndSync { done }).await;
-    }
+    let ask = async {
+        to_ingest.send(Message::BeginSync { job }).await.ok()?;
+        begun.await.ok()?
+    };
+    let job = tokio::select! {
+        // While ingest waits for the disk itself there is nothing new to sync.
+        asked = timeout(SAVE_EVERY, ask) => asked.ok()??,
+        // It has done so itself.
+        _ = demand.wait_for(|demand| *demand == Demand::Now) => return None,
+    };
+    spawn_blocking(move || job.run()).await.ok()
 }
 
 impl Keeper {
     /// What has changed since the last call, and who waits for it.
-    fn take(&mut self, last: bool) -> (StateCommit, Waiting) {
+    fn take(&mut self, last: bool, early: bool) -> (StateCommit, Waiting) {
         let mut commit = StateCommit { applied: self.applied, ..StateCommit::default() };
         let mut waiting = Waiting::new();
         for sink in &self.sinks {
@@ -122,11 +141,12 @@ impl Keeper {
                 commit.sinks.insert(name, state);
             }
         }
-        if last || self.last_seen.elapsed() >= SEEN_EVERY || self.seen.len() >= SEEN_CHANGES {
+        if last || early || self.failing || self.last_seen.elapsed() >= SEEN_EVERY {
             self.last_seen = Instant::now();
-            let PendingChanges { changes, applied } = self.seen.take();
-            commit.seen = changes;
-            commit.applied = applied.unwrap_or(self.applied);
+            if let Some((changes, applied)) = self.seen.take() {
+                commit.seen = changes;
+                commit.applied = applied;
+            }
         }
         commit.sources.clone_from(&self.sources);
         commit.cluster_uid = lock(&self.cluster)
@@ -136,10 +156,7 @@ impl Keeper {
         (commit, waiting)
     }
 
-    fn save(&mut self, (mut commit, waiting): (StateCommit, Waiting), last: bool) {
-        // In the order of the tree, which is several times cheaper to write. The sort is stable,
-        // so of changes of one Event the last one still wins.
-        commit.seen.sort_by_key(|(uid, _)| *uid);
+    fn save(&mut self, (commit, waiting): (StateCommit, Waiting), last: bool) {
         let nothing = commit.sinks.is_empty()
             && commit.seen.is_empty()
             && commit.sources.is_empty()
@@ -163,7 +180,7 @@ impl Keeper {
             Err(error) => {
                 self.put_back(commit, waiting);
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again");
+                    tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again, and intake stops when too much waits");
                 }
             }
         }
@@ -190,7 +207,9 @@ impl Keeper {
                 });
             }
         }
-        self.seen.put_back(PendingChanges { changes: commit.seen, applied: Some(commit.applied) });
+        if !commit.seen.is_empty() || commit.applied > self.applied {
+            self.seen.put_back(commit.applied);
+        }
     }
 
     /// The newest epoch's positions. A sink that still is in an older one has none of it yet.

@@ -7,14 +7,15 @@ use serde::Deserialize;
 use super::{
     BridgeError, CorrelateMode, JournalOptions, SinkOptions, SinkStart,
     correlation::{Correlator, Holding},
-    shared::{PendingChanges, now_ms},
+    seen::Seen,
+    shared::now_ms,
 };
 use crate::{
     correlate::Keys,
-    event::{Seen, SeenEntry, UidKey},
+    event::{SeenChanges, SeenEntry, UidKey},
     journal::{
         Directory, Frame, Log, LogHandle, Position, Positions, Resume, SavedCorrelator, SinkState,
-        SourceState, State,
+        SourceState, State, StateCommit,
     },
 };
 
@@ -30,9 +31,7 @@ pub(super) struct Restored {
     pub(super) log: Log,
     pub(super) state: State,
     /// The view `seen`, up to the end of the log.
-    pub(super) seen: Seen,
-    /// What the state store does not have of it.
-    pub(super) seen_changes: PendingChanges,
+    pub(super) seen: Arc<Seen>,
     /// Up to where the state store has it.
     pub(super) applied: u64,
     pub(super) sources: BTreeMap<String, SourceState>,
@@ -95,9 +94,8 @@ impl Restored {
         }
         let mut restored = Self {
             directory,
+            seen: Arc::new(Seen::new(state.seen())),
             state,
-            seen: loaded.seen,
-            seen_changes: PendingChanges::default(),
             applied: loaded.applied,
             sources: loaded.sources,
             resume,
@@ -121,8 +119,12 @@ impl Restored {
     }
 
     /// Applies to the view what the log has beyond it.
+    ///
+    /// Where that is much, some of it is saved on the way, but not how far it goes: sinks and
+    /// sources are saved with that, by the keeper. A start that ends before does all of it again.
     fn bring_up_seen(&mut self) -> io::Result<()> {
         let log = self.log.handle();
+        let mut failed = None;
         for_each_frame(&log, self.applied, |frame| {
             let free = self.sources.values().map(|state| state.id + 1).max().unwrap_or(0);
             // The state was lost: its first frame is the best that is known of the first start.
@@ -134,20 +136,30 @@ impl Restored {
                     free
                 }
             };
-            let changes = &mut self.seen_changes;
+            let mut changes = SeenChanges::default();
             for record in frame.records().filter(|record| record.seq >= self.applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
-                    self.seen.insert(uid, entry);
-                    changes.changes.push((uid, Some(entry)));
+                    changes.insert(uid, Some(entry));
                 }
             }
-            for uid in &frame.forgotten {
-                self.seen.remove(*uid);
-                changes.changes.push((*uid, None));
+            changes.extend(frame.forgotten.iter().map(|uid| (*uid, None)));
+            if !self.seen.has_room(changes.len())
+                && let Some((seen, applied)) = self.seen.take()
+            {
+                let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
+                let synced = self.log.sync(now_ms());
+                let saved =
+                    synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
+                if let Err(error) = saved {
+                    self.seen.put_back(applied);
+                    failed = Some(error);
+                    return false;
+                }
             }
-            changes.applied = Some(frame.next());
+            self.seen.add(changes, frame.next());
             true
-        })
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
@@ -300,10 +312,6 @@ fn seen_entry(envelope: &[u8], source: u16) -> Option<(UidKey, SeenEntry)> {
     }
     let Known { id, occurrences } = serde_json::from_slice(envelope).ok()?;
     let (uid, version) = id.rsplit_once('-')?;
-    let entry = SeenEntry {
-        resource_version: version.parse().ok()?,
-        occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
-        source,
-    };
+    let entry = SeenEntry::new(version.parse().ok()?, occurrences, source);
     Some((UidKey::of(uid), entry))
 }

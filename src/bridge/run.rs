@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, CorrelateMode, Filter, IngestCounters, OwnEvents, RetryOptions, Sink,
+    BatchOptions, CorrelateMode, Filter, Heartbeat, IngestCounters, OwnEvents, RetryOptions, Sink,
     SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
     correlation::Stage,
@@ -29,10 +29,9 @@ use super::{
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     restore::Restored,
-    shared::SeenChanges,
 };
 use crate::{
-    cache::SharedHealth,
+    cache::{Reconnect, SharedHealth},
     event::Cluster,
     journal::{LogHandle, LogOptions, OpenError},
     watch::Broadcaster,
@@ -114,6 +113,8 @@ pub struct BridgeOptions {
     pub sinks: Vec<SinkOptions>,
     /// Where to record what the bridge says of itself; `None`: it is logged only.
     pub own_events: Option<OwnEvents>,
+    /// By what it notices that a watch is dead; `None`: only the watch's own end tells.
+    pub heartbeat: Option<Heartbeat>,
 }
 
 /// Why a bridge does not start, or cannot go on.
@@ -145,6 +146,19 @@ pub struct SourceView {
     pub key: Arc<str>,
     /// How it does.
     pub health: SharedHealth,
+    /// Has its watch opened anew.
+    pub reconnect: Reconnect,
+    /// `None` for all.
+    pub(super) namespace: Option<String>,
+    /// Without a field selector.
+    pub(super) all_events: bool,
+}
+
+impl SourceView {
+    /// Whether every Event of a namespace comes by it.
+    pub(super) fn covers(&self, namespace: &str) -> bool {
+        self.all_events && self.namespace.as_deref().is_none_or(|own| own == namespace)
+    }
 }
 
 /// What can be seen of a running bridge; clones are cheap.
@@ -203,7 +217,7 @@ impl Bridge {
     /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
     /// not answer is no error: both are tried until they do.
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks, own_events } = options;
+        let BridgeOptions { cluster, source, journal, sinks, own_events, heartbeat } = options;
         let restored = Restored::open(&journal)?;
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
@@ -245,7 +259,6 @@ impl Bridge {
             state,
             directory,
             seen,
-            seen_changes,
             mut sources,
             resume,
             applied,
@@ -254,12 +267,11 @@ impl Bridge {
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume, last_heard_ms);
-        let seen_changes = Arc::new(SeenChanges::new(seen_changes));
         let keeper = Keeper {
             state,
             directory,
             sinks: progresses,
-            seen: Arc::clone(&seen_changes),
+            seen: Arc::clone(&seen),
             cluster: Arc::clone(&identity.cluster),
             sources: sources.iter().map(SourceSetup::state).collect(),
             saved_cluster_uid: None,
@@ -272,19 +284,21 @@ impl Bridge {
         let keeper = tokio::spawn(keeper::run(keeper, to_ingest.clone(), sync, keeper_stops));
         let ingest = Ingest::new(
             log,
-            seen,
             broadcaster.clone(),
             correlates.then_some(keys),
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
                 counters: Arc::clone(&view.ingest),
-                changes: seen_changes,
+                seen,
                 give_up: Arc::clone(&give_up),
             },
         );
         let mut speaker = JoinSet::new();
         if let Some(own_events) = own_events {
             speaker.spawn(own_events.run(view.clone(), journal.log.retention_size));
+        }
+        if let Some(heartbeat) = heartbeat {
+            speaker.spawn(heartbeat.run(client.clone(), view.clone()));
         }
         let (stop_intake, intake_stops) = oneshot::channel();
         let intake = Intake {
@@ -322,7 +336,7 @@ impl Bridge {
                 Ok(Ok(())) | Err(_) => BridgeError::Task("intake"),
             },
             Some(_) = self.watchers.join_next() => BridgeError::Task("sink watcher"),
-            Some(_) = self.speaker.join_next() => BridgeError::Task("own events"),
+            Some(_) = self.speaker.join_next() => BridgeError::Task("own events or heartbeat"),
             _ = end_of(&mut self.keeper) => BridgeError::Task("keeper"),
         }
     }

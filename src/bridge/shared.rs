@@ -1,4 +1,4 @@
-//! What ingest, the sink watchers and the keeper share: counters and pending changes of views.
+//! What ingest, the sink watchers and the keeper share: the counters of ingest.
 
 use std::{
     fmt,
@@ -7,8 +7,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-
-use crate::event::{SeenEntry, UidKey};
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
@@ -30,6 +28,10 @@ pub struct IngestCounters {
     pub repeats: AtomicU64,
     /// Objects that are no Events.
     pub undecodable: AtomicU64,
+    /// Heartbeats of a bridge, which are not journalled.
+    pub heartbeats: AtomicU64,
+    /// Watches that did not bring this bridge's own heartbeat in time, and were opened anew.
+    pub heartbeats_missed: AtomicU64,
     /// Gaps that hid something.
     pub gaps: AtomicU64,
     /// Their length together, in milliseconds.
@@ -104,50 +106,5 @@ impl IngestCounters {
     /// Why the journal cannot be written, while it cannot.
     pub fn journal_error(&self) -> Option<String> {
         lock(&self.journal_error).clone()
-    }
-}
-
-/// Changes of the view `seen` that the state store does not have yet.
-#[derive(Debug)]
-pub(super) struct SeenChanges {
-    pending: Mutex<PendingChanges>,
-}
-
-/// Changes of the view, and the sequence that it has been brought up to with them.
-#[derive(Debug, Default)]
-pub(super) struct PendingChanges {
-    pub(super) changes: Vec<(UidKey, Option<SeenEntry>)>,
-    pub(super) applied: Option<u64>,
-}
-
-impl SeenChanges {
-    /// With what was brought up from the log.
-    pub(super) fn new(pending: PendingChanges) -> Self {
-        Self { pending: Mutex::new(pending) }
-    }
-
-    /// Adds the changes of a frame that has been appended; `applied` is the sequence after it.
-    pub(super) fn add(&self, changes: Vec<(UidKey, Option<SeenEntry>)>, applied: u64) {
-        let mut pending = lock(&self.pending);
-        pending.changes.extend(changes);
-        pending.applied = Some(applied);
-    }
-
-    /// How many changes wait.
-    pub(super) fn len(&self) -> usize {
-        lock(&self.pending).changes.len()
-    }
-
-    /// Takes what there is.
-    pub(super) fn take(&self) -> PendingChanges {
-        std::mem::take(&mut lock(&self.pending))
-    }
-
-    /// Puts back what could not be saved, before what came meanwhile.
-    pub(super) fn put_back(&self, mut unsaved: PendingChanges) {
-        let mut pending = lock(&self.pending);
-        unsaved.changes.append(&mut pending.changes);
-        unsaved.applied = pending.applied.or(unsaved.applied);
-        *pending = unsaved;
     }
 }

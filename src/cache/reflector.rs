@@ -49,7 +49,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use self::{health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream};
 pub use self::{
-    health::{SharedHealth, SourceHealth},
+    health::{Reconnect, SharedHealth, SourceHealth},
     options::{Follow, ReflectorOptions, StartFrom, WatchErrorHandler},
 };
 use super::{
@@ -110,6 +110,7 @@ pub struct Reflector<S> {
     store: S,
     options: ReflectorOptions,
     health: SharedHealth,
+    reconnect: Reconnect,
     /// One for pauses between rounds and for watches that are tried again, as in client-go.
     backoff: BackoffManager,
     pace: Pace,
@@ -131,6 +132,7 @@ impl<S: ReflectorStore> Reflector<S> {
             api,
             store,
             health: SharedHealth::default(),
+            reconnect: Reconnect::default(),
             backoff: BackoffManager::new(Backoff::REFLECTOR),
             pace: Pace::default(),
             last: String::new(),
@@ -149,6 +151,11 @@ impl<S: ReflectorStore> Reflector<S> {
     /// How it does, to be read while it runs.
     pub fn health(&self) -> SharedHealth {
         Arc::clone(&self.health)
+    }
+
+    /// Has its watch opened anew, while it runs.
+    pub fn reconnect(&self) -> Reconnect {
+        self.reconnect.clone()
     }
 
     /// Runs until the store closes. Dropping the future between two steps or in the middle of one

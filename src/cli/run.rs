@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
 use crate::{
     admin::AdminServer,
-    bridge::{Bridge, BridgeView},
+    bridge::{Bridge, BridgeView, Heartbeat},
     config::{self, Settings, SyncPolicy},
 };
 
@@ -80,9 +80,12 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         sinks = settings.sinks.len(),
         "starting"
     );
+    let heartbeat = settings.source.heartbeat;
     let listen = config.map(|_| settings.server.listen);
     let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
     let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
+        options.heartbeat =
+            heartbeat.map(|every| Heartbeat { about: own_events.about.clone(), every });
         options.own_events = Some(own_events);
         recording
     });

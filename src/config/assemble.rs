@@ -19,7 +19,8 @@ pub struct AssembleError {
 }
 
 impl Settings {
-    /// What [`Bridge::start`](crate::bridge::Bridge::start) takes, with no Events of its own.
+    /// What [`Bridge::start`](crate::bridge::Bridge::start) takes, with no Events of its own and no
+    /// heartbeat: both need to know a Pod.
     ///
     /// # Errors
     ///
@@ -32,6 +33,7 @@ impl Settings {
             journal: journal_options(self.journal),
             sinks,
             own_events: None,
+            heartbeat: None,
         })
     }
 }

@@ -84,6 +84,13 @@ impl Builder<'_> {
             }
             namespaces.push(namespace);
         }
+        if (1..1000).contains(&model.heartbeat.0.as_millis()) {
+            self.wrong(
+                &path.key("heartbeat"),
+                validate::wrong("a heartbeat cannot come more than once a second")
+                    .hint("the default is `60s`; `0s` is none"),
+            );
+        }
         SourceSettings {
             kubeconfig: self
                 .optional(&path.key("kubeconfig"), model.kubeconfig.as_ref())
@@ -102,6 +109,7 @@ impl Builder<'_> {
                 SourceStartModel::Now => SourceStart::Now,
                 SourceStartModel::Since(Span(time)) => SourceStart::Since(time),
             },
+            heartbeat: (!model.heartbeat.0.is_zero()).then_some(model.heartbeat.0),
         }
     }
 

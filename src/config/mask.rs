@@ -11,6 +11,7 @@ const SHOWN: &[&str] = &[
     "namespaces",
     "fieldSelector",
     "start",
+    "heartbeat",
     "path",
     "size",
     "age",

@@ -68,7 +68,7 @@ pub struct ClusterModel {
 }
 
 /// Where the events come from.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Source")]
 pub struct SourceModel {
@@ -84,6 +84,23 @@ pub struct SourceModel {
     /// that last occurred within a duration such as `10m`.
     #[schemars(extend("default" = "all"))]
     pub start: SourceStartModel,
+    /// How often an Event of the bridge's own is written, which every watch that covers its
+    /// namespace has to bring: so a dead connection is noticed within 30 s. Only in a Pod that may
+    /// write Events; it is not exported. `0s` for none.
+    #[schemars(extend("default" = "60s"))]
+    pub heartbeat: Span,
+}
+
+impl Default for SourceModel {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            namespaces: Vec::new(),
+            field_selector: None,
+            start: SourceStartModel::default(),
+            heartbeat: Span(std::time::Duration::from_secs(60)),
+        }
+    }
 }
 
 /// What to take at the first start.

@@ -20,12 +20,13 @@ use super::{
 use crate::suggest::nearest;
 
 /// What can be set.
-const SCALARS: [&[&str]; 12] = [
+const SCALARS: [&[&str]; 13] = [
     &["cluster", "name"],
     &["cluster", "uid"],
     &["source", "kubeconfig"],
     &["source", "fieldSelector"],
     &["source", "start"],
+    &["source", "heartbeat"],
     &["journal", "path"],
     &["journal", "retention", "size"],
     &["journal", "retention", "age"],

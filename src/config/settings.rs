@@ -45,6 +45,8 @@ pub struct SourceSettings {
     pub field_selector: String,
     /// What to take at the first start.
     pub start: SourceStart,
+    /// The time between two heartbeats, where there is a Pod to write them about.
+    pub heartbeat: Option<Duration>,
 }
 
 /// What to take of the Events that exist when a source without a resume point starts.

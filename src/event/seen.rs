@@ -1,7 +1,7 @@
 //! The view `seen`: for each Event that exists, which version was last journalled and how often
 //! it had occurred by then. It turns absolute counts into increments.
 
-use std::hash::BuildHasherDefault;
+use std::{collections::HashMap, hash::BuildHasherDefault, num::NonZero};
 
 use rustc_hash::FxHasher;
 use sha2::{Digest, Sha256};
@@ -44,16 +44,53 @@ fn parse_uuid(text: &str) -> Option<u128> {
     Some(value)
 }
 
-/// What is known of one live Event.
+/// What is known of one live Event, in 16 bytes; so is an `Option` of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenEntry {
     /// The version last journalled.
     pub resource_version: u64,
     /// Its occurrences, saturated at `u32::MAX`.
     pub occurrences: u32,
-    /// Which source it belongs to, as numbered by the owner of the view.
-    pub source: u16,
+    /// The source's number, counted from one.
+    source: NonZero<u16>,
 }
+
+impl SeenEntry {
+    /// An entry for an Event of a source, which the owner of the view numbers from zero to 65 534.
+    pub fn new(resource_version: u64, occurrences: u64, source: u16) -> Self {
+        Self {
+            resource_version,
+            occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
+            source: NonZero::<u16>::MIN.saturating_add(source),
+        }
+    }
+
+    /// The number of the source that it belongs to.
+    pub fn source(self) -> u16 {
+        self.source.get() - 1
+    }
+
+    /// By how much a version raises what was seen before.
+    ///
+    /// Without a predecessor: all of its occurrences when the Event was created after the source's
+    /// first start, else 1, because what came before that start is not ours to announce. Fewer
+    /// occurrences than before (a recorder that started over): 0.
+    pub fn delta(
+        before: Option<Self>,
+        occurrences: u64,
+        created_after_start: impl FnOnce() -> bool,
+    ) -> u64 {
+        match before {
+            Some(entry) => occurrences.saturating_sub(u64::from(entry.occurrences)),
+            None if created_after_start() => occurrences,
+            None => 1,
+        }
+    }
+}
+
+/// Changes of the view, one for each Event at most: what is known now, or nothing where the Event
+/// no longer exists.
+pub type SeenChanges = HashMap<UidKey, Option<SeenEntry>, BuildHasherDefault<FxHasher>>;
 
 /// Whether a version is the first that the bridge exports of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,61 +107,6 @@ impl Change {
         match self {
             Self::Created => "created",
             Self::Updated => "updated",
-        }
-    }
-}
-
-/// The view itself: about 40 bytes for each live Event.
-#[derive(Debug, Default)]
-pub struct Seen {
-    entries: std::collections::HashMap<UidKey, SeenEntry, BuildHasherDefault<FxHasher>>,
-}
-
-impl Seen {
-    /// What is known of an Event.
-    pub fn get(&self, uid: UidKey) -> Option<SeenEntry> {
-        self.entries.get(&uid).copied()
-    }
-
-    /// Notes a version as journalled.
-    pub fn insert(&mut self, uid: UidKey, entry: SeenEntry) {
-        self.entries.insert(uid, entry);
-    }
-
-    /// Forgets an Event that no longer exists; answers whether it was known.
-    pub fn remove(&mut self, uid: UidKey) -> bool {
-        self.entries.remove(&uid).is_some()
-    }
-
-    /// How many live Events are known.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Every entry, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (UidKey, SeenEntry)> + '_ {
-        self.entries.iter().map(|(uid, entry)| (*uid, *entry))
-    }
-
-    /// By how much a version raises what was seen before.
-    ///
-    /// Without a predecessor: all of its occurrences when the Event was created after the source's
-    /// first start, else 1, because what came before that start is not ours to announce. Fewer
-    /// occurrences than before (a recorder that started over): 0.
-    pub fn delta(
-        before: Option<SeenEntry>,
-        occurrences: u64,
-        created_after_start: impl FnOnce() -> bool,
-    ) -> u64 {
-        match before {
-            Some(entry) => occurrences.saturating_sub(u64::from(entry.occurrences)),
-            None if created_after_start() => occurrences,
-            None => 1,
         }
     }
 }

@@ -2,124 +2,141 @@
 //!
 //! After a gap all Events that exist are listed, perhaps a hundred thousand, and those that are new
 //! are exported in resourceVersion order, which is not the order they are listed in. So they go to
-//! a file, and memory holds 24 bytes for each.
+//! a file, and where each of them is there, with its resourceVersion, to an external sort. Memory
+//! holds a few hundred KiB, whatever the number. [`StagedUids`] does the same for the uids of a
+//! list, which tell what has been deleted.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{self, BufWriter, Write as _},
     os::unix::fs::FileExt as _,
-    path::PathBuf,
 };
 
-use super::Directory;
+use super::{
+    Directory,
+    scratch::Scratch,
+    sorted_runs::{Gathering, Sorted},
+};
+use crate::event::UidKey;
 
 const BUFFER: usize = 64 << 10;
 
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    resource_version: u64,
-    at: u64,
-    length: u32,
+/// A resourceVersion, where its item is, and how long: big-endian, so that their order is that of
+/// the bytes.
+type Place = [u8; 20];
+
+fn place(resource_version: u64, at: u64, length: u32) -> Place {
+    let mut place = [0; 20];
+    place[..8].copy_from_slice(&resource_version.to_be_bytes());
+    place[8..16].copy_from_slice(&at.to_be_bytes());
+    place[16..].copy_from_slice(&length.to_be_bytes());
+    place
 }
 
-/// A staging area that is being filled. Its file is removed when this or what
+/// A number of up to eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// A staging area that is being filled. Its files are removed when this or what
 /// [`into_sorted`](Self::into_sorted) made of it is dropped; what a crash leaves, when the
 /// directory is opened.
 #[derive(Debug)]
 pub struct Staging {
-    file: BufWriter<File>,
+    items: BufWriter<Scratch>,
     end: u64,
-    items: Vec<Item>,
-    removal: Removal,
+    places: Gathering<20>,
 }
 
 /// A staging area that is being read back.
 #[derive(Debug)]
 pub struct SortedStaging {
-    file: File,
-    items: std::vec::IntoIter<Item>,
-    _removal: Removal,
-}
-
-/// Removes the file when dropped.
-#[derive(Debug)]
-struct Removal {
-    path: PathBuf,
-    /// So that no other process takes the directory, and removes the file as a leftover.
-    _directory: Directory,
-}
-
-impl Drop for Removal {
-    fn drop(&mut self) {
-        // What stays is removed at the next open.
-        let _ = std::fs::remove_file(&self.path);
-    }
+    items: Scratch,
+    places: Sorted<20>,
 }
 
 impl Staging {
     /// An empty one; there may be several at a time.
     pub fn create(directory: &Directory) -> io::Result<Self> {
-        let mut number = 0u32;
-        let (path, file) = loop {
-            let path = directory.path().join(format!("staging-{number}.tmp"));
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-                Ok(file) => break (path, file),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(e) => return Err(e),
-            }
-        };
-        let file = BufWriter::with_capacity(BUFFER, file);
-        let removal = Removal { path, _directory: directory.clone() };
-        Ok(Self { file, end: 0, items: Vec::new(), removal })
+        let items = BufWriter::with_capacity(BUFFER, Scratch::create(directory)?);
+        Ok(Self { items, end: 0, places: Gathering::new(directory) })
     }
 
     /// Adds an item. After an error the staging area is of no use any more: drop it, list again.
     pub fn push(&mut self, resource_version: u64, bytes: &[u8]) -> io::Result<()> {
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        self.file.write_all(bytes)?;
-        self.items.push(Item { resource_version, at: self.end, length });
+        self.items.write_all(bytes)?;
+        self.places.push(place(resource_version, self.end, length))?;
         self.end += u64::from(length);
         Ok(())
     }
 
     /// How many items it holds.
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.places.len()
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.len() == 0
     }
 
     /// Turns it round to be read in resourceVersion order; of the same, in the order of pushing.
     pub fn into_sorted(self) -> io::Result<SortedStaging> {
-        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        let mut items = self.items;
-        items.sort_unstable_by_key(|item| (item.resource_version, item.at));
-        Ok(SortedStaging { file, items: items.into_iter(), _removal: self.removal })
+        let items = self.items.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(SortedStaging { items, places: self.places.into_sorted()? })
     }
 }
 
 impl SortedStaging {
     /// Puts the next item's bytes into `out`, in place of what is there, and answers its
-    /// resourceVersion; nothing after the last. After an error the same item is tried again.
+    /// resourceVersion; nothing after the last. After an error it is of no use any more.
     pub fn next_into(&mut self, out: &mut Vec<u8>) -> io::Result<Option<u64>> {
-        let Some(item) = self.items.as_slice().first().copied() else { return Ok(None) };
-        out.resize(item.length as usize, 0);
-        self.file.read_exact_at(out, item.at)?;
-        self.items.next();
-        Ok(Some(item.resource_version))
+        let Some(place) = self.places.next()? else { return Ok(None) };
+        out.resize(number(&place[16..]) as usize, 0);
+        self.items.file.read_exact_at(out, number(&place[8..16]))?;
+        Ok(Some(number(&place[..8])))
     }
 
     /// How many items are left.
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.places.len()
     }
 
     /// Whether none is left.
     pub fn is_empty(&self) -> bool {
-        self.items.as_slice().is_empty()
+        self.len() == 0
+    }
+}
+
+/// The uids of a list, in any order.
+#[derive(Debug)]
+pub struct StagedUids(Gathering<16>);
+
+/// The uids of a list, ascending.
+#[derive(Debug)]
+pub struct SortedUids(Sorted<16>);
+
+impl StagedUids {
+    /// None yet.
+    pub fn new(directory: &Directory) -> Self {
+        Self(Gathering::new(directory))
+    }
+
+    /// Adds one. After an error it is of no use any more: drop it, list again.
+    pub fn push(&mut self, uid: UidKey) -> io::Result<()> {
+        self.0.push(uid.0.to_be_bytes())
+    }
+
+    /// Turns it round to be read in order.
+    pub fn into_sorted(self) -> io::Result<SortedUids> {
+        self.0.into_sorted().map(SortedUids)
+    }
+}
+
+impl SortedUids {
+    /// The next one; nothing after the last. After an error it is of no use any more.
+    pub fn next_uid(&mut self) -> io::Result<Option<UidKey>> {
+        Ok(self.0.next()?.map(|bytes| UidKey(u128::from_be_bytes(bytes))))
     }
 }
 
@@ -150,6 +167,5 @@ mod tests {
         drop(other);
         let left = |name: &str| dir.path().join(name).exists();
         assert!(!left("staging-0.tmp") && !left("staging-1.tmp"));
-        assert_eq!(size_of::<Item>(), 24);
     }
 }

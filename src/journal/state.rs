@@ -7,6 +7,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -14,19 +15,23 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMet
 use redb::{StorageError, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
+use self::{fingerprints::Fingerprints, seen_table::Store};
 use super::{Directory, OpenError, Position};
-use crate::event::{SeenEntry, UidKey};
 
+mod fingerprints;
 mod model;
+mod seen_table;
 #[cfg(test)]
 mod tests;
 
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
+pub use seen_table::{ReadError, SeenTable};
 
 const NAME: &str = "state.redb";
 
-/// redb's page cache, in bytes. What is hot is the upper part of a few trees.
-const CACHE: usize = 4 << 20;
+/// redb's page cache, in bytes. What is hot is the upper part of a few trees; a larger one was not
+/// measurably faster.
+const CACHE: usize = 1 << 20;
 
 /// The version of what is in the tables.
 const VERSION: u64 = 1;
@@ -35,8 +40,6 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const CLUSTER: TableDefinition<'_, &str, &str> = TableDefinition::new("cluster");
 const SINKS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sinks");
 const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources");
-/// uid: resourceVersion, occurrences, source.
-const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
 /// What it knows up to, as the next sequence and how many were never used, and the state itself.
 const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
     TableDefinition::new("correlators");
@@ -52,14 +55,12 @@ pub struct CommitError {
     source: Box<redb::Error>,
 }
 
-/// The store. It belongs to one thread, as the log's writer does.
+/// The store. It belongs to one thread, as the log's writer does; another one may read the view
+/// `seen` in it.
 #[derive(Debug)]
 pub struct State {
-    path: PathBuf,
-    /// Nothing after a failure: redb does not go on with a file that failed it.
-    database: Option<Database>,
+    store: Arc<Store>,
     dead: DeadLetters,
-    _directory: Directory,
 }
 
 /// What there is of dead letters.
@@ -113,29 +114,31 @@ impl State {
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });
-        let (database, mut loaded, mut dead) = opened.map_err(refused)?;
+        let (database, mut loaded, mut dead, known) = opened.map_err(refused)?;
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
-        let state = Self { path, database: Some(database), dead, _directory: directory.clone() };
-        Ok((state, loaded))
+        let store = Arc::new(Store::new(path, database, known, directory.clone()));
+        Ok((Self { store, dead }, loaded))
+    }
+
+    /// The view `seen` as it has been committed, to be read beside the commits.
+    pub fn seen(&self) -> SeenTable {
+        SeenTable::new(Arc::clone(&self.store))
     }
 
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every
     /// position in it.
     pub fn commit(&mut self, commit: &StateCommit) -> Result<(), CommitError> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => open_database(&self.path, false).map_err(|e| self.error(e.into()))?,
-        };
         let mut dead = self.dead;
-        let stored = (|| -> Result<(), redb::Error> {
+        let stored = self.store.with_database(|database| {
             let transaction = database.begin_write()?;
-            write(&transaction, commit, &mut dead)?;
-            Ok(transaction.commit()?)
-        })();
-        stored.map_err(|e| self.error(e))?;
+            let replaced = write(&transaction, commit, &mut dead)?;
+            transaction.commit()?;
+            Ok(replaced)
+        });
+        let replaced = stored.map_err(|e| self.error(e))?;
+        self.store.note(&commit.seen, &replaced);
         self.dead = dead;
-        self.database = Some(database);
         Ok(())
     }
 
@@ -150,8 +153,7 @@ impl State {
         sink: Option<&str>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, CommitError> {
-        let Some(database) = &self.database else { return Ok(Vec::new()) };
-        let read = || -> Result<Vec<DeadLetter>, redb::Error> {
+        let read = |database: &Database| -> Result<Vec<DeadLetter>, redb::Error> {
             let table = database.begin_read()?.open_table(DEAD)?;
             let mut letters = Vec::new();
             for item in table.iter()?.rev() {
@@ -168,19 +170,21 @@ impl State {
             }
             Ok(letters)
         };
-        read().map_err(|e| self.error(e))
+        let letters = self.store.read(read).transpose().map_err(|e| self.error(e))?;
+        Ok(letters.unwrap_or_default())
     }
 
     fn error(&self, source: redb::Error) -> CommitError {
-        CommitError { path: self.path.clone(), source: Box::new(source) }
+        CommitError { path: self.store.path().to_owned(), source: Box::new(source) }
     }
 }
 
+/// Answers for each change of `seen` whether the table had its uid before.
 fn write(
     transaction: &WriteTransaction,
     commit: &StateCommit,
     dead: &mut DeadLetters,
-) -> Result<(), redb::Error> {
+) -> Result<Vec<bool>, redb::Error> {
     transaction.open_table(META)?.insert("applied", commit.applied)?;
     if let Some(uid) = &commit.cluster_uid {
         transaction.open_table(CLUSTER)?.insert("uid", uid.as_str())?;
@@ -197,21 +201,7 @@ fn write(
     for (name, source) in &commit.sources {
         sources.insert(name.as_str(), &*json(source))?;
     }
-    let mut seen = transaction.open_table(SEEN)?;
-    // In key order neighbours share pages; stable, so that of one uid the last change holds.
-    let mut changes: Vec<_> = commit.seen.iter().collect();
-    changes.sort_by_key(|(uid, _)| *uid);
-    for (uid, entry) in changes {
-        match entry {
-            Some(entry) => {
-                let value = (entry.resource_version, entry.occurrences, entry.source);
-                seen.insert(uid.0, value)?;
-            }
-            None => {
-                seen.remove(uid.0)?;
-            }
-        }
-    }
+    let replaced = seen_table::write(transaction, &commit.seen)?;
     let mut letters = transaction.open_table(DEAD)?;
     for letter in &commit.dead_letters {
         letters.insert(dead.next, (&*json(letter), &*letter.envelope))?;
@@ -225,19 +215,20 @@ fn write(
         dead.count = dead.count.saturating_sub(1);
         dead.bytes = dead.bytes.saturating_sub(value.value().1.len() as u64);
     }
-    Ok(())
+    Ok(replaced)
 }
 
 /// Opens the file and reads what is in it. redb promises not to panic on a damaged file whose
 /// integrity it was told to check; that is not left to trust.
-fn open_and_load(path: &Path) -> Result<(Database, Loaded, DeadLetters), Unusable> {
+fn open_and_load(path: &Path) -> Result<(Database, Loaded, DeadLetters, Fingerprints), Unusable> {
     catch_unwind(AssertUnwindSafe(|| {
         let database = open_database(path, true).map_err(|e| match e {
             redb::DatabaseError::DatabaseAlreadyOpen => Unusable::Held,
             other => unusable(other.into()),
         })?;
         let (loaded, dead) = load(&database)?;
-        Ok((database, loaded, dead))
+        let known = seen_table::fingerprints(&database).map_err(unusable)?;
+        Ok((database, loaded, dead, known))
     }))
     .unwrap_or_else(|_| {
         Err(Unusable::Damaged("reading it failed in a way not foreseen".to_owned()))
@@ -268,8 +259,11 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         transaction.open_table(CLUSTER)?;
         transaction.open_table(SINKS)?;
         transaction.open_table(CORRELATORS)?;
-        transaction.open_table(SOURCES)?;
-        transaction.open_table(SEEN)?;
+        if transaction.open_table(SOURCES)?.is_empty()? {
+            // A first start from a log was interrupted: whose Events these are is not known.
+            seen_table::clear(&transaction)?;
+        }
+        seen_table::make(&transaction)?;
         transaction.open_table(DEAD)?;
         version
     };
@@ -296,12 +290,6 @@ fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error
     for item in transaction.open_table(SOURCES)?.iter()? {
         let (name, value) = item?;
         loaded.sources.insert(name.value().to_owned(), parse(value.value())?);
-    }
-    for item in transaction.open_table(SEEN)?.iter()? {
-        let (uid, value) = item?;
-        let (resource_version, occurrences, source) = value.value();
-        let entry = SeenEntry { resource_version, occurrences, source };
-        loaded.seen.insert(UidKey(uid.value()), entry);
     }
     let letters = transaction.open_table(DEAD)?;
     let mut dead = DeadLetters { count: letters.len()?, ..DeadLetters::default() };

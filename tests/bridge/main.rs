@@ -8,6 +8,7 @@ mod basics;
 mod correlation;
 mod delivery;
 mod gaps;
+mod heartbeat;
 mod own_events;
 mod recording;
 mod reflector;

@@ -12,8 +12,8 @@ use tidings::{
     admin::{SinkStatus, status},
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, EventFate,
-        JournalOptions, Outcome, OwnEvents, RefusedClass, RetryClass, RetryOptions, Sink,
-        SinkOptions, SinkStart, SourceOptions, SourceStart,
+        Heartbeat, JournalOptions, Outcome, OwnEvents, RefusedClass, RetryClass, RetryOptions,
+        Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -178,6 +178,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) retention: u64,
     pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
     pub(crate) own_events: Option<OwnEvents>,
+    pub(crate) heartbeat: Option<Heartbeat>,
 }
 
 /// What differs between the sinks of a test.
@@ -219,6 +220,7 @@ impl<'a> Setup<'a> {
             retention: 64 << 20,
             sinks: Vec::new(),
             own_events: None,
+            heartbeat: None,
         }
     }
 
@@ -260,6 +262,7 @@ impl<'a> Setup<'a> {
             },
             sinks: sinks.collect(),
             own_events: self.own_events,
+            heartbeat: self.heartbeat,
         };
         Bridge::start(client(self.server), options).await
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// How a source does, for readiness, metrics and the status page.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,24 @@ impl SourceHealth {
 
 /// [`SourceHealth`] as the reflector and its readers share it.
 pub type SharedHealth = Arc<Mutex<SourceHealth>>;
+
+/// Tells a reflector that the watch it has open is dead, which somebody knows who waits in vain for
+/// what it should bring.
+#[derive(Clone, Debug, Default)]
+pub struct Reconnect(Arc<Notify>);
+
+impl Reconnect {
+    /// The watch that is open is given up, and the next one is opened where it was; nothing while
+    /// none is open.
+    pub fn now(&self) {
+        self.0.notify_waiters();
+    }
+
+    /// Completes when the watch that is open by now is to be given up.
+    pub(super) async fn asked(&self) {
+        self.0.notified().await;
+    }
+}
 
 /// Milliseconds since the epoch.
 pub(super) fn now_ms() -> Option<u64> {

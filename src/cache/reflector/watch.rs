@@ -179,7 +179,8 @@ impl<S: ReflectorStore> Reflector<S> {
     async fn follow(&mut self, mut stream: Box<Stream>) -> Result<Watched, StoreClosed> {
         let fed = AtomicU64::new(self.last_number());
         let changes = matches!(self.options.follow, Follow::Changes { .. });
-        let (api, health) = (self.api.clone(), self.health());
+        let (api, health, reconnect) = (self.api.clone(), self.health(), self.reconnect());
+        let mut given_up = pin!(reconnect.asked());
         let mut behind = pin!(async {
             if changes {
                 turns_out_behind(api, &fed, health).await;
@@ -195,6 +196,7 @@ impl<S: ReflectorStore> Reflector<S> {
                     biased;
                     read = stream.read() => read,
                     () = &mut behind => Read { events: Vec::new(), end: Some(WatchEnd::Behind) },
+                    () = &mut given_up => Read { events: Vec::new(), end: Some(WatchEnd::GivenUp) },
                 }
             };
             let Read { events, end } = self.resyncing(reading).await?;

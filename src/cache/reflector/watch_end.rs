@@ -24,6 +24,8 @@ pub(super) enum WatchEnd {
     Silent,
     /// The server seems to be behind the resume point.
     Behind,
+    /// Somebody knows that it is dead; see [`Reconnect`](super::Reconnect).
+    GivenUp,
 }
 
 impl<S: ReflectorStore> Reflector<S> {
@@ -41,7 +43,11 @@ impl<S: ReflectorStore> Reflector<S> {
                 let next = self.round();
                 self.failed(&error, next)
             }
-            WatchEnd::Closed | WatchEnd::Broken(_) | WatchEnd::Silent | WatchEnd::Behind => {
+            WatchEnd::Closed
+            | WatchEnd::Broken(_)
+            | WatchEnd::Silent
+            | WatchEnd::Behind
+            | WatchEnd::GivenUp => {
                 self.say_if_dead(&end);
                 if events == 0 && lasted < VERY_SHORT_WATCH {
                     tracing::warn!(
@@ -104,7 +110,7 @@ impl<S: ReflectorStore> Reflector<S> {
                 self.caught_up();
                 Turn::at_once(probe)
             }
-            WatchEnd::Silent | WatchEnd::Behind => {
+            WatchEnd::Silent | WatchEnd::Behind | WatchEnd::GivenUp => {
                 self.say_if_dead(&end);
                 Turn::at_once(probe)
             }

@@ -14,6 +14,7 @@ fn each_scalar_can_be_set() {
             ("TIDINGS_SOURCE__KUBECONFIG", "/k"),
             ("TIDINGS_SOURCE__FIELD_SELECTOR", "type=Warning"),
             ("TIDINGS_SOURCE__START", "now"),
+            ("TIDINGS_SOURCE__HEARTBEAT", "0s"),
             ("TIDINGS_JOURNAL__PATH", "/other"),
             ("TIDINGS_JOURNAL__RETENTION__SIZE", "3GiB"),
             ("TIDINGS_JOURNAL__RETENTION__AGE", "2h"),

@@ -1,7 +1,10 @@
 //! The state, whole and damaged.
 
 use super::*;
-use crate::journal::Resume;
+use crate::{
+    event::{SeenEntry, UidKey},
+    journal::Resume,
+};
 
 const LIMIT: u64 = 100;
 
@@ -21,7 +24,7 @@ fn letter(seq: u64, sink: &str, bytes: usize) -> DeadLetter {
 }
 
 fn entry(resource_version: u64) -> SeenEntry {
-    SeenEntry { resource_version, occurrences: 2, source: 1 }
+    SeenEntry::new(resource_version, 2, 1)
 }
 
 fn sample() -> StateCommit {
@@ -39,7 +42,7 @@ fn sample() -> StateCommit {
     StateCommit {
         sinks: [("audit".to_owned(), sink)].into(),
         correlators: [("audit".to_owned(), correlator)].into(),
-        seen: (0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect(),
+        seen: Arc::new((0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect()),
         sources: [("all".to_owned(), SourceState { id: 1, first_start_ms: 5 })].into(),
         applied: 40,
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
@@ -47,15 +50,15 @@ fn sample() -> StateCommit {
     }
 }
 
-fn is_sample(loaded: &Loaded) -> bool {
-    let sample = sample();
+fn is_sample(state: &State, loaded: &Loaded) -> bool {
+    let (sample, seen) = (sample(), state.seen());
     loaded.sinks == sample.sinks
         && loaded.correlators == sample.correlators
         && loaded.sources == sample.sources
         && loaded.applied == sample.applied
         && loaded.cluster_uid == sample.cluster_uid
-        && loaded.seen.len() == 500
-        && sample.seen.iter().all(|(uid, entry)| loaded.seen.get(*uid) == *entry)
+        && seen.len() == 500
+        && sample.seen.iter().all(|(uid, entry)| seen.get(*uid).unwrap() == *entry)
 }
 
 #[test]
@@ -63,26 +66,60 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
-    assert_eq!((loaded.applied, loaded.highest_sequence(), loaded.seen.len()), (1, 0, 0));
+    assert_eq!((loaded.applied, loaded.highest_sequence()), (1, 0));
+    assert!(state.seen().is_empty());
     state.commit(&sample()).unwrap();
     drop(state);
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
-    assert!(is_sample(&loaded) && loaded.set_aside.is_none());
+    assert!(is_sample(&state, &loaded) && loaded.set_aside.is_none());
     assert_eq!(loaded.highest_sequence(), 40);
+    // The same low 32 bits as another one.
+    let twin = UidKey(8 | 1 << 64);
     let seen = vec![
         (UidKey(7), None),
-        (UidKey(900), Some(entry(1))),
+        (UidKey(9), Some(entry(10))),
         (UidKey(900), Some(entry(2))),
-        (UidKey(901), Some(entry(3))),
         (UidKey(901), None),
+        (twin, Some(entry(4))),
     ];
+    let seen = Arc::new(seen);
     state.commit(&StateCommit { seen, applied: 50, ..StateCommit::default() }).unwrap();
-    drop(state);
-    let (_, loaded) = State::open(&directory, LIMIT, 0).unwrap();
+    // Reads go beside the commits.
+    let seen = state.seen();
+    let check = |seen: &SeenTable| {
+        assert_eq!(seen.len(), 501);
+        let versions = [7, 8, 9, 900, 901, twin.0]
+            .map(|uid| seen.get(UidKey(uid)).unwrap().map(|entry| entry.resource_version));
+        assert_eq!(versions, [None, Some(8), Some(10), Some(2), None, Some(4)]);
+        assert_eq!(
+            seen.page(UidKey(499), 9).unwrap(),
+            [499, 900, twin.0].map(|uid| (UidKey(uid), 1))
+        );
+        assert_eq!(seen.page(UidKey(0), 2).unwrap().len(), 2);
+    };
+    check(&seen);
+    let gone = Arc::new(vec![(UidKey(8), None)]);
+    drop((state, seen));
+    let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
     assert_eq!((loaded.sinks.len(), loaded.sources.len()), (1, 1));
-    assert_eq!((loaded.seen.len(), loaded.highest_sequence()), (500, 49));
-    assert_eq!(loaded.seen.get(UidKey(7)), None);
-    assert_eq!(loaded.seen.get(UidKey(900)), Some(entry(2)));
+    assert_eq!(loaded.highest_sequence(), 49);
+    check(&state.seen());
+    state.commit(&StateCommit { seen: gone, applied: 50, ..StateCommit::default() }).unwrap();
+    assert_eq!(state.seen().get(UidKey(8)).unwrap(), None);
+    assert_eq!(state.seen().get(twin).unwrap(), Some(entry(4)));
+}
+
+#[test]
+fn what_a_first_start_left_of_seen_without_sources_is_not_trusted() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    let seen = sample().seen;
+    state.commit(&StateCommit { seen, applied: 1, ..StateCommit::default() }).unwrap();
+    drop(state);
+    let (state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    assert!(state.seen().is_empty());
+    assert_eq!(state.seen().get(UidKey(3)).unwrap(), None);
 }
 
 #[test]
@@ -114,11 +151,16 @@ fn a_commit_after_a_failed_one_opens_the_file_again() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
-    state.database = None;
+    state.commit(&StateCommit { seen: sample().seen, ..StateCommit::default() }).unwrap();
+    state.store.close();
     assert!(state.dead_letters(None, 1).unwrap().is_empty());
+    // Not: it is not there.
+    assert!(state.seen().get(UidKey(1)).is_err());
     state.commit(&sample()).unwrap();
+    assert_eq!(state.seen().get(UidKey(1)).unwrap(), Some(entry(1)));
     drop(state);
-    assert!(is_sample(&State::open(&directory, LIMIT, 0).unwrap().1));
+    let (state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
+    assert!(is_sample(&state, &loaded));
 }
 
 #[test]
@@ -147,7 +189,7 @@ fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
             anew += 1;
         }
         // An empty file is a new one to redb.
-        assert!(is_sample(&loaded) || loaded.set_aside.is_some() || bytes.is_empty());
+        assert!(is_sample(&state, &loaded) || loaded.set_aside.is_some() || bytes.is_empty());
         state.commit(&sample()).unwrap();
     }
     assert!(anew > 0);

@@ -97,7 +97,9 @@ async fn what_ails_a_sink_is_an_event_about_the_pod_and_reaches_the_others() {
     let (pager, broken) = (WebhookReceiver::start().await, WebhookReceiver::start().await);
     let mut sinks = only_a_webhook(&pager);
     sinks["broken"] = only_a_webhook(&broken)["pager"].clone();
-    let mut bridge = Bridge::new(&shipped_account(&cluster), &sinks);
+    let mut bridge = Bridge::configured(&shipped_account(&cluster), &sinks, |config| {
+        config["source"]["heartbeat"] = "1s".into();
+    });
     bridge.be_the_pod("tidings", "tidings-0");
     broken.set(Mode::Answer(StatusCode::SERVICE_UNAVAILABLE));
     bridge.launch().await;
@@ -116,10 +118,23 @@ async fn what_ails_a_sink_is_an_event_about_the_pod_and_reaches_the_others() {
         told(&broken, "SinkUnavailable") == 1 && told(&broken, "SinkRecovered") == 1
     })
     .await;
-    let get = ["--namespace", "tidings", "get", "events", "--no-headers"];
-    let listed = run(kubectl(&admin).args(get));
+    let get = |reason: &str| {
+        let selector = format!("--field-selector=reason{reason}Heartbeat");
+        let get = ["--namespace", "tidings", "get", "events", "--no-headers", &selector];
+        run(kubectl(&admin).args(get))
+    };
+    let listed = get("!=");
     eprintln!("{listed}");
     assert_eq!(listed.lines().count(), 2, "{listed}");
     assert!(listed.contains("pod/tidings-0") && listed.contains("Sink broken"), "{listed}");
+
+    // The heartbeat is one Event, which each watch brings and no sink gets.
+    until("ten beats", async || bridge.status().await["ingest"]["heartbeats"].as_u64() >= Some(10))
+        .await;
+    assert_eq!(bridge.status().await["ingest"]["heartbeatsMissed"], 0);
+    let listed = get("=");
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(listed.contains("pod/tidings-0"), "{listed}");
+    assert_eq!(told(&pager, "Heartbeat") + told(&broken, "Heartbeat"), 0);
     bridge.stop_in_order().await;
 }

@@ -1,0 +1,198 @@
+//! The view `seen` as it has been committed: on disk, and in memory a fingerprint of each uid.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
+use redb::{TableDefinition, WriteTransaction};
+
+use super::{Directory, fingerprints::Fingerprints, open_database};
+use crate::event::{SeenEntry, UidKey};
+
+/// uid: resourceVersion, occurrences, source.
+const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
+
+/// Why the view could not be read. What was asked for is to be asked for again later.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the state in {}: {reason}", path.display())]
+pub struct ReadError {
+    path: PathBuf,
+    reason: String,
+}
+
+/// What the owner of the state and the readers of the view share.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    /// Nothing after a failed commit, until the next: redb does not go on with a file that failed
+    /// it.
+    database: RwLock<Option<Database>>,
+    /// Of the table as it has been committed.
+    known: Mutex<Fingerprints>,
+    /// The last to go: until then no other process opens the file.
+    _directory: Directory,
+}
+
+impl Store {
+    pub(super) fn new(
+        path: PathBuf,
+        database: Database,
+        known: Fingerprints,
+        directory: Directory,
+    ) -> Self {
+        let (database, known) = (RwLock::new(Some(database)), Mutex::new(known));
+        Self { path, database, known, _directory: directory }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Calls with the database, which is opened again if need be, and is closed on failure.
+    pub(super) fn with_database<T>(
+        &self,
+        call: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, redb::Error> {
+        {
+            let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+            if database.is_none() {
+                *database = Some(open_database(&self.path, false)?);
+            }
+        }
+        // Readers go on meanwhile.
+        let called = self.read(call).transpose();
+        if called.is_err() {
+            self.close();
+        }
+        called?.ok_or(redb::Error::PreviousIo)
+    }
+
+    pub(super) fn close(&self) {
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Calls with the database, if it is open.
+    pub(super) fn read<T>(&self, call: impl FnOnce(&Database) -> T) -> Option<T> {
+        self.database.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
+    }
+
+    /// Changes have been committed; for each, whether the table had its uid before.
+    pub(super) fn note(&self, changes: &[(UidKey, Option<SeenEntry>)], replaced: &[bool]) {
+        let mut known = self.known();
+        for ((uid, entry), replaced) in changes.iter().zip(replaced) {
+            match (entry, replaced) {
+                (Some(_), false) => known.insert(*uid),
+                (None, true) => known.remove(*uid),
+                (Some(_), true) | (None, false) => {}
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Fingerprints> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reader of the view; clones are cheap.
+#[derive(Clone, Debug)]
+pub struct SeenTable(Arc<Store>);
+
+impl SeenTable {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self(store)
+    }
+
+    /// What has been committed of an Event. Reads the disk only where there probably is something.
+    pub fn get(&self, uid: UidKey) -> Result<Option<SeenEntry>, ReadError> {
+        if !self.0.known().may_contain(uid) {
+            return Ok(None);
+        }
+        self.read(|database| {
+            let table = database.begin_read()?.open_table(SEEN)?;
+            Ok(table.get(uid.0)?.map(|value| entry(value.value())))
+        })
+    }
+
+    /// The uids of up to `limit` Events, ascending, from one on, with the sources that they are of.
+    pub fn page(&self, from: UidKey, limit: usize) -> Result<Vec<(UidKey, u16)>, ReadError> {
+        self.read(|database| {
+            let table = database.begin_read()?.open_table(SEEN)?;
+            let mut page = Vec::with_capacity(limit);
+            for item in table.range(from.0..)?.take(limit) {
+                let (uid, value) = item?;
+                page.push((UidKey(uid.value()), value.value().2));
+            }
+            Ok(page)
+        })
+    }
+
+    /// How many Events there are.
+    pub fn len(&self) -> usize {
+        self.0.known().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn read<T>(
+        &self,
+        call: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, ReadError> {
+        let error = |reason| ReadError { path: self.0.path().to_owned(), reason };
+        match self.0.read(call) {
+            Some(read) => read.map_err(|e| error(e.to_string())),
+            None => Err(error("it is closed after a failure".to_owned())),
+        }
+    }
+}
+
+fn entry((resource_version, occurrences, source): (u64, u32, u16)) -> SeenEntry {
+    SeenEntry::new(resource_version, u64::from(occurrences), source)
+}
+
+/// Makes the table if it is not there.
+pub(super) fn make(transaction: &WriteTransaction) -> Result<(), redb::Error> {
+    transaction.open_table(SEEN)?;
+    Ok(())
+}
+
+/// Removes the table.
+pub(super) fn clear(transaction: &WriteTransaction) -> Result<(), redb::Error> {
+    transaction.delete_table(SEEN)?;
+    Ok(())
+}
+
+/// Answers for each change whether the table had its uid before.
+pub(super) fn write(
+    transaction: &WriteTransaction,
+    changes: &[(UidKey, Option<SeenEntry>)],
+) -> Result<Vec<bool>, redb::Error> {
+    let mut table = transaction.open_table(SEEN)?;
+    let mut replaced = Vec::with_capacity(changes.len());
+    for (uid, entry) in changes {
+        let before = match entry {
+            Some(entry) => {
+                let value = (entry.resource_version, entry.occurrences, entry.source());
+                table.insert(uid.0, value)?.is_some()
+            }
+            None => table.remove(uid.0)?.is_some(),
+        };
+        replaced.push(before);
+    }
+    Ok(replaced)
+}
+
+/// Reads what is in the table.
+pub(super) fn fingerprints(database: &Database) -> Result<Fingerprints, redb::Error> {
+    let table = database.begin_read()?.open_table(SEEN)?;
+    let mut known = Fingerprints::with_capacity(table.len()? as usize);
+    for item in table.iter()? {
+        let (uid, _) = item?;
+        known.insert(UidKey(uid.value()));
+    }
+    Ok(known)
+}
