@@ -2,6 +2,7 @@
 
 mod access;
 mod correlation;
+mod enrichment;
 mod gaps;
 mod informer;
 mod journal;
