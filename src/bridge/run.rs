@@ -38,9 +38,9 @@ use crate::{
 };
 
 /// Messages between reflectors and ingest: each at most a few hundred KiB.
-const INGEST_QUEUE: usize = 16;
+const INGEST_QUEUE: usize = 4;
 /// Frames between ingest and the broadcaster's loop.
-const BROADCAST_QUEUE: usize = 64;
+const BROADCAST_QUEUE: usize = 8;
 /// Batches between gathering and delivery: the next one is ready when one has arrived.
 const BATCHES_AHEAD: usize = 2;
 /// The same where a batch is one event.
