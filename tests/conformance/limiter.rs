@@ -79,7 +79,10 @@ async fn play(limiter: &dyn RateLimiter<String>, step: &Value) -> Result<Value, 
             json!({})
         }
         Some("advance") => {
-            tokio::time::advance(millis(step, "ms")?).await;
+            // A fraction is meant to the nanosecond.
+            let ms = step["ms"].as_f64().ok_or_else(|| format!("no ms in {step}"))?;
+            let by = Duration::try_from_secs_f64(ms / 1e3).map_err(|error| error.to_string())?;
+            tokio::time::advance(by).await;
             json!({})
         }
         _ => return Err(format!("unknown op in {step}")),
