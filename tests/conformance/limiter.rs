@@ -79,18 +79,17 @@ async fn play(limiter: &dyn RateLimiter<String>, step: &Value) -> Result<Value, 
             json!({})
         }
         Some("advance") => {
-            // A fraction is meant to the nanosecond.
-            let ms = step["ms"].as_f64().ok_or_else(|| format!("no ms in {step}"))?;
-            let by = Duration::try_from_secs_f64(ms / 1e3).map_err(|error| error.to_string())?;
-            tokio::time::advance(by).await;
+            tokio::time::advance(millis(step, "ms")?).await;
             json!({})
         }
         _ => return Err(format!("unknown op in {step}")),
     })
 }
 
+/// Milliseconds, perhaps with a fraction.
 fn millis(of: &Value, member: &str) -> Result<Duration, String> {
-    number(of, member).map(Duration::from_millis)
+    let ms = of[member].as_f64().ok_or_else(|| format!("no number {member:?} in {of}"))?;
+    Duration::try_from_secs_f64(ms / 1000.0).map_err(|error| error.to_string())
 }
 
 fn number(of: &Value, member: &str) -> Result<u64, String> {
