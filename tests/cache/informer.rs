@@ -165,6 +165,20 @@ async fn a_resync_repeats_everything_to_those_that_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_period_beyond_the_end_of_the_clock_is_never() {
+    let server = server_with(&["a"]);
+    let (often, never) = (Told::default(), Told::default());
+    let informer = builder(&server).resync_check_period(secs(10)).build();
+    informer.add_handler(often.handler()).unwrap();
+    informer.add_handler_with_resync(never.handler(), Duration::MAX).unwrap();
+    spawn(&informer);
+    sleep(secs(35)).await;
+    assert_eq!((often.len(), never.len()), (4, 1));
+    let informer = builder(&server).resync_check_period(Duration::MAX).build();
+    assert!(informer.add_handler(Told::default().handler()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_brings_nothing_new_goes_only_to_handlers_that_resync() {
     let server = server_with(&["a"]);
     let informer = builder(&server).resync_check_period(secs(60)).build();
@@ -267,44 +281,6 @@ async fn a_list_that_the_transformer_refuses_is_fetched_again() {
     server.put("ns/b", 1);
     assert!(informer.wait_for_cache_sync().await);
     assert_eq!(stored(&informer), server.objects());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_reported_counted_and_left_out() {
-    let server = server_with(&["a", "b"]);
-    server
-        .put_raw("ns/x", json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "x"}}));
-    server.put_raw("ns/y", json!({"metadata": {"name": "y", "namespace": "ns"}, "data": 7}));
-    server.put_raw("ns/z", json!({"metadata": {}}));
-    let errors = Arc::new(AtomicU64::new(0));
-    let reported = Arc::clone(&errors);
-    let count = move |_: &_| {
-        reported.fetch_add(1, Ordering::Relaxed);
-    };
-    let informer = builder(&server).watch_error_handler(count).build();
-    let told = Told::default();
-    informer.add_handler(told.handler()).unwrap();
-    spawn(&informer);
-    assert!(informer.wait_for_cache_sync().await);
-    assert_eq!((informer.unreadable(), errors.load(Ordering::Relaxed)), (3, 3));
-    settle().await;
-    server.say("MODIFIED", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}));
-    server.say(
-        "MODIFIED",
-        &json!({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}, "data": 7}),
-    );
-    settle().await;
-    assert_eq!((informer.unreadable(), errors.load(Ordering::Relaxed)), (5, 5));
-    assert_eq!(stored(&informer), ["ns/a@1", "ns/b@2"]);
-    // That it is gone can be said without reading all of it.
-    server.say(
-        "DELETED",
-        &json!({"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "3"}, "data": 7}),
-    );
-    settle().await;
-    assert_eq!(stored(&informer), ["ns/b@2"]);
-    assert_eq!(told.lines()[2..], ["delete tombstone ns/a@1"]);
-    assert_eq!(server.lists(), 1);
 }
 
 #[tokio::test(start_paused = true)]
