@@ -164,6 +164,7 @@ impl Keeper {
         let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
+                self.seen.saved();
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.
                     let _ = waits.send(());
