@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How much of the log is read at once to bring a view up.
 const READ_BYTES: usize = 1 << 20;
 

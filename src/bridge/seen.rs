@@ -69,16 +69,6 @@ struct Unsaved {
     applied: Option<u64>,
 }
 
-impl Unsaved {
-    fn get(&self, uid: UidKey) -> Option<Option<SeenEntry>> {
-        let in_batch = || {
-            let found = self.batch.binary_search_by_key(&uid, |(uid, _)| *uid);
-            found.ok().map(|at| self.batch[at].1)
-        };
-        self.young.get(&uid).copied().or_else(in_batch)
-    }
-}
-
 impl Seen {
     /// As it has been saved.
     pub(super) fn new(table: SeenTable) -> Self {
@@ -88,9 +78,17 @@ impl Seen {
 
     /// What is known of an Event.
     pub(super) fn get(&self, uid: UidKey) -> Result<Option<SeenEntry>, ReadError> {
-        let unsaved = lock(&self.unsaved).get(uid);
-        // What was not in the batch then is in the table as it was, whatever is committed now.
-        unsaved.map_or_else(|| self.table.get(uid), Ok)
+        {
+            let Unsaved { young, batch, .. } = &*lock(&self.unsaved);
+            if let Some(change) = young.get(&uid) {
+                return Ok(*change);
+            }
+            if let Ok(at) = batch.binary_search_by_key(&uid, |(uid, _)| *uid) {
+                return Ok(batch[at].1);
+            }
+        }
+        // What was not in the batch is in the table as it was, whatever is committed meanwhile.
+        self.table.get(uid)
     }
 
     /// Whether no Event at all is known.

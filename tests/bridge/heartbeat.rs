@@ -11,14 +11,14 @@ use tidings::{
 
 use crate::support::{MemorySink, Setup, create, server, stop, until};
 
-fn heartbeat() -> Option<Heartbeat> {
+fn heartbeat() -> Heartbeat {
     let about = ObjectReference {
         kind: Some("Pod".to_owned()),
         namespace: Some("tidings".to_owned()),
         name: Some("tidings-0".to_owned()),
         ..ObjectReference::default()
     };
-    Some(Heartbeat { about, every: Duration::from_secs(1) })
+    Heartbeat { about, every: Duration::from_secs(1) }
 }
 
 fn count(server: &ApiServer, which: impl Fn(&Recorded) -> bool) -> usize {
@@ -31,7 +31,7 @@ fn beating<'a>(
     sink: &MemorySink,
 ) -> Setup<'a> {
     let mut setup = Setup::new(server, journal).sink("audit", sink);
-    setup.heartbeat = heartbeat();
+    setup.heartbeat = Some(heartbeat());
     setup
 }
 
