@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod informer;
+mod informer_end;
 mod informer_factory;
 mod informer_model;
 mod informer_support;

@@ -172,13 +172,13 @@ impl<K: Object> Processor<K> {
         std::mem::take(&mut self.tasks)
     }
 
-    /// Ends every handler if none was started yet; answers whether that was so.
-    pub(super) fn stop_before_start(&mut self) -> bool {
-        let is_new = matches!(self.phase, Phase::New(_));
-        if is_new {
-            self.stop();
-        }
-        is_new
+    /// Ends every handler if none was started yet. What comes back drops the handlers, and these
+    /// may do anything then: it is for when the processor is not locked any more.
+    pub(super) fn stop_before_start(&mut self) -> Option<Vec<ListenerTask>> {
+        let Phase::New(tasks) = &mut self.phase else { return None };
+        let tasks = std::mem::take(tasks);
+        self.stop();
+        Some(tasks)
     }
 }
 

@@ -240,7 +240,8 @@ impl<K: Object> SharedInformer<K> {
     /// that it is in. Does not wait for any of it. Stopped before it was started it never will be.
     pub fn stop(&self) {
         self.shared.progress.send_modify(|progress| progress.stopping = true);
-        if self.shared.processor().stop_before_start() {
+        let never_started = self.shared.processor().stop_before_start();
+        if never_started.is_some() {
             self.shared.progress.send_modify(|progress| progress.stopped = true);
         }
     }
@@ -337,7 +338,8 @@ struct End<'a, K: Object> {
 
 impl<K: Object> Drop for End<'_, K> {
     fn drop(&mut self) {
-        drop(self.shared.processor().stop());
+        let handlers = self.shared.processor().stop();
+        drop(handlers);
         self.shared.progress.send_modify(|progress| progress.stopped = true);
     }
 }
