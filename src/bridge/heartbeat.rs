@@ -2,8 +2,7 @@
 //!
 //! A watch on a connection that brings nothing and does not break looks like one on a quiet cluster.
 //! So an Event about the bridge's own Pod is patched at an interval, and each watch that covers its
-//! namespace has to bring it: one that does not within 30 s is dead and is
-//! opened anew. In a quiet
+//! namespace has to bring it: one that does not within 30 s is dead and is opened anew. In a quiet
 //! cluster the same Event keeps the resume point younger than etcd's compaction, without which every
 //! watch that ends after five minutes would be a 410 and a list.
 //!
@@ -33,6 +32,9 @@ const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 /// After a refusal it is tried this many beats later: somebody has to grant the verb first.
 const REFUSED_BEATS: u32 = 10;
 
+/// The shortest time between two beats.
+const LEAST: Duration = Duration::from_secs(1);
+
 const REASON: &str = "Heartbeat";
 const SUFFIX: &str = ".heartbeat";
 
@@ -41,7 +43,8 @@ const SUFFIX: &str = ".heartbeat";
 pub struct Heartbeat {
     /// The Pod that the bridge runs in; with a name and a namespace.
     pub about: ObjectReference,
-    /// The time between two beats. Less than a second is no use: an Event's times are whole seconds.
+    /// The time between two beats. Less than a second is taken for a second: an Event's times are
+    /// whole seconds.
     pub every: Duration,
 }
 
@@ -57,7 +60,8 @@ impl Heartbeat {
     pub(super) async fn run(self, client: Client, view: BridgeView) {
         let namespace = self.about.namespace.clone().unwrap_or_default();
         let events = Api::<Event>::namespaced(client, &namespace);
-        let mut ticks = interval(self.every);
+        let every = self.every.max(LEAST);
+        let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failing = false;
         loop {
@@ -68,7 +72,7 @@ impl Heartbeat {
                     if std::mem::take(&mut failing) {
                         tracing::info!("the heartbeat can be written again");
                     }
-                    sleep(SEEN_WITHIN.min(self.every / 2)).await;
+                    sleep(SEEN_WITHIN.min(every / 2)).await;
                     reconnect_the_dead(&view, &namespace, version);
                 }
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
@@ -81,7 +85,7 @@ impl Heartbeat {
                              own end, after 5 to 10 minutes"
                         );
                     }
-                    sleep(self.every * REFUSED_BEATS).await;
+                    sleep(every.saturating_mul(REFUSED_BEATS)).await;
                 }
                 // The API server is away, which its watches show for themselves.
                 Ok(Err(error)) => tracing::debug!(%error, "the heartbeat could not be written"),

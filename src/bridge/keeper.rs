@@ -2,10 +2,11 @@
 //!
 //! The order is what keeps it safe: sinks' progress is taken first, then the log is synced, then
 //! the state is committed. So the state never knows of records that a power cut could still take
-//! from the log. With a sync interval longer than a second, or without syncs, it may; then the
+//! from the log. With a sync interval longer than a second, or without syncs, cursors may; then the
 //! next start begins above every sequence that the state knows, and reads the records again.
 //!
-//! The view `seen` is saved more seldom, or sooner when ingest fills what it may hold of it.
+//! The view `seen` is saved more seldom, or sooner when ingest fills what it may hold of it, and
+//! never ahead of the log, whatever the interval: a version that it knows is not read again.
 
 use std::{
     collections::BTreeMap,
@@ -85,9 +86,14 @@ pub(super) async fn run(
         };
         let taken = keeper.take(last, early);
         let mut synced = None;
-        if let Sync::Interval(interval) = sync
-            && (last_sync.elapsed() >= interval || early && interval <= SAVE_EVERY)
-        {
+        // What the view `seen` knows has to be in the log for good: or what a power cut took from the
+        // log would be read again and taken for a repeat.
+        let due = match sync {
+            Sync::Always => false,
+            Sync::Interval(interval) => last_sync.elapsed() >= interval || !taken.0.seen.is_empty(),
+            Sync::Never => !taken.0.seen.is_empty(),
+        };
+        if due {
             last_sync = Instant::now();
             synced = sync_log(&to_ingest, &mut demand).await;
         }
@@ -176,6 +182,7 @@ impl Keeper {
         let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
+                self.seen.saved();
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.
                     let _ = waits.send(());

@@ -63,6 +63,8 @@ struct Unsaved {
     young: SeenChanges,
     /// What is being saved, or has been.
     batch: Batch,
+    /// The last one could not be saved, so it is not known that this one can.
+    failing: bool,
     /// The sequence that the view has been brought up to with the young.
     applied: Option<u64>,
 }
@@ -147,9 +149,17 @@ impl Seen {
         Some((batch, applied))
     }
 
-    /// What was taken could not be saved.
+    /// What was taken has been saved.
+    pub(super) fn saved(&self) {
+        lock(&self.unsaved).failing = false;
+        self.taken.notify_all();
+    }
+
+    /// What was taken could not be saved. Until [`saved`](Self::saved) what is taken takes up room
+    /// as before, or there would be more of it with each attempt.
     pub(super) fn put_back(&self, applied: u64) {
         let mut unsaved = lock(&self.unsaved);
+        unsaved.failing = true;
         for (uid, entry) in &*mem::take(&mut unsaved.batch) {
             // A newer change holds.
             unsaved.young.entry(*uid).or_insert(*entry);
@@ -178,7 +188,9 @@ impl Seen {
 }
 
 fn has_room(unsaved: &Unsaved, more: usize) -> bool {
-    unsaved.young.is_empty() || unsaved.young.len() + more <= MOST
+    let batch = if unsaved.failing { unsaved.batch.len() } else { 0 };
+    let waiting = unsaved.young.len() + batch;
+    waiting == 0 || waiting + more <= MOST
 }
 
 /// So many uids are read from the table at a time.

@@ -108,7 +108,7 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
         });
     }
 
-    fn replace(&self, items: Vec<K>) -> Result<(), TransformError> {
+    fn replace_keeping(&self, items: Vec<K>, kept: &HashSet<String>) -> Result<(), TransformError> {
         self.waiting.change(|Inside { entries, first_list, .. }| {
             let mut listed = HashSet::with_capacity(items.len());
             for item in items {
@@ -116,9 +116,10 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
                 self.push(entries, &key, self.replaced, item)?;
                 listed.insert(key);
             }
-            let mut gone = entries.bury_unlisted(&listed);
+            let stays = |key: &str| listed.contains(key) || kept.contains(key);
+            let mut gone = entries.bury_all_but(stays);
             if let Some(known) = &self.known_objects {
-                let is_there = |key: &str| listed.contains(key) || entries.deltas.contains_key(key);
+                let is_there = |key: &str| stays(key) || entries.deltas.contains_key(key);
                 let missing = tombstones_of_missing(&**known, is_there);
                 gone += missing.len();
                 for tombstone in missing {
@@ -190,11 +191,11 @@ impl<K> Gathered<K> {
         self.push(&key, Delta::tombstone(tombstone));
     }
 
-    /// Everything queued that is not listed is gone; how much that is.
-    fn bury_unlisted(&mut self, listed: &HashSet<String>) -> usize {
+    /// Everything queued that does not stay is gone; how much that is.
+    fn bury_all_but(&mut self, stays: impl Fn(&str) -> bool) -> usize {
         let mut gone = 0;
         for (key, deltas) in &mut self.deltas {
-            if listed.contains(&**key) {
+            if stays(key) {
                 continue;
             }
             let object = deltas.last().and_then(|delta| delta.object.object()).cloned();

@@ -75,11 +75,12 @@ impl<K: Object> Queue<K> for InOrderFifo<K> {
         });
     }
 
-    fn replace(&self, items: Vec<K>) -> Result<(), TransformError> {
+    fn replace_keeping(&self, items: Vec<K>, kept: &HashSet<String>) -> Result<(), TransformError> {
         self.waiting.change(|Inside { entries, first_list, .. }| {
             let listed: HashSet<String> = items.iter().map(meta_namespace_key).collect();
-            let (queued, gone) = unlisted(entries, &listed);
-            let is_there = |key: &str| listed.contains(key) || queued.contains(key);
+            let stays = |key: &str| listed.contains(key) || kept.contains(key);
+            let (queued, gone) = all_but(entries, stays);
+            let is_there = |key: &str| stays(key) || queued.contains(key);
             let missing = tombstones_of_missing(&*self.known_objects, is_there);
             entries.extend(gone.into_iter().chain(missing).map(Delta::tombstone));
             for item in items {
@@ -125,11 +126,11 @@ impl<K: Object> Queue<K> for InOrderFifo<K> {
     }
 }
 
-/// The keys that are queued, and tombstones for those that are not listed and whose last change is
-/// no deletion, in the order in which they came first.
-fn unlisted<K: Object>(
+/// The keys that are queued, and tombstones for those that do not stay and whose last change is no
+/// deletion, in the order in which they came first.
+fn all_but<K: Object>(
     queued: &VecDeque<Delta<K>>,
-    listed: &HashSet<String>,
+    stays: impl Fn(&str) -> bool,
 ) -> (HashSet<String>, Vec<DeletedFinalStateUnknown<K>>) {
     let mut order = Vec::new();
     let mut last = HashMap::new();
@@ -141,7 +142,7 @@ fn unlisted<K: Object>(
     }
     let gone = order
         .into_iter()
-        .filter(|key| !listed.contains(key) && last[key].kind != DeltaType::Deleted)
+        .filter(|key| !stays(key) && last[key].kind != DeltaType::Deleted)
         .map(|key| {
             let object = last[&key].object.object().cloned();
             DeletedFinalStateUnknown { key, object }

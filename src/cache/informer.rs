@@ -74,8 +74,11 @@
 //!
 //! An object of another type than was asked for, or JSON that is not its type's, is left out:
 //! the error goes to the watch error handler and is [counted](SharedInformer::unreadable). In a
-//! watch the object stays as it was; in a list it is as if it were not there. client-go takes the
-//! whole list for failed then, and lists for ever for the sake of one broken custom resource.
+//! watch and in a list the object stays as it was, as long as its name can be read. client-go takes
+//! the whole list for failed then, and lists for ever for the sake of one broken custom resource.
+//!
+//! A deletion is told, as a tombstone, also when the last state cannot be read or the transformer
+//! refuses it. client-go keeps an object whose last state its transformer refuses.
 //!
 //! # The end
 //!

@@ -4,7 +4,7 @@
 mod tests;
 mod waiting;
 
-use std::{error::Error, future::Future, sync::Arc};
+use std::{collections::HashSet, error::Error, future::Future, sync::Arc};
 
 pub(super) use self::waiting::{Entries, Inside, OnError, Waiting};
 use super::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType, Object, meta_namespace_key};
@@ -69,7 +69,17 @@ pub trait Queue<K: Object>: Send + Sync {
     ///
     /// When the transformer does not take an object: what stands before it in the queue's order is
     /// queued, the rest is not.
-    fn replace(&self, items: Vec<K>) -> Result<(), TransformError>;
+    fn replace(&self, items: Vec<K>) -> Result<(), TransformError> {
+        self.replace_keeping(items, &HashSet::new())
+    }
+
+    /// As [`replace`](Self::replace), but there are objects of the keys `kept` as well, of which
+    /// nothing more is known: what is queued or known of them stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As `replace`.
+    fn replace_keeping(&self, items: Vec<K>, kept: &HashSet<String>) -> Result<(), TransformError>;
 
     /// Queues every known object with nothing queued once more, as [`DeltaType::Sync`].
     ///

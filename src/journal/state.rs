@@ -49,8 +49,8 @@ const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
 /// In the order in which they died: everything but the envelope as JSON, the envelope.
 const DEAD: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
 
-/// Why a commit failed. Nothing of it is stored; the same is to be committed again later, together
-/// with what has changed by then.
+/// Why a commit failed. All of it is stored, or nothing, which is more likely; the same is to be
+/// committed again later, together with what has changed by then.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot store the state in {}: {source}\nhint: free some space on its disk", path.display())]
 pub struct CommitError {

@@ -1,4 +1,4 @@
-//! The shared informer: handlers that are slow, late, removed or panic; resync, transform, stop.
+//! The shared informer: handlers that are slow, late, removed or panic; resync, transform.
 
 use std::{
     sync::{
@@ -11,11 +11,8 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Selector;
 use serde_json::json;
-use tidings::cache::{
-    AlreadyStarted, HandlerFuncs, Indexers, InformerStopped, QueueKind, ReflectorOptions,
-    SharedInformer, wait_for_cache_sync,
-};
-use tokio::time::{Instant, sleep};
+use tidings::cache::{HandlerFuncs, Indexers, QueueKind, ReflectorOptions, SharedInformer};
+use tokio::time::sleep;
 
 use crate::{
     informer_support::{Told, builder, settle, spawn, stored},
@@ -24,12 +21,12 @@ use crate::{
 
 const NONE: Duration = Duration::ZERO;
 
-fn secs(secs: u64) -> Duration {
+pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
 /// A server with these config maps in the namespace "ns".
-fn server_with(names: &[&str]) -> ModelServer {
+pub(crate) fn server_with(names: &[&str]) -> ModelServer {
     let server = ModelServer::default();
     for name in names {
         server.put(&format!("ns/{name}"), 0);
@@ -165,6 +162,20 @@ async fn a_resync_repeats_everything_to_those_that_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_period_beyond_the_end_of_the_clock_is_never() {
+    let server = server_with(&["a"]);
+    let (often, never) = (Told::default(), Told::default());
+    let informer = builder(&server).resync_check_period(secs(10)).build();
+    informer.add_handler(often.handler()).unwrap();
+    informer.add_handler_with_resync(never.handler(), Duration::MAX).unwrap();
+    spawn(&informer);
+    sleep(secs(35)).await;
+    assert_eq!((often.len(), never.len()), (4, 1));
+    let informer = builder(&server).resync_check_period(Duration::MAX).build();
+    assert!(informer.add_handler(Told::default().handler()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_brings_nothing_new_goes_only_to_handlers_that_resync() {
     let server = server_with(&["a"]);
     let informer = builder(&server).resync_check_period(secs(60)).build();
@@ -267,127 +278,6 @@ async fn a_list_that_the_transformer_refuses_is_fetched_again() {
     server.put("ns/b", 1);
     assert!(informer.wait_for_cache_sync().await);
     assert_eq!(stored(&informer), server.objects());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_reported_counted_and_left_out() {
-    let server = server_with(&["a", "b"]);
-    server
-        .put_raw("ns/x", json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "x"}}));
-    server.put_raw("ns/y", json!({"metadata": {"name": "y", "namespace": "ns"}, "data": 7}));
-    server.put_raw("ns/z", json!({"metadata": {}}));
-    let errors = Arc::new(AtomicU64::new(0));
-    let reported = Arc::clone(&errors);
-    let count = move |_: &_| {
-        reported.fetch_add(1, Ordering::Relaxed);
-    };
-    let informer = builder(&server).watch_error_handler(count).build();
-    let told = Told::default();
-    informer.add_handler(told.handler()).unwrap();
-    spawn(&informer);
-    assert!(informer.wait_for_cache_sync().await);
-    assert_eq!((informer.unreadable(), errors.load(Ordering::Relaxed)), (3, 3));
-    settle().await;
-    server.say("MODIFIED", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}));
-    server.say(
-        "MODIFIED",
-        &json!({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}, "data": 7}),
-    );
-    settle().await;
-    assert_eq!((informer.unreadable(), errors.load(Ordering::Relaxed)), (5, 5));
-    assert_eq!(stored(&informer), ["ns/a@1", "ns/b@2"]);
-    // That it is gone can be said without reading all of it.
-    server.say(
-        "DELETED",
-        &json!({"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "3"}, "data": 7}),
-    );
-    settle().await;
-    assert_eq!(stored(&informer), ["ns/b@2"]);
-    assert_eq!(told.lines()[2..], ["delete tombstone ns/a@1"]);
-    assert_eq!(server.lists(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn shutdown_ends_the_watch_and_the_handlers() {
-    let server = server_with(&["a", "b"]);
-    let informer = builder(&server).build();
-    let told = Told::default();
-    let registration = informer.add_handler(told.handler().takes(secs(5))).unwrap();
-    let run = spawn(&informer);
-    informer.wait_for_cache_sync().await;
-    settle().await;
-    assert_eq!((server.open_watches(), informer.is_stopped()), (1, false));
-    assert_eq!(informer.run().await, Err(AlreadyStarted));
-    let before = Instant::now();
-    informer.shutdown().await;
-    assert!(before.elapsed() > secs(4), "it waits for the call that a handler is in");
-    assert_eq!(told.lines(), ["add ns/a@1 initial"]);
-    assert_eq!((told.handlers(), server.open_watches()), (0, 0));
-    run.await.unwrap();
-    assert!(informer.is_stopped() && informer.has_synced() && !registration.wait_for_sync().await);
-    assert_eq!(informer.add_handler(told.handler()).unwrap_err(), InformerStopped);
-    assert_eq!(informer.run().await, Err(AlreadyStarted));
-    informer.shutdown().await;
-    assert_eq!(stored(&informer), server.objects(), "the cache stays");
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_for_the_sync_ends_with_the_informer() {
-    let server = server_with(&["a"]);
-    let (syncs, fails) =
-        (builder(&server).build(), builder(&server).transform(|_| Err("no".into())).build());
-    let told = Told::default();
-    let registration = fails.add_handler(told.handler()).unwrap();
-    let (one, two) = (spawn(&syncs), spawn(&fails));
-    assert!(wait_for_cache_sync([syncs.synced()]).await);
-    let both = tokio::spawn(wait_for_cache_sync([fails.synced(), syncs.synced()]));
-    let handler = tokio::spawn(async move { registration.wait_for_sync().await });
-    sleep(secs(100)).await;
-    assert!(!both.is_finished() && !handler.is_finished());
-    fails.stop();
-    assert!(!both.await.unwrap() && !handler.await.unwrap() && !fails.wait_for_cache_sync().await);
-    syncs.stop();
-    one.await.unwrap();
-    two.await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_informer_stopped_before_its_start_never_starts() {
-    let server = server_with(&["a"]);
-    let informer = builder(&server).build();
-    let told = Told::default();
-    let registration = informer.add_handler(told.handler()).unwrap();
-    informer.shutdown().await;
-    assert!(!registration.wait_for_sync().await && informer.is_stopped());
-    assert_eq!(informer.run().await, Err(AlreadyStarted));
-    assert_eq!((server.lists(), told.handlers()), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn dropping_its_run_leaves_nothing_behind() {
-    let server = server_with(&["a"]);
-    let informer = builder(&server).build();
-    let told = Told::default();
-    let registration = informer.add_handler(told.handler().takes(secs(1000))).unwrap();
-    let run = spawn(&informer);
-    informer.wait_for_cache_sync().await;
-    settle().await;
-    run.abort();
-    assert!(!registration.wait_for_sync().await);
-    settle().await;
-    assert_eq!((told.handlers(), server.open_watches()), (0, 0), "in the middle of a call");
-    assert!(informer.is_stopped());
-    informer.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "an index function")]
-async fn a_panic_of_the_informers_own_ends_its_run() {
-    let server = server_with(&["a"]);
-    let informer = builder(&server)
-        .indexers(Indexers::new().with("x", |_: &_| panic!("an index function")))
-        .build();
-    let _ = informer.run().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,3 +114,17 @@ async fn namespace_resync_and_selectors_are_the_informers() {
     settle().await;
     assert_eq!((told.handlers(), server.open_watches()), (0, 0), "dropped with the factory");
 }
+
+#[tokio::test(start_paused = true)]
+async fn setting_one_up_may_ask_for_another() {
+    let server = ModelServer::default();
+    let factory = SharedInformerFactory::new(server.client());
+    let config_maps = factory.informer_with::<ConfigMap>(|builder| {
+        let namespaces = factory.informer::<Namespace>().store();
+        builder.transform(move |map| if namespaces.is_empty() { Ok(map) } else { Err("".into()) })
+    });
+    factory.start();
+    assert_eq!(factory.wait_for_cache_sync().await.len(), 2);
+    factory.shutdown().await;
+    assert!(config_maps.is_stopped());
+}

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod informer;
+mod informer_end;
 mod informer_factory;
 mod informer_model;
 mod informer_support;
+mod informer_unreadable;
 mod model_server;
 mod reflector_bodies;
 mod reflector_healing;

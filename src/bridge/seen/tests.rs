@@ -144,3 +144,32 @@ fn more_than_it_may_hold_waits_for_the_keeper() {
     // A single frame is never too large.
     assert!(seen.has_room(2 * MOST));
 }
+
+#[test]
+fn what_waits_stays_bounded_however_often_it_cannot_be_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (state, _) = State::open(&directory, 0, 0).unwrap();
+    let seen = Seen::new(state.seen());
+    let mut uids = 0..;
+    let mut fill = |seen: &Seen| {
+        let mut added = 0;
+        while seen.has_room(1000) {
+            let uids = uids.by_ref().take(1000).map(UidKey);
+            seen.add(uids.map(|uid| (uid, None)).collect(), 2);
+            added += 1000;
+        }
+        added
+    };
+    assert!(fill(&seen) > 0);
+    for round in 0..5 {
+        // Ingest goes on while it is being saved, which is known to work only the first time.
+        let (_, applied) = seen.take().unwrap();
+        assert_eq!(fill(&seen) > 0, round == 0, "{round}");
+        seen.put_back(applied);
+        assert_eq!(fill(&seen), 0, "{round}");
+    }
+    seen.take().unwrap();
+    seen.saved();
+    assert!(fill(&seen) > 0);
+}

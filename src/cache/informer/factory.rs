@@ -59,6 +59,13 @@ struct Informers {
     shut_down: bool,
 }
 
+impl Informers {
+    fn get<K: Decode>(&self, key: &(TypeId, ApiResource)) -> Option<SharedInformer<K>> {
+        let known: &dyn Any = &*self.all.get(key)?.informer;
+        known.downcast_ref::<SharedInformer<K>>().cloned()
+    }
+}
+
 struct Entry {
     informer: Arc<dyn AnyInformer>,
     started: bool,
@@ -196,15 +203,17 @@ impl SharedInformerFactory {
         set_up: impl FnOnce(Builder<K>) -> Builder<K>,
     ) -> SharedInformer<K> {
         let key = (TypeId::of::<K>(), api.resource().clone());
-        let mut informers = self.informers();
-        if let Some(entry) = informers.all.get(&key) {
-            let known: &dyn Any = &*entry.informer;
-            if let Some(known) = known.downcast_ref::<SharedInformer<K>>() {
-                return known.clone();
-            }
+        if let Some(known) = self.informers().get(&key) {
+            return known;
         }
+        // Not under the lock: the set-up may ask for another informer.
         let builder = SharedInformer::builder(api).resync_check_period(self.resync);
         let informer = set_up(builder).build();
+        let mut informers = self.informers();
+        // Somebody else may have been faster.
+        if let Some(known) = informers.get(&key) {
+            return known;
+        }
         let entry = Entry { informer: Arc::new(informer.clone()), started: false };
         informers.all.insert(key, entry);
         informer

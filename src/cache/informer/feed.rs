@@ -1,6 +1,6 @@
 //! From the reflector's JSON to the queue's objects.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use kube::core::ApiResource;
@@ -22,12 +22,14 @@ pub(super) struct Feed<K: Decode, Q> {
     expected: ApiResource,
     /// The objects of a list that is not whole yet.
     listed: Vec<K>,
+    /// The keys of those that cannot be read.
+    unread: HashSet<String>,
 }
 
 impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
     pub(super) fn new(informer: Arc<Shared<K>>, queue: Arc<Q>) -> Self {
         let expected = informer.settings.api.expected();
-        Self { informer, queue, expected, listed: Vec::new() }
+        Self { informer, queue, expected, listed: Vec::new(), unread: HashSet::new() }
     }
 
     fn open(&self) -> Result<(), StoreClosed> {
@@ -55,29 +57,41 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
         Ok(resource_version)
     }
 
-    /// That an object is gone can be said of one that cannot be read, if it has a name.
+    /// That an object is gone can be said of one that cannot be read, if it has a name, and of one
+    /// that the transformer does not take.
     fn take_deleted(&self, json: &[u8]) -> Result<String, DecodeError> {
-        let error = match self.decode(json) {
+        let (key, resource_version) = match self.decode(json) {
             Ok(object) => {
                 let resource_version = object.resource_version().to_owned();
-                report(self.queue.delete(object));
-                return Ok(resource_version);
+                let Err(refused) = self.queue.delete(object) else { return Ok(resource_version) };
+                let key = refused.key.clone();
+                report(Err(refused));
+                (key, resource_version)
             }
-            Err(error) => error,
+            Err(error) => {
+                let Metadata { namespace, name, resource_version, .. } =
+                    read_head(json, &self.expected)?.metadata;
+                let key = key_of(&namespace, &name).ok_or(error)?;
+                (key, resource_version.into_owned())
+            }
         };
-        let head = read_head(json, &self.expected)?;
-        let key = key_of(&head.metadata).ok_or(error)?;
-        if let Some(object) = self.informer.known(&key) {
-            let object = Some(object);
-            self.queue.delete_tombstone(DeletedFinalStateUnknown { key, object });
+        // What it was at last is known when it comes out of the queue.
+        self.queue.delete_tombstone(DeletedFinalStateUnknown { key, object: None });
+        Ok(resource_version)
+    }
+
+    /// An object of a list cannot be read. If it has a name, it is there all the same.
+    fn note_unread(&mut self, json: &[u8], error: DecodeError) {
+        if let Ok(head) = read_head(json, &self.expected) {
+            self.unread.extend(key_of(&head.metadata.namespace, &head.metadata.name));
         }
-        Ok(head.metadata.resource_version.into_owned())
+        self.informer.note_unreadable(&ListWatchError::Object(error));
     }
 }
 
 /// The key of an object of which only this much can be read.
-fn key_of(metadata: &Metadata<'_>) -> Option<String> {
-    match (&*metadata.namespace, &*metadata.name) {
+fn key_of(namespace: &str, name: &str) -> Option<String> {
+    match (namespace, name) {
         (_, "") => None,
         ("", name) => Some(name.to_owned()),
         (namespace, name) => Some(format!("{namespace}/{name}")),
@@ -94,6 +108,7 @@ fn report(taken: Result<(), TransformError>) {
 impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
     async fn begin_replace(&mut self, _: ReplaceReason) -> Result<(), StoreClosed> {
         self.listed.clear();
+        self.unread.clear();
         self.open()
     }
 
@@ -101,7 +116,7 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
         for item in items {
             match self.decode(&item) {
                 Ok(object) => self.listed.push(object),
-                Err(error) => self.informer.note_unreadable(&ListWatchError::Object(error)),
+                Err(error) => self.note_unread(&item, error),
             }
         }
         self.open()
@@ -109,7 +124,8 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
 
     async fn end_replace(&mut self, _: &str) -> Result<bool, StoreClosed> {
         self.open()?;
-        if let Err(error) = self.queue.replace(std::mem::take(&mut self.listed)) {
+        let listed = std::mem::take(&mut self.listed);
+        if let Err(error) = self.queue.replace_keeping(listed, &self.unread) {
             tracing::error!(%error, cause = %error.source, "a list cannot be taken");
             return Ok(false);
         }
@@ -119,6 +135,7 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
 
     async fn abort(&mut self) -> Result<(), StoreClosed> {
         self.listed = Vec::new();
+        self.unread.clear();
         self.open()
     }
 

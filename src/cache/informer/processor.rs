@@ -19,7 +19,8 @@ const MINIMUM_RESYNC_PERIOD: Duration = Duration::from_secs(1);
 struct Resync {
     /// Zero: never.
     period: Duration,
-    next: Instant,
+    /// Nothing where the clock ends before.
+    next: Option<Instant>,
     /// Whether updates that change nothing go to it: at first, and from a check at which it was
     /// due to the next.
     syncing: bool,
@@ -27,13 +28,13 @@ struct Resync {
 
 impl Resync {
     fn new(period: Duration, now: Instant) -> Self {
-        Self { period, next: now + period, syncing: true }
+        Self { period, next: now.checked_add(period), syncing: true }
     }
 
     fn check(&mut self, now: Instant) -> bool {
-        self.syncing = !self.period.is_zero() && now >= self.next;
+        self.syncing = !self.period.is_zero() && self.next.is_some_and(|next| now >= next);
         if self.syncing {
-            self.next = now + self.period;
+            self.next = now.checked_add(self.period);
         }
         self.syncing
     }
@@ -171,13 +172,13 @@ impl<K: Object> Processor<K> {
         std::mem::take(&mut self.tasks)
     }
 
-    /// Ends every handler if none was started yet; answers whether that was so.
-    pub(super) fn stop_before_start(&mut self) -> bool {
-        let is_new = matches!(self.phase, Phase::New(_));
-        if is_new {
-            self.stop();
-        }
-        is_new
+    /// Ends every handler if none was started yet. What comes back drops the handlers, and these
+    /// may do anything then: it is for when the processor is not locked any more.
+    pub(super) fn stop_before_start(&mut self) -> Option<Vec<ListenerTask>> {
+        let Phase::New(tasks) = &mut self.phase else { return None };
+        let tasks = std::mem::take(tasks);
+        self.stop();
+        Some(tasks)
     }
 }
 

@@ -25,8 +25,9 @@ use super::{
     sync::{HandlerRegistration, Progress, Synced},
 };
 use crate::cache::{
-    Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType, InOrderFifo, ListWatchError,
-    Lister, Object, PopError, Queue, Reflector, ResourceApi, SharedHealth, SourceHealth, Store,
+    DeletedFinalStateUnknown, Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType,
+    InOrderFifo, ListWatchError, Lister, Object, PopError, Queue, Reflector, ResourceApi,
+    SharedHealth, SourceHealth, Store,
 };
 
 /// The informer has stopped, or was told to: it takes no handler any more.
@@ -76,11 +77,6 @@ impl<K: Object> Shared<K> {
         }
     }
 
-    /// The object as the handlers know it.
-    pub(super) fn known(&self, key: &str) -> Option<Arc<K>> {
-        self.store.get_by_key(key)
-    }
-
     /// An object was left out.
     pub(super) fn note_unreadable(&self, error: &ListWatchError) {
         self.unreadable.fetch_add(1, Ordering::Relaxed);
@@ -96,8 +92,10 @@ impl<K: Object> Shared<K> {
         for delta in deltas {
             let object = match (&delta.object, delta.kind) {
                 (gone, DeltaType::Deleted) => {
-                    self.store.delete(&gone.key());
-                    processor.distribute(&Notification::Delete(gone.clone()));
+                    let last = self.store.delete(&gone.key());
+                    if let Some(gone) = with_last_state(gone, last) {
+                        processor.distribute(&Notification::Delete(gone));
+                    }
                     continue;
                 }
                 (DeltaObject::Object(object), _) => Arc::clone(object),
@@ -117,6 +115,18 @@ impl<K: Object> Shared<K> {
                 }
             }
         }
+    }
+}
+
+/// A deletion, with the last state that the handlers know where it brings none itself. Nothing if
+/// they know none either: then it is of an object that nobody has been told of.
+fn with_last_state<K>(gone: &DeltaObject<K>, last: Option<Arc<K>>) -> Option<DeltaObject<K>> {
+    match gone {
+        DeltaObject::Tombstone(DeletedFinalStateUnknown { key, object: None }) => {
+            let (key, object) = (key.clone(), Some(last?));
+            Some(DeltaObject::Tombstone(DeletedFinalStateUnknown { key, object }))
+        }
+        gone => Some(gone.clone()),
     }
 }
 
@@ -230,12 +240,14 @@ impl<K: Object> SharedInformer<K> {
     /// that it is in. Does not wait for any of it. Stopped before it was started it never will be.
     pub fn stop(&self) {
         self.shared.progress.send_modify(|progress| progress.stopping = true);
-        if self.shared.processor().stop_before_start() {
+        let never_started = self.shared.processor().stop_before_start();
+        if never_started.is_some() {
             self.shared.progress.send_modify(|progress| progress.stopped = true);
         }
     }
 
-    /// Tells it to stop, and waits until it has and no handler runs any more.
+    /// Tells it to stop, and waits until it has and no handler runs any more. A handler that waits
+    /// for this waits for itself: it is to call [`stop`](Self::stop).
     pub async fn shutdown(&self) {
         self.stop();
         // The sender lives as long as `self`.
@@ -326,7 +338,8 @@ struct End<'a, K: Object> {
 
 impl<K: Object> Drop for End<'_, K> {
     fn drop(&mut self) {
-        drop(self.shared.processor().stop());
+        let handlers = self.shared.processor().stop();
+        drop(handlers);
         self.shared.progress.send_modify(|progress| progress.stopped = true);
     }
 }

@@ -58,7 +58,11 @@ impl Store {
         {
             let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
             if database.is_none() {
-                *database = Some(open_database(&self.path, false)?);
+                let opened = open_database(&self.path, false)?;
+                // The commit that failed may be in the file all the same.
+                let known = fingerprints(&opened)?;
+                *self.known() = known;
+                *database = Some(opened);
             }
         }
         // Readers go on meanwhile.

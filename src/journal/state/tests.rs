@@ -247,3 +247,21 @@ fn every_object_is_looked_at_before_long() {
         [false, false, true, true]
     );
 }
+
+/// An fsync may fail when everything is in the file already.
+#[test]
+fn what_a_failed_commit_has_stored_all_the_same_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    let failed = state.store.with_database(|database| {
+        let transaction = database.begin_write()?;
+        write(&transaction, &sample(), &mut DeadLetters::default())?;
+        transaction.commit()?;
+        Err::<(), _>(redb::Error::PreviousIo)
+    });
+    assert!(failed.is_err() && state.seen().get(UidKey(7)).is_ok_and(|entry| entry.is_none()));
+    state.commit(&sample()).unwrap();
+    assert_eq!(state.seen().get(UidKey(7)).unwrap(), Some(entry(7)));
+    assert_eq!(state.seen().len(), 500);
+}
