@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tidings::demo::api_server::{EventObject, recorder_name, seconds};
 
 const NAMESPACES: usize = 40;
@@ -78,8 +79,7 @@ impl Kubelets {
 
     fn first(&mut self) -> EventObject {
         let number = self.random.usize(..PODS);
-        let namespace = format!("team-{:02}", number % NAMESPACES);
-        let pod = format!("api-server-{:08x}-{number:05}", number * 2_654_435_761 % (1 << 32));
+        let (namespace, pod) = (namespace_of(number), pod_of(number));
         let node = format!("ip-10-42-{}-17.eu-central-1.compute.internal", number % NODES);
         let (reason, message, warning) = STORIES[self.random.usize(..STORIES.len())];
         let message =
@@ -92,14 +92,62 @@ impl Kubelets {
         event.metadata.name = recorder_name(&pod, unique.unwrap_or(self.start));
         event.metadata.uid = uuid(self.random.u128(..));
         event.metadata.creation_timestamp.clone_from(&event.first_timestamp);
-        event.involved_object.uid =
-            uuid((number as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        event.involved_object.uid = uid_of(number);
         event.involved_object.resource_version = (400_000 + number).to_string();
         "spec.containers{api-server}".clone_into(&mut event.involved_object.field_path);
         event.reporting_instance.clone_from(&node);
         event.source.host = node;
         event
     }
+}
+
+/// The Pods that the Events are about, ten of a ReplicaSet, and the Deployments of these: the names
+/// of their resources and the objects.
+pub(crate) fn objects() -> impl Iterator<Item = (&'static str, Value)> {
+    let owner = |kind: &str, name: &str, uid: String| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
+    let group_of = |number: usize| {
+        // Of the Pods of one namespace.
+        number % NAMESPACES + number / (NAMESPACES * 10) * NAMESPACES
+    };
+    let groups = (0..PODS).map(group_of).max().unwrap_or(0) + 1;
+    let apps = (0..groups).flat_map(move |group| {
+        let (namespace, name) = (namespace_of(group), format!("api-server-{group}"));
+        let deployment =
+            json!({"namespace": namespace, "name": name, "uid": uid_of(10_000 + group)});
+        let set = json!({
+            "namespace": namespace, "name": format!("{name}-5d8f"), "uid": uid_of(20_000 + group),
+            "ownerReferences": owner("Deployment", &name, uid_of(10_000 + group)),
+        });
+        [("deployments.apps", deployment), ("replicasets.apps", set)]
+    });
+    let pods = (0..PODS).map(move |number| {
+        let group = group_of(number);
+        let set = format!("api-server-{group}-5d8f");
+        let metadata = json!({
+            "namespace": namespace_of(number), "name": pod_of(number), "uid": uid_of(number),
+            "labels": {
+                "app.kubernetes.io/name": "api-server", "app.kubernetes.io/version": "v2026.11.3",
+                "app.kubernetes.io/part-of": "platform", "team": namespace_of(number),
+                "pod-template-hash": "5d8f", "tier": "backend",
+            },
+            "ownerReferences": owner("ReplicaSet", &set, uid_of(20_000 + group)),
+        });
+        ("pods", metadata)
+    });
+    apps.chain(pods)
+        .map(|(resource, metadata)| (resource, json!({"metadata": metadata, "spec": {}})))
+}
+
+fn namespace_of(number: usize) -> String {
+    format!("team-{:02}", number % NAMESPACES)
+}
+
+fn pod_of(number: usize) -> String {
+    format!("api-server-{:08x}-{number:05}", number * 2_654_435_761 % (1 << 32))
+}
+
+fn uid_of(number: usize) -> String {
+    uuid((number as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
 fn uuid(bits: u128) -> String {

@@ -5,7 +5,11 @@ use std::{fs, io, path::Path, time::Duration};
 use tidings::demo::api_server::{ApiServer, Options, Prepared};
 use tokio::runtime::Runtime;
 
-use crate::{Result, kubelets::Kubelets, tally};
+use crate::{
+    Result,
+    kubelets::{self, Kubelets},
+    tally,
+};
 
 /// Writes a kubeconfig that leads to it and serves until stdin ends. Says its address and its
 /// revision first, then answers each line with one:
@@ -14,7 +18,8 @@ use crate::{Result, kubelets::Kubelets, tally};
 /// - `prepare-new N`: the same, but that none is an earlier one again.
 /// - `release`: writes the prepared ones; how many.
 /// - `drive RATE SECONDS`: writes Events at a rate, each stamped with the time; how many.
-/// - `watches`: how many are open.
+/// - `objects`: creates the Pods that the Events are about, and what they belong to; how many.
+/// - `watches`: how many are open on Events.
 /// - `ids`: the hashes of the ids of all that was written, as JSON.
 pub(crate) fn run(kubeconfig: &Path) -> Result<()> {
     let runtime = Runtime::new()?;
@@ -34,7 +39,16 @@ pub(crate) fn run(kubeconfig: &Path) -> Result<()> {
                 let duration = Duration::from_secs(seconds.parse()?);
                 runtime.block_on(replay.drive(rate.parse()?, duration)).to_string()
             }
-            ["watches"] => replay.server.open_watches().to_string(),
+            ["objects"] => {
+                let mut count = 0;
+                for (resource, object) in kubelets::objects() {
+                    let created = replay.server.create_object(resource, object);
+                    created.map_err(|status| format!("{status:?}"))?;
+                    count += 1;
+                }
+                count.to_string()
+            }
+            ["watches"] => replay.server.open_watches_of("events").to_string(),
             ["ids"] => serde_json::to_string(&replay.written.ids)?,
             _ => return Err(format!("the server does not know {request:?}").into()),
         };

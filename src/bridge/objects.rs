@@ -22,7 +22,7 @@
 //!
 //! A crash may take what was decided in its last second, but then nobody has counted on it: the
 //! sinks' states are taken before the versions, and saved with them. Records of that time are
-//! observed once more at the start.
+//! observed once more at the start; what is delivered again may be told what is known by then.
 
 mod at_hand;
 mod discovery;

@@ -35,13 +35,29 @@ pub(super) enum Found {
 /// An object at hand, and the controllers above it.
 #[derive(Debug)]
 pub(super) struct Chain {
-    pub(super) object: Arc<Metadata>,
-    /// The nearest first.
-    pub(super) owners: Vec<Owner>,
-    /// The first of them that is not at hand: what is above it is not known yet.
+    /// Each with the one that controls it behind it, as far as they are at hand.
+    objects: Vec<Arc<Metadata>>,
+    /// Whether the controllers are wanted.
+    owners_wanted: bool,
+    /// The first controller that is not at hand: what is above it is not known yet.
     pub(super) unknown: Option<Reference>,
     /// Another number where any of the objects is another version.
     pub(super) fingerprint: u64,
+}
+
+impl Chain {
+    /// The object itself.
+    pub(super) fn object(&self) -> &Metadata {
+        // It is made with one.
+        &self.objects[0]
+    }
+
+    /// The controllers, the nearest first.
+    pub(super) fn owners(&self) -> Vec<Owner> {
+        let wanted = if self.owners_wanted { &*self.objects } else { &[] };
+        let owners = wanted.iter().filter_map(|object| object.controller());
+        owners.take(MAX_OWNERS).map(owned).collect()
+    }
 }
 
 /// What is at hand of an object, with the controllers above it if they are wanted.
@@ -50,34 +66,41 @@ pub(super) fn look_up(
     object: Ref<'_>,
     owners_wanted: bool,
 ) -> Result<Chain, Found> {
-    let facts = match lookup.find(object) {
-        Found::Object(facts) => facts,
+    let mut last = match lookup.find(object) {
+        Found::Object(found) => found,
         nothing => return Err(nothing),
     };
     let mut hasher = FxHasher::default();
-    add(&mut hasher, &facts);
-    let mut chain = Chain { object: facts, owners: Vec::new(), unknown: None, fingerprint: 0 };
-    let mut above = controller(&chain.object).filter(|_| owners_wanted);
-    while let Some(owner) = above.take()
-        && chain.owners.len() < MAX_OWNERS
-    {
-        let reference = Ref::of_owner(&owner, object.namespace);
+    add(&mut hasher, &last);
+    let (mut objects, mut unknown) = (vec![Arc::clone(&last)], None);
+    while owners_wanted && objects.len() <= MAX_OWNERS {
+        let Some(OwnerReference { api_version, kind, name, uid, .. }) = last.controller() else {
+            break;
+        };
+        let owner = Ref::of_owner(api_version, kind, name, uid, object.namespace);
         // A Node belongs to nobody.
-        let found = if reference.is_node() { Found::Unknown } else { lookup.find(reference) };
-        match found {
-            Found::Object(facts) => {
-                add(&mut hasher, &facts);
-                above = controller(&facts);
-            }
-            Found::Missing(_) => hasher.write_u8(0),
-            Found::Unknown if reference.is_node() => {}
-            Found::Unknown => chain.unknown = Some(reference.to_owned()),
+        if owner.is_node() {
+            break;
         }
-        chain.owners.push(owner);
+        match lookup.find(owner) {
+            Found::Object(found) => {
+                add(&mut hasher, &found);
+                objects.push(Arc::clone(&found));
+                last = found;
+            }
+            Found::Missing(_) => {
+                hasher.write_u8(0);
+                break;
+            }
+            Found::Unknown => {
+                unknown = Some(owner.to_owned());
+                break;
+            }
+        }
     }
     // 0 stands for nothing at all.
-    chain.fingerprint = hasher.finish().max(1);
-    Ok(chain)
+    let fingerprint = hasher.finish().max(1);
+    Ok(Chain { objects, owners_wanted, unknown, fingerprint })
 }
 
 fn add(hasher: &mut FxHasher, facts: &Metadata) {
@@ -92,12 +115,12 @@ pub(super) fn is_meant(object: Ref<'_>, found: &Metadata) -> bool {
         || object.is_pod() && found.annotation(MIRROR) == Some(object.uid)
 }
 
-fn controller(object: &Metadata) -> Option<Owner> {
-    let OwnerReference { api_version, kind, name, uid, .. } = object.controller()?;
-    Some(Owner {
+fn owned(owner: OwnerReference<'_>) -> Owner {
+    let OwnerReference { api_version, kind, name, uid, .. } = owner;
+    Owner {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         name: name.to_owned(),
         uid: uid.to_owned(),
-    })
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     correlate::{Key, Keys},
-    event::{EventFields, Owner},
+    event::EventFields,
 };
 
 /// An object by kind, place and, where it is stated, identity.
@@ -50,8 +50,13 @@ impl<'a> Ref<'a> {
     }
 
     /// An owner, which is in the namespace of what it owns or in none.
-    pub(super) fn of_owner(owner: &'a Owner, namespace: &'a str) -> Self {
-        let Owner { api_version, kind, name, uid } = owner;
+    pub(super) fn of_owner(
+        api_version: &'a str,
+        kind: &'a str,
+        name: &'a str,
+        uid: &'a str,
+        namespace: &'a str,
+    ) -> Self {
         let namespace = if is_clustered(api_version, kind) { "" } else { namespace };
         Self { api_version, kind, namespace, name, uid }
     }

@@ -42,14 +42,15 @@ impl Wanted {
             self.sinks.iter().any(|sink| keys(sink).contain(key))
         };
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let labels = chain.object.labels().filter(|(key, _)| pick(|sink| &sink.labels, key));
-        let annotations = chain.object.annotations();
+        let labels = chain.object().labels().filter(|(key, _)| pick(|sink| &sink.labels, key));
+        let annotations = chain.object().annotations();
         let annotations = annotations.filter(|(key, _)| pick(|sink| &sink.annotations, key));
+        let owners = chain.owners();
         Arc::new(Known::new(ObjectInfo {
             labels: labels.map(owned).collect(),
             annotations: annotations.map(owned).collect(),
-            owners: chain.owners.clone(),
-            node: self.node_of(object, &chain.owners, node),
+            node: self.node_of(object, &owners, node),
+            owners,
             missing: None,
         }))
     }
