@@ -80,6 +80,7 @@ impl View {
     pub(super) fn recovered(&self, tail: u64, now_ms: u64) {
         let mut inner = self.inner();
         inner.observed = inner.observed.max(tail);
+        inner.caught_up = true;
         if let Some(recovery) = &mut inner.recovery {
             recovery.until_ms = now_ms + self.budget_ms;
         }
@@ -262,8 +263,11 @@ impl View {
         for (key, saved) in &commit.changed {
             if let Some(entry) = inner.entries.peek_mut(&key_of(*key)) {
                 entry.saved_last = entry.saved_last.max(saved.last);
-                let newest = saved.versions.last().map_or(0, |(from, _)| *from);
-                entry.saved_from = entry.saved_from.max(newest);
+                // What came meanwhile may be in the place of a version that is on the disk.
+                if !entry.unsaved {
+                    let newest = saved.versions.last().map_or(0, |(from, _)| *from);
+                    entry.saved_from = entry.saved_from.max(newest);
+                }
             }
         }
         if commit.view.is_some() {
