@@ -343,3 +343,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_clock_that_is_set_back_holds_nobody() {
+    let now_ms = 10_000_000;
+    let view = View::new(None, Duration::from_millis(BUDGET_MS), CACHE, 1, now_ms);
+    let key = view.keys.separated(&["object"]);
+    let unknown = Sighting { key, news: News::Unknown(reference(), None) };
+    view.observe(1, now_ms, [Some(unknown)]);
+    view.loaded(key, None);
+    let waits = view.decide(key, 1, now_ms, now_ms - 10);
+    assert!(matches!(waits, Decision::Wait(_)), "{waits:?}");
+    let an_hour_before = view.decide(key, 1, now_ms, now_ms - 3_600_000);
+    assert!(matches!(an_hour_before, Decision::Miss), "{an_hour_before:?}");
+}

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, futures::Notified};
 use self::inner::{Inner, Recovery, key_of};
 pub(super) use self::inner::{REFRESH, millis};
 use super::{
-    Known, Reference, Versions,
+    Known, LISTED_WITHIN, Reference, Versions,
     sighting::{Answer, Compared, Decision, Remembered, Sighting},
 };
 use crate::{
@@ -242,7 +242,13 @@ impl View {
     pub(super) fn decide(&self, key: Key, seq: u64, time_ms: u64, now_ms: u64) -> Decision {
         let mut inner = self.inner();
         let recovery = inner.recovery.filter(|again| (again.start..again.end).contains(&seq));
-        let until_ms = recovery.map_or(time_ms + self.budget_ms, |again| again.until_ms);
+        let (until_ms, longest_ms) = match recovery {
+            Some(again) => (again.until_ms, millis(LISTED_WITHIN)),
+            None => (time_ms + self.budget_ms, 0),
+        };
+        // So far ahead no time is but of a clock that was set back since; nobody waits for that.
+        let until_ms = Some(until_ms).filter(|ms| *ms <= now_ms + longest_ms + 2 * self.budget_ms);
+        let until_ms = until_ms.unwrap_or(now_ms);
         inner.decide(key, seq, until_ms, now_ms)
     }
 
