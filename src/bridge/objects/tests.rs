@@ -357,3 +357,24 @@ fn a_clock_that_is_set_back_holds_nobody() {
     let an_hour_before = view.decide(key, 1, now_ms, now_ms - 3_600_000);
     assert!(matches!(an_hour_before, Decision::Miss), "{an_hour_before:?}");
 }
+
+/// With a search of all objects for each it would take minutes.
+#[test]
+fn a_flood_of_objects_that_all_wait_is_no_more_work_for_each() {
+    const FLOOD: u64 = 30_000;
+    let view = View::new(None, Duration::from_millis(BUDGET_MS), CACHE, 1, 0);
+    let key = |seq: u64| view.keys.separated(&[&seq.to_string()]);
+    for seq in 1..=FLOOD {
+        let unknown = Sighting { key: key(seq), news: News::Unknown(reference(), None) };
+        view.observe(seq, 0, [Some(unknown)]);
+    }
+    for seq in 1..=FLOOD {
+        view.loaded(key(seq), None);
+        let decision = view.decide(key(seq), seq, 0, BUDGET_MS);
+        assert!(matches!(decision, Decision::Miss), "{decision:?}");
+    }
+    (1..=FLOOD).for_each(|seq| view.answer(key(seq), Answer::Nothing, BUDGET_MS));
+    view.saved(&view.take(true, 1));
+    // What is saved can be forgotten again.
+    assert!((1..=FLOOD).filter(|seq| view.is_whole(key(*seq))).count() <= CACHE);
+}

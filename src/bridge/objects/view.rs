@@ -197,9 +197,7 @@ impl View {
     pub(super) fn loaded(&self, key: Key, stored: Option<SavedObject>) {
         let mut inner = self.inner();
         // Before it is there: who asked for it still has to find it.
-        if inner.entries.len() > 2 * self.cache {
-            inner.shrink(self.cache);
-        }
+        inner.shrink_if_large(self.cache);
         let entry = inner.entry(key);
         if !entry.whole {
             let SavedObject { last, versions } = stored.unwrap_or_default();

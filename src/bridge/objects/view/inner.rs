@@ -37,6 +37,8 @@ pub(super) struct Inner {
     /// It is known which record is the last about each object: those of earlier runs have been told
     /// of again.
     pub(super) caught_up: bool,
+    /// Between two saves, entries are forgotten when there are more than this.
+    shrink_above: usize,
     /// What has versions that are not saved.
     pub(super) unsaved: Vec<Key>,
     /// What the state store has.
@@ -101,6 +103,7 @@ impl Inner {
             decided: observed,
             recovery,
             caught_up,
+            shrink_above: 0,
             unsaved: Vec::new(),
             saved,
         }
@@ -286,13 +289,21 @@ impl Inner {
         ObjectsCommit { changed, view: news.then_some(view), oldest }
     }
 
+    /// Forgets if there is far more than is to be kept. Where nothing can be, it is not tried again
+    /// for each entry that comes.
+    pub(super) fn shrink_if_large(&mut self, cache: usize) {
+        if self.entries.len() > self.shrink_above.max(2 * cache) {
+            self.shrink(cache);
+        }
+    }
+
     /// Forgets what was used least, as far as it is saved and nobody waits for it.
     pub(super) fn shrink(&mut self, cache: usize) {
         for _ in 0..self.entries.len() {
             if self.entries.len() <= cache {
-                return;
+                break;
             }
-            let Some((&key, entry)) = self.entries.peek_lru() else { return };
+            let Some((&key, entry)) = self.entries.peek_lru() else { break };
             let saved = !entry.unsaved
                 && entry.last <= entry.saved_last
                 && entry.versions.after(entry.saved_from).is_empty();
@@ -302,6 +313,7 @@ impl Inner {
                 self.entries.pop_lru();
             }
         }
+        self.shrink_above = 2 * self.entries.len();
     }
 }
 
