@@ -10,13 +10,18 @@ use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
 use super::{
-    lookup::Found,
+    lookup::{Found, MAX_OWNERS},
     reference::{Ref, Reference},
+    resolver::WORKERS,
 };
 use crate::{bridge::shared::lock, cache::Metadata, event::Missing};
 
 /// What is known to be missing is asked for again after this.
 const MISSING_FOR_MS: u64 = 30_000;
+
+/// There is room at least for all that is asked for at once: each object with its owners. Or one
+/// would push out the other, and they would be asked for again and again.
+const LEAST: usize = WORKERS * (MAX_OWNERS + 1);
 
 /// A bounded cache; what was used least goes first.
 #[derive(Debug)]
@@ -32,7 +37,7 @@ struct Entry {
 
 impl Fetched {
     pub(super) fn new(capacity: usize) -> Self {
-        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+        let capacity = NonZeroUsize::new(capacity.max(LEAST)).unwrap_or(NonZeroUsize::MIN);
         Self { entries: Mutex::new(LruCache::with_hasher(capacity, FxBuildHasher)) }
     }
 

@@ -25,7 +25,7 @@ pub(super) trait Api: Send + Sync + 'static {
 /// An object as it was got.
 #[derive(Clone, Debug)]
 pub(super) struct Got {
-    pub(super) object: Arc<Metadata>,
+    pub(super) object: Metadata,
     /// The node that it is on, where all of it was asked for.
     pub(super) node: Option<Box<str>>,
 }
@@ -81,7 +81,7 @@ impl ApiServer {
         let Placed { spec } =
             if whole { serde_json::from_str(&text).map_err(later)? } else { Placed::default() };
         let node = spec.node_name.filter(|node| !node.is_empty());
-        Ok(Got { object: Arc::new(metadata), node })
+        Ok(Got { object: metadata, node })
     }
 }
 

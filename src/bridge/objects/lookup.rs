@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// So many controllers are followed upwards.
-const MAX_OWNERS: usize = 8;
+pub(super) const MAX_OWNERS: usize = 8;
 /// A static Pod is reported about under the uid that the kubelet gave it; the Pod that stands for it
 /// at the API server has another one, and this annotation.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";

@@ -19,7 +19,7 @@ use super::{
 use crate::{bridge::now_ms, event::Missing};
 
 /// So many objects are asked for at once.
-const WORKERS: usize = 8;
+pub(super) const WORKERS: usize = 8;
 
 /// Asks for what is queued until the queue is shut down.
 pub(super) fn start(tasks: &mut JoinSet<()>, objects: &Arc<Objects>, api: &Arc<dyn Api>) {
@@ -133,8 +133,10 @@ impl Resolver {
     async fn fetch(&self, object: Ref<'_>, whole: bool) -> Result<Option<Box<str>>, NotGot> {
         let fetched = &self.objects.at_hand.fetched;
         match self.api.get(object, whole).await {
-            Ok(Got { object: got, node }) => {
-                fetched.put(object.to_owned(), got, now_ms());
+            Ok(Got { object: mut got, node }) => {
+                // An annotation may be 256 KiB.
+                self.objects.wanted.keep_of(&mut got);
+                fetched.put(object.to_owned(), Arc::new(got), now_ms());
                 Ok(node)
             }
             Err(NotGot::Missing(why)) => {
@@ -149,3 +151,6 @@ impl Resolver {
 /// What has failed is asked for again after this, and then after twice as long each time.
 pub(super) const RETRY: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(20)..=Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

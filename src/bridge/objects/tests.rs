@@ -57,7 +57,12 @@ enum Step {
     /// A sink goes on by so many records, waiting for each as long as it has to.
     Go(usize, usize),
     Pass(u64),
-    Save(bool),
+    /// What is new is taken.
+    Take(bool),
+    /// What was taken is on the disk, or is not.
+    Saved(bool),
+    /// Retention drops so many records.
+    Drop(u64),
     Crash,
 }
 
@@ -78,7 +83,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => object.prop_map(Step::GiveUp),
         6 => (0..SINKS, 1usize..4).prop_map(|(sink, count)| Step::Go(sink, count)),
         4 => (1u64..300).prop_map(Step::Pass),
-        2 => any::<bool>().prop_map(Step::Save),
+        3 => any::<bool>().prop_map(Step::Take),
+        3 => prop::bool::weighted(0.8).prop_map(Step::Saved),
+        1 => (1u64..20).prop_map(Step::Drop),
         1 => Just(Step::Crash),
     ]
 }
@@ -100,7 +107,11 @@ impl Stored {
                 object.versions.retain(|(before, _)| before < from);
                 object.versions.push((*from, what.clone()));
             }
+            if object.versions.is_empty() {
+                self.objects.remove(key);
+            }
         }
+        self.objects.retain(|_, object| object.last >= commit.oldest);
         self.view = commit.view.or(self.view);
         self.positions = positions;
     }
@@ -113,6 +124,10 @@ struct World {
     /// Which object each record is about, and when it was journalled; the first has the sequence 1.
     records: Vec<(u8, u64)>,
     positions: [usize; SINKS],
+    /// What is about to be saved, with where the sinks were then.
+    taken: Option<(ObjectsCommit, [usize; SINKS])>,
+    /// The sequence of the oldest record in the log.
+    oldest: u64,
     /// What was decided, and by how many sinks it was counted on when the state was saved.
     decided: BTreeMap<usize, ObjectInfo>,
 }
@@ -126,6 +141,8 @@ impl World {
             now_ms,
             records: Vec::new(),
             positions: [0; SINKS],
+            taken: None,
+            oldest: 1,
             decided: BTreeMap::new(),
         }
     }
@@ -181,14 +198,26 @@ impl World {
             }
             Step::Go(sink, count) => self.go(sink, count)?,
             Step::Pass(ms) => self.now_ms += ms,
-            Step::Save(all) => {
+            Step::Take(all) if self.taken.is_none() => {
                 let positions = self.positions;
-                let commit = self.view.take(all, 1);
-                if self.now_ms.is_multiple_of(5) {
-                    self.view.put_back(&commit);
-                } else {
-                    self.stored.commit(&commit, positions);
-                    self.view.saved(&commit);
+                self.taken = Some((self.view.take(all, self.oldest), positions));
+            }
+            Step::Saved(done) => {
+                if let Some((commit, positions)) = self.taken.take() {
+                    if done {
+                        self.stored.commit(&commit, positions);
+                        self.view.saved(&commit);
+                    } else {
+                        self.view.put_back(&commit);
+                    }
+                }
+            }
+            Step::Take(_) => {}
+            Step::Drop(records) => {
+                let tail = self.records.len() as u64 + 1;
+                self.oldest = (self.oldest + records).min(tail);
+                for position in &mut self.positions {
+                    *position = (*position).max(self.oldest as usize - 1);
                 }
             }
             Step::Crash => self.crash(),
@@ -232,15 +261,21 @@ impl World {
 
     /// What was not saved is gone; what no saved position counts on may be decided otherwise.
     fn crash(&mut self) {
-        self.positions = self.stored.positions;
-        let counted = self.positions.into_iter().max().unwrap_or(0);
+        self.taken = None;
+        let oldest = self.oldest as usize - 1;
+        self.positions = self.stored.positions.map(|position| position.max(oldest));
+        let counted = self.stored.positions.into_iter().max().unwrap_or(0);
         self.decided.retain(|at, _| *at < counted);
         let budget = Duration::from_millis(BUDGET_MS);
         let tail = self.records.len() as u64 + 1;
         // Before anything was saved the keys are others.
         self.view = View::new(self.stored.view, budget, CACHE, tail, self.now_ms + 1000);
+        // Nobody waits for the recovery before something is saved.
+        let commit = self.view.take(true, self.oldest);
+        self.stored.commit(&commit, self.stored.positions);
+        self.view.saved(&commit);
         let (from, undecided) = self.view.to_recover();
-        for seq in from..tail {
+        for seq in from.max(self.oldest)..tail {
             let (object, _) = self.records[usize::try_from(seq).unwrap() - 1];
             let key = self.key(object);
             if seq >= undecided {
@@ -274,7 +309,7 @@ proptest! {
         }
         // A sink that is late reads everything, from wherever it is kept.
         for sink in 0..SINKS {
-            world.positions[sink] = 0;
+            world.positions[sink] = world.oldest as usize - 1;
             let all = world.records.len();
             world.go(sink, all)?;
         }
@@ -307,4 +342,39 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_clock_that_is_set_back_holds_nobody() {
+    let now_ms = 10_000_000;
+    let view = View::new(None, Duration::from_millis(BUDGET_MS), CACHE, 1, now_ms);
+    let key = view.keys.separated(&["object"]);
+    let unknown = Sighting { key, news: News::Unknown(reference(), None) };
+    view.observe(1, now_ms, [Some(unknown)]);
+    view.loaded(key, None);
+    let waits = view.decide(key, 1, now_ms, now_ms - 10);
+    assert!(matches!(waits, Decision::Wait(_)), "{waits:?}");
+    let an_hour_before = view.decide(key, 1, now_ms, now_ms - 3_600_000);
+    assert!(matches!(an_hour_before, Decision::Miss), "{an_hour_before:?}");
+}
+
+/// With a search of all objects for each it would take minutes.
+#[test]
+fn a_flood_of_objects_that_all_wait_is_no_more_work_for_each() {
+    const FLOOD: u64 = 30_000;
+    let view = View::new(None, Duration::from_millis(BUDGET_MS), CACHE, 1, 0);
+    let key = |seq: u64| view.keys.separated(&[&seq.to_string()]);
+    for seq in 1..=FLOOD {
+        let unknown = Sighting { key: key(seq), news: News::Unknown(reference(), None) };
+        view.observe(seq, 0, [Some(unknown)]);
+    }
+    for seq in 1..=FLOOD {
+        view.loaded(key(seq), None);
+        let decision = view.decide(key(seq), seq, 0, BUDGET_MS);
+        assert!(matches!(decision, Decision::Miss), "{decision:?}");
+    }
+    (1..=FLOOD).for_each(|seq| view.answer(key(seq), Answer::Nothing, BUDGET_MS));
+    view.saved(&view.take(true, 1));
+    // What is saved can be forgotten again.
+    assert!((1..=FLOOD).filter(|seq| view.is_whole(key(*seq))).count() <= CACHE);
 }

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, futures::Notified};
 use self::inner::{Inner, Recovery, key_of};
 pub(super) use self::inner::{REFRESH, millis};
 use super::{
-    Known, Reference, Versions,
+    Known, LISTED_WITHIN, Reference, Versions,
     sighting::{Answer, Compared, Decision, Remembered, Sighting},
 };
 use crate::{
@@ -80,6 +80,7 @@ impl View {
     pub(super) fn recovered(&self, tail: u64, now_ms: u64) {
         let mut inner = self.inner();
         inner.observed = inner.observed.max(tail);
+        inner.caught_up = true;
         if let Some(recovery) = &mut inner.recovery {
             recovery.until_ms = now_ms + self.budget_ms;
         }
@@ -196,9 +197,7 @@ impl View {
     pub(super) fn loaded(&self, key: Key, stored: Option<SavedObject>) {
         let mut inner = self.inner();
         // Before it is there: who asked for it still has to find it.
-        if inner.entries.len() > 2 * self.cache {
-            inner.shrink(self.cache);
-        }
+        inner.shrink_if_large(self.cache);
         let entry = inner.entry(key);
         if !entry.whole {
             let SavedObject { last, versions } = stored.unwrap_or_default();
@@ -241,7 +240,13 @@ impl View {
     pub(super) fn decide(&self, key: Key, seq: u64, time_ms: u64, now_ms: u64) -> Decision {
         let mut inner = self.inner();
         let recovery = inner.recovery.filter(|again| (again.start..again.end).contains(&seq));
-        let until_ms = recovery.map_or(time_ms + self.budget_ms, |again| again.until_ms);
+        let (until_ms, longest_ms) = match recovery {
+            Some(again) => (again.until_ms, millis(LISTED_WITHIN)),
+            None => (time_ms + self.budget_ms, 0),
+        };
+        // So far ahead no time is but of a clock that was set back since; nobody waits for that.
+        let until_ms = Some(until_ms).filter(|ms| *ms <= now_ms + longest_ms + 2 * self.budget_ms);
+        let until_ms = until_ms.unwrap_or(now_ms);
         inner.decide(key, seq, until_ms, now_ms)
     }
 
@@ -262,8 +267,11 @@ impl View {
         for (key, saved) in &commit.changed {
             if let Some(entry) = inner.entries.peek_mut(&key_of(*key)) {
                 entry.saved_last = entry.saved_last.max(saved.last);
-                let newest = saved.versions.last().map_or(0, |(from, _)| *from);
-                entry.saved_from = entry.saved_from.max(newest);
+                // What came meanwhile may be in the place of a version that is on the disk.
+                if !entry.unsaved {
+                    let newest = saved.versions.last().map_or(0, |(from, _)| *from);
+                    entry.saved_from = entry.saved_from.max(newest);
+                }
             }
         }
         if commit.view.is_some() {

@@ -34,6 +34,11 @@ pub(super) struct Inner {
     pub(super) decided: u64,
     /// Records of earlier runs that nothing was decided about.
     pub(super) recovery: Option<Recovery>,
+    /// It is known which record is the last about each object: those of earlier runs have been told
+    /// of again.
+    pub(super) caught_up: bool,
+    /// Between two saves, entries are forgotten when there are more than this.
+    shrink_above: usize,
     /// What has versions that are not saved.
     pub(super) unsaved: Vec<Key>,
     /// What the state store has.
@@ -90,12 +95,15 @@ impl Inner {
         recovery: Option<Recovery>,
         saved: Option<ObjectsView>,
     ) -> Self {
+        let caught_up = recovery.is_none() && saved.is_none_or(|saved| saved.applied >= observed);
         Self {
             entries: LruCache::unbounded_with_hasher(FxBuildHasher),
             recent: VecDeque::new(),
             observed,
             decided: observed,
             recovery,
+            caught_up,
+            shrink_above: 0,
             unsaved: Vec::new(),
             saved,
         }
@@ -244,50 +252,68 @@ impl Inner {
         let mut keys = std::mem::take(&mut self.unsaved);
         // What is to leave the memory has to be saved first.
         let all = all || self.entries.len() > cache;
-        if all {
-            let touched = self.entries.iter().filter(|(_, e)| e.last > e.saved_last && !e.unsaved);
-            keys.extend(touched.map(|(key, _)| *key));
-        }
         let mut first_waiting = self.observed;
-        for (_, entry) in &self.entries {
+        for (key, entry) in &self.entries {
+            // What the store has of an object whose last record is gone, as far as it knows, goes.
+            let at_risk = entry.saved_last < oldest;
+            if (all || at_risk) && entry.last > entry.saved_last && !entry.unsaved {
+                keys.push(*key);
+            }
             if let Some(waiting) = &entry.waiting {
                 first_waiting = first_waiting.min(waiting.first);
             }
         }
-        let before = self.saved.map_or(1, |saved| saved.applied);
+        let (applied, next) = self.saved.map_or((1, 1), |saved| (saved.applied, saved.next));
         let view = ObjectsView {
             secret,
-            applied: if all { self.observed } else { before },
+            applied: if all && self.caught_up { self.observed } else { applied },
             decided: first_waiting.max(self.decided),
-            next: self.observed.max(self.decided),
+            next: self.observed.max(self.decided).max(next),
         };
         let changed = keys.into_iter().filter_map(|key| {
             let entry = self.entries.peek_mut(&key)?;
             entry.unsaved = false;
             entry.versions.drop_before(oldest);
+            if entry.saved_last < oldest {
+                // The store may have dropped it, and its versions with it.
+                entry.saved_from = 0;
+            }
             let versions = entry.versions.after(entry.saved_from).iter().map(Version::save);
             let saved = SavedObject { last: entry.last, versions: versions.collect() };
             Some((u128::from_le_bytes(key.to_bytes()), saved))
         });
         let changed: Vec<_> = changed.collect();
         let news = !changed.is_empty() || self.saved != Some(view);
+        // Before it is known of every object whether a record is about it, none goes.
+        let oldest = if self.caught_up { oldest } else { 0 };
         ObjectsCommit { changed, view: news.then_some(view), oldest }
+    }
+
+    /// Forgets if there is far more than is to be kept. Where nothing can be, it is not tried again
+    /// for each entry that comes.
+    pub(super) fn shrink_if_large(&mut self, cache: usize) {
+        if self.entries.len() > self.shrink_above.max(2 * cache) {
+            self.shrink(cache);
+        }
     }
 
     /// Forgets what was used least, as far as it is saved and nobody waits for it.
     pub(super) fn shrink(&mut self, cache: usize) {
         for _ in 0..self.entries.len() {
             if self.entries.len() <= cache {
-                return;
+                break;
             }
-            let Some((&key, entry)) = self.entries.peek_lru() else { return };
-            let needed = entry.waiting.is_some() || entry.unsaved || entry.last > entry.saved_last;
-            if needed {
+            let Some((&key, entry)) = self.entries.peek_lru() else { break };
+            let saved = !entry.unsaved
+                && entry.last <= entry.saved_last
+                && entry.versions.after(entry.saved_from).is_empty();
+            if entry.waiting.is_some() || !saved {
                 self.entries.promote(&key);
             } else {
                 self.entries.pop_lru();
             }
         }
+        self.shrink_above = 2 * self.entries.len();
     }
 }
 
