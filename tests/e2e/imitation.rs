@@ -163,7 +163,9 @@ fn comparable(mut answer: Value) -> Value {
             }
         }
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| *item = comparable(item.take()));
+            for item in items.iter_mut() {
+                *item = comparable(item.take());
+            }
         }
         _ => {}
     }
