@@ -29,6 +29,7 @@ mod lister;
 mod metadata;
 mod object;
 mod object_set;
+mod panics;
 mod queue;
 mod reflector;
 mod reflector_store;
@@ -51,7 +52,7 @@ pub use lines::LineError;
 pub use list_items::ListError;
 pub use lister::{Lister, NamespaceLister};
 pub use metadata::{Metadata, OwnerReference};
-pub use object::{Object, meta_namespace_key, split_meta_namespace_key};
+pub use object::{Object, meta_namespace_key, object_key, split_meta_namespace_key};
 pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
 pub use reflector::{
     Follow, Reconnect, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom,

@@ -233,7 +233,6 @@ impl Ingest {
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
-                frame.forgets = true;
                 frame.changed.insert(incoming.uid, None);
                 continue;
             }
@@ -244,7 +243,7 @@ impl Ingest {
             }
             // What a frame forgets it forgets after its records; an Event can come back only where
             // a field selector had let it go.
-            let comes_back = frame.forgets && frame.changed.get(&incoming.uid) == Some(&None);
+            let comes_back = frame.changed.get(&incoming.uid) == Some(&None);
             if comes_back {
                 let before_it = std::mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, before_it, resume_before)?;
@@ -315,7 +314,6 @@ impl Ingest {
             builder,
             changed: SeenChanges::default(),
             names: Vec::new(),
-            forgets: false,
             sightings: Vec::new(),
         }
     }
@@ -364,8 +362,6 @@ struct Pending {
     changed: SeenChanges,
     /// Under which keys each record is correlated; empty if nobody asks.
     names: Vec<Names>,
-    /// Whether a change of the watch is that an Event was deleted.
-    forgets: bool,
     /// What is at hand of the objects that its records are about.
     sightings: Vec<Option<Sighting>>,
 }

@@ -48,10 +48,11 @@ pub(super) type KeyPieces<'a> = [&'a str; 3];
 
 /// The key of an object, without an allocation.
 pub(super) fn key_pieces(object: &impl Object) -> KeyPieces<'_> {
-    match object.namespace() {
-        Some(namespace) if !namespace.is_empty() => [namespace, "/", object.name()],
-        _ => ["", "", object.name()],
-    }
+    pieces(object.namespace().unwrap_or_default(), object.name())
+}
+
+fn pieces<'a>(namespace: &'a str, name: &'a str) -> KeyPieces<'a> {
+    if namespace.is_empty() { ["", "", name] } else { [namespace, "/", name] }
 }
 
 /// A key in the pieces that an object's key has, if names have no `/`.
@@ -66,6 +67,12 @@ pub(super) fn split_key(key: &str) -> KeyPieces<'_> {
 /// `MetaNamespaceKeyFunc`.
 pub fn meta_namespace_key(object: &impl Object) -> String {
     key_pieces(object).concat()
+}
+
+/// The key of what is called so; the namespace is empty where there is none. client-go's
+/// `ObjectName`.
+pub fn object_key(namespace: &str, name: &str) -> String {
+    pieces(namespace, name).concat()
 }
 
 /// The namespace and the name of a key; `None` if it has more than two parts. client-go's

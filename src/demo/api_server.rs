@@ -85,8 +85,9 @@ pub use self::{
 use self::{
     resource::{Catalogue, EVENTS, PerResource},
     shared::{Feed, Shared, lock},
-    state::{State, key_of},
+    state::State,
 };
+use crate::cache::object_key;
 
 /// How the server is to be.
 #[derive(Clone, Debug)]
@@ -214,7 +215,7 @@ impl ApiServer {
         at: Timestamp,
     ) -> Result<Written, ApiStatus> {
         self.shared.write(EVENTS, |state| {
-            state.update(EVENTS, key_of(namespace, name), |mut event: EventObject| {
+            state.update(EVENTS, object_key(namespace, name), |mut event: EventObject| {
                 if event.series.is_some() || event.event_time.is_some() {
                     event.series =
                         Some(EventSeries { count, last_observed_time: Some(micros(at)) });

@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 use super::{lookup::is_meant, reference::Ref};
 use crate::{
     bridge::{now_ms, shared::lock},
-    cache::{Metadata, Store},
+    cache::{Metadata, Store, object_key},
     event::UidKey,
 };
 
@@ -62,10 +62,7 @@ impl Watched {
 
     /// The object, if it is there or was a short while ago.
     pub(super) fn find(&self, object: Ref<'_>) -> Option<Arc<Metadata>> {
-        let key = match object.namespace {
-            "" => object.name.to_owned(),
-            namespace => [namespace, "/", object.name].concat(),
-        };
+        let key = object_key(object.namespace, object.name);
         let there = self.with_kind_of(object, |kind| kind.store.get_by_key(&key))?;
         let there = there.filter(|found| is_meant(object, found));
         there.or_else(|| self.deleted.find(object, now_ms()))

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cache::{
     Applied, DeletedFinalStateUnknown, ListWatchError, Queue, ReflectorStore, ReplaceReason,
-    StoreClosed, TransformError, WatchEvent, WatchEventType, head::Metadata,
+    StoreClosed, TransformError, WatchEvent, WatchEventType, head::Metadata, object_key,
 };
 
 /// What the reflector of an informer feeds.
@@ -91,11 +91,7 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
 
 /// The key of an object of which only this much can be read.
 fn key_of(namespace: &str, name: &str) -> Option<String> {
-    match (namespace, name) {
-        (_, "") => None,
-        ("", name) => Some(name.to_owned()),
-        (namespace, name) => Some(format!("{namespace}/{name}")),
-    }
+    (!name.is_empty()).then(|| object_key(namespace, name))
 }
 
 /// client-go's reflector goes on after an object that its store did not take.

@@ -2,7 +2,6 @@
 //! and the task that calls the handler (client-go `processorListener`).
 
 use std::{
-    any::Any,
     future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
@@ -16,7 +15,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Notify, mpsc};
 
 use super::handler::ResourceEventHandler;
-use crate::cache::{DeltaObject, Object};
+use crate::cache::{DeltaObject, Object, panics};
 
 /// What a handler is told.
 pub(super) enum Notification<K> {
@@ -144,7 +143,7 @@ async fn deliver<K: Object>(
         if let Err(panic) = call.catch_unwind().await {
             state.panics.fetch_add(1, Ordering::Relaxed);
             tracing::error!(
-                panic = said(&*panic),
+                panic = panics::message(&*panic),
                 "an informer's handler panicked: what it was told is skipped"
             );
         }
@@ -160,13 +159,4 @@ async fn tell<K: Object>(handler: &mut impl ResourceEventHandler<K>, what: Notif
         Notification::Update { old, new } => handler.on_update(old, new).await,
         Notification::Delete(object) => handler.on_delete(object).await,
     }
-}
-
-/// The message of a panic.
-fn said(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("(no message)")
 }

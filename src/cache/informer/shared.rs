@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    task::{JoinSet, coop::consume_budget},
-};
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     builder::{Builder, QueueKind},
@@ -321,8 +318,6 @@ impl<K: Decode> SharedInformer<K> {
                 Ok(()) => self.shared.note_synced(&*queue),
                 Err(PopError::Closed) => break,
             }
-            // A queue that is never empty must not keep the handlers from running.
-            consume_budget().await;
         }
         reflecting.shutdown().await;
         queue.close();

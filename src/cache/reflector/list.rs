@@ -16,8 +16,7 @@ impl<S: ReflectorStore> Reflector<S> {
         {
             // As old as it may be, or newer than the API server is: whatever is newest will do.
             self.last_unavailable = true;
-            self.store.abort().await?;
-            self.store.begin_replace(reason).await?;
+            self.begin_again(reason).await?;
             let newest = Page { resource_version: String::new(), ..page.clone() };
             listed = self.pages(reason, &newest).await;
         }

@@ -2,7 +2,7 @@
 
 use super::{Reflector, StepError};
 use crate::cache::{
-    ListWatchError, ReflectorStore, ReplaceReason,
+    ListWatchError, ReflectorStore, ReplaceReason, StoreClosed,
     api::Page,
     list_items::{ListItems, ListMeta},
 };
@@ -62,9 +62,9 @@ impl<S: ReflectorStore> Reflector<S> {
     }
 
     /// What has come of the list so far is forgotten.
-    pub(super) async fn begin_again(&mut self, reason: ReplaceReason) -> Result<(), StepError> {
+    pub(super) async fn begin_again(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
         self.store.abort().await?;
-        Ok(self.store.begin_replace(reason).await?)
+        self.store.begin_replace(reason).await
     }
 
     async fn page(&mut self, page: &Page) -> Result<ListMeta, StepError> {

@@ -22,7 +22,7 @@
 //! ```
 
 use std::{
-    any::Any, fmt::Display, hash::Hash, num::NonZeroUsize, ops::AddAssign, panic::AssertUnwindSafe,
+    fmt::Display, hash::Hash, num::NonZeroUsize, ops::AddAssign, panic::AssertUnwindSafe,
     sync::Arc, time::Duration,
 };
 
@@ -30,6 +30,7 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
 use super::RateLimitingQueue;
+use crate::cache::panics;
 
 /// What is to become of an item that was reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +121,7 @@ where
             }
             Err(panic) => {
                 report.panicked += 1;
-                let panic = message(panic.as_ref());
+                let panic = panics::message(panic.as_ref());
                 tracing::error!(item = %*item, panic, "panicked, to be tried again");
             }
         }
@@ -128,9 +129,4 @@ where
         queue.add_rate_limited(item.clone());
     }
     report
-}
-
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
 }

@@ -7,9 +7,8 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use serde_json::Value;
 
-use super::{
-    ApiServer, ApiStatus, Verb, Written, resource::ResourceId, shape::Shape, state::key_of,
-};
+use super::{ApiServer, ApiStatus, Verb, Written, resource::ResourceId, shape::Shape};
+use crate::cache::object_key;
 
 impl ApiServer {
     fn known(&self, resource: &str) -> Result<ResourceId, ApiStatus> {
@@ -74,7 +73,7 @@ impl ApiServer {
     /// There is no such object.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Result<Value, ApiStatus> {
         let resource = self.known(resource)?;
-        let item = self.shared.state().table(resource).found(&key_of(namespace, name))?.clone();
+        let item = self.shared.state().table(resource).found(&object_key(namespace, name))?.clone();
         let mut json = Vec::new();
         Shape::Whole(&self.shared.catalogue[resource]).push(&mut json, &item);
         serde_json::from_slice(&json).map_err(|error| ApiStatus::new(500, "", error.to_string()))

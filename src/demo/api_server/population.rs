@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use self::template::Template;
-use super::{ApiServer, ApiStatus, replay::paced, state::key_of};
+use super::{ApiServer, ApiStatus, replay::paced};
+use crate::cache::object_key;
 
 /// How many objects are written under one hold of the lock: requests are answered between holds.
 const SLICE: usize = 1024;
@@ -152,13 +153,16 @@ impl ApiServer {
         self.fill("deployments.apps", population.deployments, |number, version| {
             let member = population.deployment(number);
             let more = [("uid", &*member.uid), ("version", version)];
-            (key_of(&member.namespace, &member.name), population.render(&deployment, number, &more))
+            (
+                object_key(&member.namespace, &member.name),
+                population.render(&deployment, number, &more),
+            )
         });
         self.fill("replicasets.apps", population.deployments, |number, version| {
             let (member, owner) = (population.replica_set(number), population.deployment(number));
             let more = [("uid", &*member.uid), ("owner", &*owner.uid), ("version", version)];
             let json = population.render(&replica_set, number, &more);
-            (key_of(&member.namespace, &member.name), json)
+            (object_key(&member.namespace, &member.name), json)
         });
         self.fill("pods", population.pods(), |number, version| {
             pod_json(population, &pod, number, &population.pod(number).uid, version)
@@ -246,5 +250,5 @@ fn pod_json(
         ("node", &*population.node(number)),
         ("address", &*address),
     ];
-    (key_of(&namespace, &name), population.render(template, owner, &more))
+    (object_key(&namespace, &name), population.render(template, owner, &more))
 }

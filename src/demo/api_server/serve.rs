@@ -15,10 +15,11 @@ use super::{
     resource::EVENTS,
     route::{Route, Target, Verb},
     shape::Shape,
-    state::{Written, key_of},
+    state::Written,
     status::ApiStatus,
     watch,
 };
+use crate::cache::object_key;
 
 pub(super) const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -183,7 +184,7 @@ fn item(written: Result<Written, ApiStatus>) -> Result<Bytes, ApiStatus> {
 }
 
 fn get(shared: &Shared, target: &Target<'_>) -> Result<Bytes, ApiStatus> {
-    let key = key_of(target.namespace.unwrap_or_default(), target.name);
+    let key = object_key(target.namespace.unwrap_or_default(), target.name);
     let found = shared.state().table(target.resource).found(&key).cloned();
     if found.is_err() && shared.catalogue[target.resource].name() == "namespaces" {
         return Ok(namespace(shared, target.name));

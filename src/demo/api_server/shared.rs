@@ -20,10 +20,11 @@ use super::{
     resource::{Catalogue, EVENTS, PerResource, ResourceId},
     route::Verb,
     serve::event_of,
-    state::{State, Written, key_of},
+    state::{State, Written},
     status::ApiStatus,
     stored::AnyObject,
 };
+use crate::cache::object_key;
 
 /// How many requests are remembered.
 const REQUESTS: usize = 10_000;
@@ -156,7 +157,7 @@ impl Shared {
             change(&mut value)?;
             Ok(value)
         }
-        let key = key_of(namespace, name);
+        let key = object_key(namespace, name);
         self.write(resource, |state| {
             if resource == EVENTS {
                 state.update(EVENTS, key, |event: EventObject| event_of(changed(event, change)?))
@@ -207,7 +208,7 @@ impl Shared {
         namespace: &str,
         name: &str,
     ) -> Result<Written, ApiStatus> {
-        self.write(resource, |state| state.delete(resource, key_of(namespace, name)))
+        self.write(resource, |state| state.delete(resource, object_key(namespace, name)))
     }
 
     pub(super) fn namespace_uid(&self, name: &str) -> String {

@@ -13,6 +13,7 @@ use super::{
     stored::Stored,
     table::Table,
 };
+use crate::cache::object_key;
 
 /// What a write made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +33,6 @@ impl Written {
     pub fn id(&self) -> String {
         format!("{}-{}", self.uid, self.resource_version)
     }
-}
-
-/// The key of an object; a resource without namespaces has empty ones.
-pub(super) fn key_of(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 /// The state; a clone is a snapshot.
@@ -121,7 +117,7 @@ impl State {
         object.count_generation(None);
         let item = self.complete(&mut object, self.revision + 1);
         let ObjectMeta { namespace, name, uid, .. } = object.metadata();
-        let key = key_of(namespace, name);
+        let key = object_key(namespace, name);
         let table = self.table(resource);
         if table.get(&key).is_some() {
             return Err(ApiStatus::already_exists(&table.resource, name));
