@@ -241,6 +241,14 @@ impl Objects {
         self.view.recovered(tail, now_ms());
     }
 
+    /// Reads what the state store has of an object.
+    async fn load(&self, key: Key) {
+        let reader = self.reader.clone();
+        // A panic there is a bug; the object is then taken for one that is not stored.
+        let stored = spawn_blocking(move || reader.get(stored_key(key))).await;
+        self.view.loaded(key, stored.ok().flatten());
+    }
+
     /// What is to be saved, with `all` of which records are about what; `oldest` is the oldest record
     /// in the log.
     pub(super) fn take_changes(&self, all: bool, oldest: u64) -> ObjectsCommit {
@@ -266,4 +274,9 @@ impl Objects {
 /// The key in the state store.
 fn stored_key(key: Key) -> u128 {
     u128::from_le_bytes(key.to_bytes())
+}
+
+/// The key that is stored as this.
+fn key_of_stored(stored: u128) -> Key {
+    Key::from_bytes(stored.to_le_bytes())
 }

@@ -72,12 +72,7 @@ impl Stage {
 
     /// A record with what the sink is told of its object, and without a correlation.
     pub(in crate::bridge) fn enriched(&mut self, record: &Record, told: &Told) -> Record {
-        let parts = EnvelopeParts::of(&record.envelope);
-        let with = |parts: EnvelopeParts<'_>| {
-            parts.with(parts.delta, Some(&told.json), None, &mut self.space)
-        };
-        let envelope = parts.map_or_else(|| record.envelope.clone(), with);
-        Record { seq: record.seq, envelope }
+        told.put_into(record, &mut self.space)
     }
 
     /// What comes of a record that was journalled at `time_ms`, with what the sink is told of its

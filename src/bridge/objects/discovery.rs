@@ -13,7 +13,10 @@ use std::{
 use kube::core::ApiResource;
 use tokio::time::timeout;
 
-use super::{ResourceName, reference::Ref};
+use super::{
+    ResourceName,
+    reference::{Ref, group_version},
+};
 use crate::{bridge::shared::lock, cache::workqueue::TokenBucket};
 
 /// A request without an answer is given up after this, or a server that hangs would hold all of
@@ -81,11 +84,9 @@ impl Discovery {
 
     /// The resource of a name, in the version that the API server prefers.
     pub(super) async fn resource(&self, name: &ResourceName) -> Result<Found, AskError> {
-        let group_of = |api_version: &str| match api_version.rsplit_once('/') {
-            Some((group, _)) => group == name.group,
-            None => name.group.is_empty(),
-        };
-        if let Some(found) = well_known(|kind| kind.2 == name.plural && group_of(kind.0)) {
+        let is_it =
+            |kind: &WellKnown| kind.2 == name.plural && group_version(kind.0).0 == name.group;
+        if let Some(found) = well_known(is_it) {
             return Ok(found);
         }
         let version = match &*name.group {
@@ -107,22 +108,14 @@ impl Discovery {
         if let Some(known) = lock(&self.known).get(api_version) {
             return Ok(Arc::clone(known));
         }
-        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let list = match group {
-            "" => self.ask(self.client.list_core_api_resources(version)).await?,
+        let list = match group_version(api_version) {
+            ("", version) => self.ask(self.client.list_core_api_resources(version)).await?,
             _ => self.ask(self.client.list_api_group_resources(api_version)).await?,
         };
         // Those with a slash are parts of others, such as `pods/status`.
         let resources = list.resources.into_iter().filter(|r| !r.name.contains('/'));
-        let resource = |kind: String, plural: String| ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: api_version.to_owned(),
-            kind,
-            plural,
-        };
         let found: Arc<[Found]> =
-            resources.map(|r| (resource(r.kind, r.name), r.namespaced)).collect();
+            resources.map(|r| (resource(api_version, r.kind, r.name), r.namespaced)).collect();
         // What a custom resource adds later is found after a restart.
         lock(&self.known).insert(api_version.to_owned(), Arc::clone(&found));
         Ok(found)
@@ -150,13 +143,16 @@ const WELL_KNOWN: [WellKnown; 12] = [
 
 fn well_known(is_it: impl Fn(&WellKnown) -> bool) -> Option<Found> {
     let (api_version, kind, plural, namespaced) = *WELL_KNOWN.iter().find(|kind| is_it(kind))?;
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let resource = ApiResource {
+    Some((resource(api_version, kind.to_owned(), plural.to_owned()), namespaced))
+}
+
+fn resource(api_version: &str, kind: String, plural: String) -> ApiResource {
+    let (group, version) = group_version(api_version);
+    ApiResource {
         group: group.to_owned(),
         version: version.to_owned(),
         api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
-    Some((resource, namespaced))
+        kind,
+        plural,
+    }
 }

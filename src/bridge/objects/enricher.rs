@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::time::sleep;
 
 use super::{
     Enrich, Known, Objects, Reference, Versions, reference::Ref, sighting::Decision, stored_key,
@@ -32,12 +32,24 @@ pub(in crate::bridge) struct Told {
     pub(in crate::bridge) missing: Option<Missing>,
 }
 
+impl Told {
+    /// A record with this in its envelope, and without a correlation. The envelope is taken off
+    /// `space`, as [`EnvelopeParts::with`] does it.
+    pub(in crate::bridge) fn put_into(&self, record: &Record, space: &mut BytesMut) -> Record {
+        let mut record = record.clone();
+        if let Some(parts) = EnvelopeParts::of(&record.envelope) {
+            record.envelope = parts.with(parts.delta, Some(&self.json), None, space);
+        }
+        record
+    }
+}
+
 impl Enricher {
     /// What the sink is told of the object of a record that was journalled at `time_ms`. Waits until
     /// it is known, and no longer than the budget from then on.
     pub(in crate::bridge) async fn tell(&self, record: &Record, time_ms: u64) -> Told {
         let Some(key) = self.key_of(record) else { return self.told(&no_object()) };
-        let Objects { view, reader, .. } = &*self.objects;
+        let view = &self.objects.view;
         loop {
             let mut changed = pin!(view.changed());
             changed.as_mut().enable();
@@ -45,11 +57,7 @@ impl Enricher {
             match view.decide(key, record.seq, time_ms, now) {
                 Decision::Known(known) => return self.told(&known),
                 Decision::Miss => return self.told(&Known::missing(Missing::Timeout)),
-                Decision::Read => {
-                    let reader = reader.clone();
-                    let stored = spawn_blocking(move || reader.get(stored_key(key))).await;
-                    view.loaded(key, stored.ok().flatten());
-                }
+                Decision::Read => self.objects.load(key).await,
                 Decision::Wait(until_ms) => {
                     let left = Duration::from_millis(until_ms.saturating_sub(now).max(1));
                     tokio::select! {
@@ -63,13 +71,7 @@ impl Enricher {
 
     /// A record as it was enriched in an earlier run that decided about it. Blocks on the disk.
     pub(in crate::bridge) fn stored(&self, record: &Record) -> Record {
-        let told = self.tell_stored(record);
-        let mut record = record.clone();
-        if let Some(parts) = EnvelopeParts::of(&record.envelope) {
-            let (delta, object) = (parts.delta, Some(&*told.json));
-            record.envelope = parts.with(delta, object, None, &mut BytesMut::new());
-        }
-        record
+        self.tell_stored(record).put_into(record, &mut BytesMut::new())
     }
 
     fn tell_stored(&self, record: &Record) -> Told {

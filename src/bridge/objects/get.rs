@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{
     discovery::{AskError, Discovery},
     lookup::is_meant,
-    reference::Ref,
+    reference::{Ref, group_version},
 };
 use crate::{cache::Metadata, event::Missing};
 
@@ -50,8 +50,7 @@ impl ApiServer {
         let missing = NotGot::Missing(Missing::NotFound);
         // They become part of the request's path, and come from whoever may write Events.
         let segments = [object.name, object.namespace, object.kind];
-        let (group, version) =
-            object.api_version.rsplit_once('/').unwrap_or(("", object.api_version));
+        let (group, version) = group_version(object.api_version);
         let plain = |text: &&str| text.is_empty() || is_segment(text);
         if !segments.iter().chain(&[group]).all(plain) || !is_segment(version) {
             return Err(missing);

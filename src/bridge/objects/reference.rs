@@ -68,7 +68,7 @@ impl<'a> Ref<'a> {
 
     /// Empty for the core group.
     pub(super) fn group(&self) -> &'a str {
-        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+        group_version(self.api_version).0
     }
 
     pub(super) fn is_pod(&self) -> bool {
@@ -100,6 +100,11 @@ impl Reference {
             uid: &self.uid,
         }
     }
+}
+
+/// The group, empty for the core group, and the version in an apiVersion.
+pub(super) fn group_version(api_version: &str) -> (&str, &str) {
+    api_version.rsplit_once('/').unwrap_or(("", api_version))
 }
 
 /// The node that an Event says its Pod is on: the kubelet reports about what it runs.

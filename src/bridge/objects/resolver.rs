@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
 use super::{
     Objects, Reference,
@@ -71,14 +71,12 @@ impl Resolver {
 
     /// Whether an earlier run knew the object. What it knew is enough for what waits.
     async fn is_stored(&self, reference: &Reference) -> bool {
-        let Objects { view, reader, .. } = &*self.objects;
+        let view = &self.objects.view;
         let key = reference.as_ref().key(&view.keys);
         if view.is_whole(key) {
             return false;
         }
-        let reader = reader.clone();
-        let stored = spawn_blocking(move || reader.get(super::stored_key(key))).await;
-        view.loaded(key, stored.ok().flatten());
+        self.objects.load(key).await;
         view.settle_with_stored(key)
     }
 

@@ -16,10 +16,10 @@ use std::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-use self::inner::{Inner, Recovery, key_of};
+use self::inner::{Inner, Recovery};
 pub(super) use self::inner::{REFRESH, millis};
 use super::{
-    Known, LISTED_WITHIN, Reference, Versions,
+    Known, LISTED_WITHIN, Reference, Versions, key_of_stored,
     sighting::{Answer, Compared, Decision, Remembered, Sighting},
 };
 use crate::{
@@ -265,7 +265,7 @@ impl View {
     pub(super) fn saved(&self, commit: &ObjectsCommit) {
         let mut inner = self.inner();
         for (key, saved) in &commit.changed {
-            if let Some(entry) = inner.entries.peek_mut(&key_of(*key)) {
+            if let Some(entry) = inner.entries.peek_mut(&key_of_stored(*key)) {
                 entry.saved_last = entry.saved_last.max(saved.last);
                 // What came meanwhile may be in the place of a version that is on the disk.
                 if !entry.unsaved {
@@ -285,7 +285,7 @@ impl View {
         let mut inner = self.inner();
         for (key, saved) in &commit.changed {
             if !saved.versions.is_empty() {
-                inner.is_unsaved(key_of(*key));
+                inner.is_unsaved(key_of_stored(*key));
             }
         }
     }

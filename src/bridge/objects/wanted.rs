@@ -29,22 +29,21 @@ impl Wanted {
 
     /// Forgets what no sink asks for, so that what is watched takes less memory.
     pub(super) fn keep_of(&self, object: &mut Metadata) {
-        let wanted = |keys: fn(&Enrich) -> &KeyPatterns, key: &str| {
-            self.sinks.iter().any(|sink| keys(sink).contain(key))
-        };
-        object.retain_labels(|key| wanted(|sink| &sink.labels, key));
-        object.retain_annotations(|key| key == MIRROR || wanted(|sink| &sink.annotations, key));
+        object.retain_labels(|key| self.asks(|sink| &sink.labels, key));
+        object.retain_annotations(|key| key == MIRROR || self.asks(|sink| &sink.annotations, key));
+    }
+
+    /// Whether any sink asks for a label or an annotation.
+    fn asks(&self, keys: fn(&Enrich) -> &KeyPatterns, key: &str) -> bool {
+        self.sinks.iter().any(|sink| keys(sink).contain(key))
     }
 
     /// What is kept of an object, on a node that may be known from elsewhere.
     pub(super) fn known(&self, object: Ref<'_>, chain: &Chain, node: Option<&str>) -> Arc<Known> {
-        let pick = |keys: fn(&Enrich) -> &KeyPatterns, key: &str| {
-            self.sinks.iter().any(|sink| keys(sink).contain(key))
-        };
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-        let labels = chain.object().labels().filter(|(key, _)| pick(|sink| &sink.labels, key));
+        let labels = chain.object().labels().filter(|(key, _)| self.asks(|sink| &sink.labels, key));
         let annotations = chain.object().annotations();
-        let annotations = annotations.filter(|(key, _)| pick(|sink| &sink.annotations, key));
+        let annotations = annotations.filter(|(key, _)| self.asks(|sink| &sink.annotations, key));
         let owners = chain.owners();
         Arc::new(Known::new(ObjectInfo {
             labels: labels.map(owned).collect(),

@@ -9,6 +9,7 @@ use crate::{
     bridge::objects::{
         Known, Reference, Versions,
         sighting::{Answer, Decision, Finding, News},
+        stored_key,
         versions::Version,
     },
     correlate::Key,
@@ -280,7 +281,7 @@ impl Inner {
             }
             let versions = entry.versions.after(entry.saved_from).iter().map(Version::save);
             let saved = SavedObject { last: entry.last, versions: versions.collect() };
-            Some((u128::from_le_bytes(key.to_bytes()), saved))
+            Some((stored_key(key), saved))
         });
         let changed: Vec<_> = changed.collect();
         let news = !changed.is_empty() || self.saved != Some(view);
@@ -342,10 +343,6 @@ impl Entry {
         waiting.partial = partial.or_else(|| waiting.partial.take());
         first
     }
-}
-
-pub(super) fn key_of(saved: u128) -> Key {
-    Key::from_bytes(saved.to_le_bytes())
 }
 
 pub(in crate::bridge::objects) fn millis(duration: Duration) -> u64 {
