@@ -22,6 +22,7 @@ mod process;
 mod report;
 mod scenes;
 mod serve;
+mod table;
 mod tally;
 mod usage;
 
@@ -29,7 +30,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::{report::Report, scenes::SCENES, tally::Wire};
+use crate::{machine::Machine, report::FORM, scenes::SCENES, table::Table, tally::Wire};
 
 /// Measurements end with whatever went wrong first; nobody handles the errors one by one.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -95,7 +96,7 @@ fn measure(cli: &Cli) -> Result<()> {
     let wanted = |name: &str| {
         cli.scene.is_empty() || cli.scene.iter().any(|part| name.contains(part.as_str()))
     };
-    let mut report = Report::new(&command_line(), &cli.tidings)?;
+    let mut report = Table::new(FORM, Machine::here(&cli.tidings)?, command_line());
     for scene in SCENES.iter().filter(|scene| wanted(scene.name)) {
         eprintln!("{} …", scene.name);
         report.add(scene, &scenes::run(scene, cli.quick, &cli.tidings)?);

@@ -20,6 +20,8 @@ mod helper;
 mod machine;
 mod report;
 mod serve;
+#[path = "../bridge/table.rs"]
+mod table;
 #[path = "../bridge/usage.rs"]
 mod usage;
 
@@ -32,7 +34,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::{helper::Helper, machine::Machine, report::Report, usage::Usage};
+use crate::{helper::Helper, machine::Machine, report::FORM, table::Table, usage::Usage};
 
 /// Measurements end with whatever went wrong first; nobody handles the errors one by one.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -111,7 +113,7 @@ fn main() -> Result<()> {
 fn measure(cli: &Cli) -> Result<()> {
     let command = format!("cargo bench --bench informer -- --pods {}", cli.pods);
     let machine = Machine::here(Path::new(env!("CARGO_BIN_EXE_tidings")))?;
-    let mut report = Report::new(machine, command);
+    let mut report = Table::new(FORM, machine, command);
     let client_go = build_client_go();
     let mut server = Helper::start(["serve", &cli.pods.to_string()])?;
     let url = server.line()?;
