@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// A string of the API: borrowed where the JSON holds no escapes, and empty where the member is
 /// absent or `null` (the API server writes `"eventTime":null`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
 impl std::ops::Deref for Text<'_> {

@@ -1,6 +1,6 @@
 //! `Metadata` from and to JSON.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -8,88 +8,85 @@ use serde::{
 };
 
 use super::{Metadata, OwnerReference, Parts};
-use crate::event::Text;
 
 /// The type of an object that is only metadata. It does not say of what.
 const PARTIAL: (&str, &str) = ("meta.k8s.io/v1", "PartialObjectMetadata");
 
+/// A text of the input as it stands there, where it needs no unescaping.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// By key, and of two under one key the last, as Go reads it.
-type Map<'a> = BTreeMap<Text<'a>, Text<'a>>;
+type Map<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
 
 /// What is read of an object. Everything else is skipped while it is parsed, `managedFields` among
 /// it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Object<'a> {
     #[serde(borrow)]
-    api_version: Text<'a>,
-    #[serde(borrow)]
-    kind: Text<'a>,
-    #[serde(borrow)]
+    api_version: Option<Text<'a>>,
+    kind: Option<Text<'a>>,
     metadata: Option<ObjectMeta<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 struct ObjectMeta<'a> {
     #[serde(borrow)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    namespace: Text<'a>,
-    #[serde(borrow)]
-    uid: Text<'a>,
-    #[serde(borrow)]
-    resource_version: Text<'a>,
-    #[serde(borrow)]
-    deletion_timestamp: Text<'a>,
-    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    namespace: Option<Text<'a>>,
+    uid: Option<Text<'a>>,
+    resource_version: Option<Text<'a>>,
+    deletion_timestamp: Option<Text<'a>>,
     labels: Option<Map<'a>>,
-    #[serde(borrow)]
     annotations: Option<Map<'a>>,
-    #[serde(borrow)]
     owner_references: Option<Vec<Owner<'a>>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Owner<'a> {
     #[serde(borrow)]
-    api_version: Text<'a>,
-    #[serde(borrow)]
-    kind: Text<'a>,
-    #[serde(borrow)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    uid: Text<'a>,
+    api_version: Option<Text<'a>>,
+    kind: Option<Text<'a>>,
+    name: Option<Text<'a>>,
+    uid: Option<Text<'a>>,
     controller: Option<bool>,
 }
 
+fn text<'t>(text: Option<&'t Text<'_>>) -> &'t str {
+    text.map(|text| &*text.0).unwrap_or_default()
+}
+
 fn pairs<'t>(map: Option<&'t Map<'_>>) -> impl Iterator<Item = (&'t str, &'t str)> + Clone {
-    map.into_iter().flatten().map(|(key, value)| (&**key, &**value))
+    map.into_iter().flatten().map(|(key, value)| (&*key.0, text(value.as_ref())))
 }
 
 impl Object<'_> {
     fn pack(self) -> Metadata {
-        let (mut api_version, mut kind) = (&*self.api_version, &*self.kind);
+        let (mut api_version, mut kind) =
+            (text(self.api_version.as_ref()), text(self.kind.as_ref()));
         if (api_version, kind) == PARTIAL {
             (api_version, kind) = ("", "");
         }
         let meta = self.metadata.unwrap_or_default();
         let owners = meta.owner_references.iter().flatten().map(|owner| OwnerReference {
-            api_version: &owner.api_version,
-            kind: &owner.kind,
-            name: &owner.name,
-            uid: &owner.uid,
+            api_version: text(owner.api_version.as_ref()),
+            kind: text(owner.kind.as_ref()),
+            name: text(owner.name.as_ref()),
+            uid: text(owner.uid.as_ref()),
             controller: owner.controller.unwrap_or(false),
         });
         let parts = Parts {
             api_version,
             kind,
-            name: &meta.name,
-            namespace: &meta.namespace,
-            uid: &meta.uid,
-            resource_version: &meta.resource_version,
-            deletion_timestamp: &meta.deletion_timestamp,
+            name: text(meta.name.as_ref()),
+            namespace: text(meta.namespace.as_ref()),
+            uid: text(meta.uid.as_ref()),
+            resource_version: text(meta.resource_version.as_ref()),
+            deletion_timestamp: text(meta.deletion_timestamp.as_ref()),
             labels: pairs(meta.labels.as_ref()),
             annotations: pairs(meta.annotations.as_ref()),
             owners,
