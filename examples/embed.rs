@@ -99,7 +99,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Delivers what has been read, and saves. What is left stays in the journal for the next start.
-    bridge.stop(Duration::from_secs(10)).await;
+    bridge.stop(Duration::from_secs(10)).await?;
     for sink in admin::status(&view).sinks {
         println!(
             "sink {}: {} seen = {} delivered + {} filtered + {} dead-lettered + {} lost + {} pending",

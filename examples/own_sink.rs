@@ -121,6 +121,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bridge = Bridge::start(client, options).await?;
     receive(&receiver, false).await?;
     receive(&receiver, true).await?;
-    bridge.stop(Duration::from_secs(10)).await;
+    bridge.stop(Duration::from_secs(10)).await?;
     Ok(())
 }

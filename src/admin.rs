@@ -5,5 +5,7 @@ mod server;
 mod status;
 
 pub use metrics::registry;
-pub use server::{AdminServer, ServeError};
-pub use status::{IngestStatus, JournalStatus, SinkStatus, SourceStatus, Status, status};
+pub use server::{AdminServer, ServeError, ServerEnded};
+pub use status::{
+    IngestStatus, JournalStatus, PartStatus, SinkStatus, SourceStatus, Status, status,
+};

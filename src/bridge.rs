@@ -14,6 +14,7 @@
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
 //! own events  what of all this is worth an Event about the bridge itself
+//! watchdog  which part is stuck, if one is
 //! ```
 
 mod cluster;
@@ -37,18 +38,24 @@ mod run;
 mod seen;
 mod shared;
 mod sink;
+mod tasks;
+mod view;
+mod watchdog;
 
 pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
 pub use heartbeat::Heartbeat;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
-pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
+pub use options::{
+    BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, RetryOptions, SinkOptions,
+    SinkStart, SourceOptions, SourceStart,
+};
 pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{Enrichments, SinkCondition, SinkProgress, SinkSnapshot};
-pub use run::{
-    Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
-    SourceStart, SourceView,
-};
+pub use run::{Bridge, BridgeError};
 pub(crate) use shared::now_ms;
 pub use shared::{Gap, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};
+pub use tasks::TaskEnd;
+pub use view::{BridgeView, SourceView};
+pub use watchdog::{Stuck, Watchdog};

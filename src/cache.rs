@@ -29,7 +29,7 @@ mod lister;
 mod metadata;
 mod object;
 mod object_set;
-mod panics;
+pub(crate) mod panics;
 mod queue;
 mod reflector;
 mod reflector_store;

@@ -36,7 +36,8 @@ impl Collector for BridgeCollector {
         let now = status(&self.view);
         sinks(&mut encoder, &now)?;
         sources(&mut encoder, &now)?;
-        journal(&mut encoder, &now)
+        journal(&mut encoder, &now)?;
+        stuck(&mut encoder, &now)
     }
 }
 
@@ -144,6 +145,14 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     single(encoder, "journal_records", "Events that the journal holds", None, &records)?;
     let writable = ConstGauge::new(i64::from(journal.error.is_none()));
     single(encoder, "journal_writable", "Whether the last append succeeded", None, &writable)
+}
+
+fn stuck(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let values = now.parts.iter().map(|part| {
+        ([("part", &*part.part)], ConstGauge::new(i64::from(part.stuck_seconds.is_some())))
+    });
+    let help = "Whether a part of the bridge is at work on something that should long be done";
+    family(encoder, "stuck", help, None, values)
 }
 
 /// One metric: its name and help, and a value for each label set.

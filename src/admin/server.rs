@@ -1,6 +1,7 @@
 //! The HTTP side of it.
 
 use std::{
+    future::IntoFuture,
     net::SocketAddr,
     sync::{Arc, PoisonError},
     time::Duration,
@@ -17,7 +18,10 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::net::TcpListener;
 
 use super::{registry, status};
-use crate::bridge::BridgeView;
+use crate::{
+    bridge::{BridgeView, Stuck},
+    cache::panics,
+};
 
 /// A watch that has been closed for so long is not one that is just being renewed.
 const STREAM_MAY_BE_CLOSED: Duration = Duration::from_mins(1);
@@ -32,11 +36,18 @@ pub struct ServeError {
     error: std::io::Error,
 }
 
+/// The admin server does not serve any longer, which is a bug.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the admin server {0}; this is a bug\nhint: nothing is lost, so start again; and please report it"
+)]
+pub struct ServerEnded(String);
+
 /// A listening admin server; it ends when it is dropped.
 #[derive(Debug)]
 pub struct AdminServer {
     address: SocketAddr,
-    task: tokio::task::JoinHandle<()>,
+    task: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
 #[derive(Clone)]
@@ -57,16 +68,12 @@ impl AdminServer {
         let address = listener.local_addr().map_err(failed)?;
         let registry = Arc::new(registry(&view));
         let routes = Router::new()
-            .route("/livez", get(|| async { "ok\n" }))
+            .route("/livez", get(livez))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .route("/api/v1/status", get(serve_status))
             .with_state(Shared { view, registry });
-        let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, routes).await {
-                tracing::error!(%error, "the admin server has ended");
-            }
-        });
+        let task = tokio::spawn(axum::serve(listener, routes).into_future());
         Ok(Self { address, task })
     }
 
@@ -74,12 +81,37 @@ impl AdminServer {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+
+    /// Completes when it does not serve any longer, which it does until it is dropped.
+    pub async fn failed(&mut self) -> ServerEnded {
+        ServerEnded(match (&mut self.task).await {
+            Ok(Ok(())) => "has ended unexpectedly".to_owned(),
+            Ok(Err(error)) => format!("has ended: {error}"),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => format!("panicked: {}", panics::message(&*panic)),
+                Err(error) => format!("has ended: {error}"),
+            },
+        })
+    }
 }
 
 impl Drop for AdminServer {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Alive: nothing is at work on something that should long be done, so a restart would mend nothing.
+async fn livez(State(shared): State<Shared>) -> Response {
+    let stuck = shared.view.watchdog.stuck();
+    if stuck.is_empty() {
+        return "ok\n".into_response();
+    }
+    let reason = |Stuck { part, doing, since }: &Stuck| {
+        format!("{part} is stuck: {doing}, for {} s\n", since.as_secs())
+    };
+    let reasons: String = stuck.iter().map(reason).collect();
+    (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response()
 }
 
 /// Ready: the journal takes events, and each source has a stream open or had one a minute ago.

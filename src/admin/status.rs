@@ -28,6 +28,22 @@ pub struct Status {
     pub journal: JournalStatus,
     /// Each sink.
     pub sinks: Vec<SinkStatus>,
+    /// Each part that the watchdog looks at.
+    pub parts: Vec<PartStatus>,
+}
+
+/// One part that the watchdog looks at.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartStatus {
+    /// Its name.
+    pub part: String,
+    /// For how long it has been at what should long be done; absent while it is not stuck.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stuck_seconds: Option<f64>,
+    /// What that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doing: Option<&'static str>,
 }
 
 /// One list and watch.
@@ -226,6 +242,16 @@ pub fn status(view: &BridgeView) -> Status {
                     enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
                     last_error: sink.last_error,
                 }
+            })
+            .collect(),
+        parts: view
+            .watchdog
+            .parts()
+            .into_iter()
+            .map(|(part, stuck)| PartStatus {
+                part: part.to_string(),
+                stuck_seconds: stuck.as_ref().map(|stuck| stuck.since.as_secs_f64()),
+                doing: stuck.map(|stuck| stuck.doing),
             })
             .collect(),
     }

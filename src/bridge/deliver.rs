@@ -1,4 +1,10 @@
 //! The second half of a sink's watcher: a batch is tried until every event of it has a fate.
+//!
+//! Where the program ends before that, what has its fate from the first record on is settled all the
+//! same, so that nothing of it comes again. What a receiver took out of order behind a record that
+//! it did not take does come again, under the same id.
+
+mod fates;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -9,17 +15,25 @@ use tokio::{
 
 use super::{
     EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
-    gather::Work, high_water::HighWater, own_events::is_own, progress::Settled, shared::now_ms,
+    gather::{Mark, Work},
+    high_water::HighWater,
+    own_events::is_own,
+    progress::Settled,
+    shared::now_ms,
+    watchdog::Pulse,
 };
 use crate::{
     event::{Batch, Record},
     journal::DeadLetter,
 };
+use fates::{Fate, Fates};
 
 /// After so many refusals of single events in a row it is the sink that is wrong, not the events.
 const REFUSALS_IN_A_ROW: u32 = 20;
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
+/// An attempt that has not ended so long after its limit never will.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
 const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
 
@@ -44,38 +58,74 @@ pub(super) struct Deliver {
     pub(super) refusals_in_a_row: u32,
     /// The sequence at which the work in hand starts.
     pub(super) from: u64,
+    /// Of an attempt.
+    pub(super) pulse: Pulse,
 }
 
-/// The program ends before the batch has its fates; it stays pending.
+/// The program ends before the batch has its fates; what has none stays pending.
 struct Interrupted;
 
-/// One stretch of a batch that is sent as one.
+/// Records of a batch that are sent as one.
 struct Piece {
     batch: Batch,
+    /// Where in the whole batch each of them is.
+    places: Vec<usize>,
     attempts: u32,
     first_ms: u64,
+}
+
+impl Piece {
+    /// What has not had its fate yet comes back.
+    fn push(&mut self, record: Record, place: usize) {
+        self.batch.records.push(record);
+        self.places.push(place);
+    }
+
+    /// The second half; both are tried anew.
+    fn split_off_half(&mut self) -> Self {
+        let half = self.places.len() / 2;
+        self.attempts = 0;
+        Self {
+            batch: Batch { records: self.batch.records.split_off(half) },
+            places: self.places.split_off(half),
+            attempts: 0,
+            first_ms: self.first_ms,
+        }
+    }
 }
 
 impl Deliver {
     /// Runs until gathering ends, or the program does not wait any longer.
     pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
         let mut settled = Settled::default();
-        while let Some(work) = works.recv().await {
-            settled.position = work.position;
-            settled.held = work.held;
-            settled.resumes.extend(work.resumes);
-            settled.waiting.extend(work.saved);
-            settled.correlator = work.correlator.or(settled.correlator);
-            settled.totals.filtered += work.filtered;
-            settled.totals.correlated_away += work.correlated_away;
-            settled.totals.lost += work.lost;
-            if !work.batch.records.is_empty() {
+        while let Some(mut work) = works.recv().await {
+            let end = work.end();
+            let mut start = Mark { position: work.from, ..Mark::default() };
+            let mut fates = Fates::new(end.at);
+            let mut interrupted = false;
+            if end.at > 0 {
                 self.from = work.from.next;
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
-                if self.deliver(work.batch, &mut settled).await.is_err() {
-                    break;
+                let batch = std::mem::take(&mut work.batch);
+                interrupted = self.deliver(batch, &mut fates).await.is_err();
+            }
+            if interrupted || !work.settles {
+                let answered = fates.answered();
+                if let Some(mark) = work.marks.iter().rfind(|mark| mark.at <= answered) {
+                    fates.settle(start, *mark, &work.resumes, &mut settled);
+                    self.high_water.raise(mark.position.next);
+                    self.progress.settle(std::mem::take(&mut settled));
+                    start = *mark;
                 }
-                self.high_water.raise(settled.position.next);
+            }
+            if interrupted {
+                break;
+            }
+            fates.settle(start, end, &work.resumes, &mut settled);
+            settled.waiting.extend(work.saved);
+            settled.correlator = work.correlator.or(settled.correlator);
+            if end.at > 0 {
+                self.high_water.raise(end.position.next);
             }
             if work.settles {
                 self.progress.settle(std::mem::take(&mut settled));
@@ -85,21 +135,22 @@ impl Deliver {
         self.sink.close().await;
     }
 
-    async fn deliver(&mut self, batch: Batch, settled: &mut Settled) -> Result<(), Interrupted> {
-        let mut pieces = VecDeque::from([Piece { batch, attempts: 0, first_ms: now_ms() }]);
+    async fn deliver(&mut self, batch: Batch, fates: &mut Fates) -> Result<(), Interrupted> {
+        let places = (0..batch.records.len()).collect();
+        let mut pieces = VecDeque::from([Piece { batch, places, attempts: 0, first_ms: now_ms() }]);
         while let Some(mut piece) = pieces.pop_front() {
             piece.attempts += 1;
             let (class, reason, after) = match self.attempt(&piece.batch).await? {
                 Outcome::Delivered => {
-                    self.delivered(&piece.batch.records, settled);
+                    self.delivered(&piece.batch.records, &piece.places, fates);
                     continue;
                 }
                 Outcome::Partial { rejected, reason } => {
-                    self.partial(&piece, rejected, reason, settled);
+                    self.partial(&piece, rejected, reason, fates);
                     continue;
                 }
-                Outcome::PerEvent { fates, retry } => {
-                    let too_many = self.per_event(&mut piece, fates, settled);
+                Outcome::PerEvent { fates: answers, retry } => {
+                    let too_many = self.per_event(&mut piece, answers, fates);
                     if piece.batch.records.is_empty() {
                         continue;
                     }
@@ -115,13 +166,12 @@ impl Deliver {
                 Outcome::Refused { class, reason } => {
                     if piece.batch.records.len() > 1 {
                         // One event may spoil the batch. The first half goes first: order counts.
-                        let second = piece.batch.records.split_off(piece.batch.records.len() / 2);
-                        let second = Batch { records: second };
-                        pieces.push_front(Piece { batch: second, attempts: 0, ..piece });
-                        pieces.push_front(Piece { attempts: 0, ..piece });
+                        let second = piece.split_off_half();
+                        pieces.push_front(second);
+                        pieces.push_front(piece);
                         continue;
                     }
-                    match self.refused(&piece, class, reason, settled) {
+                    match self.refused(&piece, class, reason, fates) {
                         Ok(()) => continue,
                         Err(reason) => (RetryClass::Misconfigured, reason, None),
                     }
@@ -129,7 +179,7 @@ impl Deliver {
                 Outcome::Retry { after, class, reason } => (class, reason, after),
             };
             if self.retry.max_attempts.is_some_and(|max| piece.attempts >= max) {
-                self.give_up(&piece, &reason, settled);
+                self.give_up(&piece, &reason, fates);
                 continue;
             }
             self.wait(&piece, class, &reason, after).await?;
@@ -142,10 +192,12 @@ impl Deliver {
     async fn attempt(&mut self, batch: &Batch) -> Result<Outcome, Interrupted> {
         let limit = self.timeout + GRACE_FOR_THE_SINK;
         let mut stop = self.stop.clone();
+        self.pulse.works_within("an attempt", limit + STUCK_AFTER);
         let outcome = tokio::select! {
             outcome = timeout(limit, self.sink.send(batch)) => outcome,
             () = drained(&mut stop) => return Err(Interrupted),
         };
+        self.pulse.rests();
         let outcome = outcome.unwrap_or_else(|_| Outcome::Retry {
             after: None,
             class: RetryClass::Timeout,
@@ -160,13 +212,13 @@ impl Deliver {
         Ok(outcome)
     }
 
-    fn delivered(&mut self, records: &[Record], settled: &mut Settled) {
+    fn delivered(&mut self, records: &[Record], places: &[usize], fates: &mut Fates) {
         self.refusals_in_a_row = 0;
-        settled.totals.delivered += records.len() as u64;
-        // Of summaries of what was held before it is not known.
-        let new = records.iter().filter(|record| record.seq >= self.from);
-        let again = new.filter(|record| self.high_water.had(record.seq)).count();
-        settled.totals.redelivered += again as u64;
+        for (record, place) in records.iter().zip(places) {
+            // Of summaries of what was held before it is not known.
+            let again = record.seq >= self.from && self.high_water.had(record.seq);
+            fates.set(*place, if again { Fate::Redelivered } else { Fate::Delivered });
+        }
         let mut recovered = false;
         self.progress.update(|sink| {
             recovered = sink.last_error.take().is_some();
@@ -186,21 +238,25 @@ impl Deliver {
     fn per_event(
         &mut self,
         piece: &mut Piece,
-        fates: Vec<EventFate>,
-        settled: &mut Settled,
+        answers: Vec<EventFate>,
+        fates: &mut Fates,
     ) -> Option<String> {
         let mut too_many = None;
+        let Piece { attempts, first_ms, .. } = *piece;
         let records = std::mem::take(&mut piece.batch.records);
+        let places = std::mem::take(&mut piece.places);
         // A sink that answers for too few has not said that it took the others.
-        let fates = fates.into_iter().chain(std::iter::repeat(EventFate::Retry));
-        for (record, fate) in records.into_iter().zip(fates) {
-            match fate {
-                EventFate::Delivered => self.delivered(&[record], settled),
-                EventFate::Retry => piece.batch.records.push(record),
+        let answers = answers.into_iter().chain(std::iter::repeat(EventFate::Retry));
+        for ((record, place), answer) in records.into_iter().zip(places).zip(answers) {
+            match answer {
+                EventFate::Delivered => self.delivered(&[record], &[place], fates),
+                EventFate::Retry => piece.push(record, place),
                 EventFate::Refused { class, reason } => {
-                    let mut single = Piece { batch: Batch { records: vec![record] }, ..*piece };
-                    if let Err(reason) = self.refused(&single, class, reason, settled) {
+                    let batch = Batch { records: vec![record] };
+                    let mut single = Piece { batch, places: vec![place], attempts, first_ms };
+                    if let Err(reason) = self.refused(&single, class, reason, fates) {
                         piece.batch.records.append(&mut single.batch.records);
+                        piece.places.push(place);
                         too_many = Some(reason);
                     }
                 }
@@ -209,12 +265,15 @@ impl Deliver {
         too_many
     }
 
-    fn partial(&mut self, piece: &Piece, rejected: u64, reason: String, settled: &mut Settled) {
-        let records = &piece.batch.records;
+    fn partial(&mut self, piece: &Piece, rejected: u64, reason: String, fates: &mut Fates) {
+        let Piece { batch: Batch { records }, places, .. } = piece;
         let rejected = rejected.min(records.len() as u64);
-        self.delivered(&records[usize::try_from(rejected).unwrap_or(0)..], settled);
+        let first_taken = usize::try_from(rejected).unwrap_or(0);
+        self.delivered(&records[first_taken..], &places[first_taken..], fates);
         if rejected > 0 {
-            settled.totals.dead_lettered += rejected;
+            for place in &places[..first_taken] {
+                fates.set(*place, Fate::DeadLettered);
+            }
             tracing::error!(
                 sink = self.name,
                 rejected,
@@ -223,7 +282,7 @@ impl Deliver {
             );
             let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
             letter.unidentified = rejected;
-            settled.dead_letters.push(letter);
+            fates.dead_letter(places[0], letter);
         }
     }
 
@@ -234,7 +293,7 @@ impl Deliver {
         piece: &Piece,
         class: RefusedClass,
         reason: String,
-        settled: &mut Settled,
+        fates: &mut Fates,
     ) -> Result<(), String> {
         if self.refusals_in_a_row >= REFUSALS_IN_A_ROW {
             return Err(format!(
@@ -249,12 +308,13 @@ impl Deliver {
             reason,
             "the receiver refuses an event: dead-lettered"
         );
-        settled.totals.dead_lettered += 1;
-        settled.dead_letters.push(self.dead_letter(piece, record, class.as_str(), reason));
+        fates.set(piece.places[0], Fate::DeadLettered);
+        let letter = self.dead_letter(piece, record, class.as_str(), reason);
+        fates.dead_letter(piece.places[0], letter);
         Ok(())
     }
 
-    fn give_up(&mut self, piece: &Piece, reason: &str, settled: &mut Settled) {
+    fn give_up(&mut self, piece: &Piece, reason: &str, fates: &mut Fates) {
         tracing::error!(
             sink = self.name,
             events = piece.batch.records.len(),
@@ -262,10 +322,10 @@ impl Deliver {
             reason,
             "given up after retry.maxAttempts: dead-lettered"
         );
-        for record in &piece.batch.records {
-            settled.totals.dead_lettered += 1;
+        for (record, place) in piece.batch.records.iter().zip(&piece.places) {
+            fates.set(*place, Fate::DeadLettered);
             let letter = self.dead_letter(piece, record, "max-attempts", reason.to_owned());
-            settled.dead_letters.push(letter);
+            fates.dead_letter(*place, letter);
         }
     }
 

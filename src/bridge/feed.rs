@@ -9,7 +9,7 @@ use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::{correlation::Names, published::Published};
+use super::{correlation::Names, published::Published, tasks::answer_of, watchdog::Pulse};
 use crate::{
     event::Record,
     journal::{Frame, LogHandle, Position, Reader},
@@ -76,6 +76,8 @@ pub(super) struct Feed {
     mode: Mode,
     stopped: bool,
     fetched: VecDeque<Published>,
+    /// Of reading the log.
+    pulse: Pulse,
 }
 
 impl Feed {
@@ -84,10 +86,11 @@ impl Feed {
         log: LogHandle,
         broadcaster: Broadcaster<Published>,
         position: Position,
+        pulse: Pulse,
     ) -> Self {
-        let task = read(log.reader(position.next));
+        let task = read(log.reader(position.next), &pulse);
         let mode = Mode::Reading { task, watcher: None };
-        Self { log, broadcaster, position, mode, stopped: false, fetched: VecDeque::new() }
+        Self { log, broadcaster, position, mode, stopped: false, fetched: VecDeque::new(), pulse }
     }
 
     /// The next frame; `None` when the broadcaster has been shut down and nothing is left.
@@ -108,15 +111,17 @@ impl Feed {
                     }
                 },
                 Mode::Reading { task, .. } => {
-                    // A panic in the reader is a bug there; starting over from the position is safe.
-                    let read = task.await.ok();
+                    let read = answer_of(task).await;
                     self.after_read(read).await;
                 }
                 Mode::Register { reader } => {
                     let watcher = self.broadcaster.watch().await.ok();
                     self.stopped |= watcher.is_none();
                     match reader.take() {
-                        Some(reader) => self.mode = Mode::Reading { task: read(reader), watcher },
+                        Some(reader) => {
+                            let task = read(reader, &self.pulse);
+                            self.mode = Mode::Reading { task, watcher };
+                        }
                         None => self.read_on(watcher),
                     }
                 }
@@ -131,32 +136,31 @@ impl Feed {
     }
 
     fn read_on(&mut self, watcher: Option<Watcher<Published>>) {
-        let task = read(self.log.reader(self.position.next));
+        let task = read(self.log.reader(self.position.next), &self.pulse);
         self.mode = Mode::Reading { task, watcher };
     }
 
-    async fn after_read(&mut self, read_result: Option<(Reader, io::Result<Vec<Arc<Frame>>>)>) {
+    async fn after_read(&mut self, read_result: (Reader, io::Result<Vec<Arc<Frame>>>)) {
         let mode = std::mem::replace(&mut self.mode, Mode::Register { reader: None });
         let Mode::Reading { watcher, .. } = mode else { return };
         match read_result {
-            Some((reader, Ok(frames))) if frames.is_empty() => {
+            (reader, Ok(frames)) if frames.is_empty() => {
                 self.mode = match watcher {
                     Some(watcher) => Mode::Live(watcher),
                     None if self.stopped => Mode::Ended,
                     None => Mode::Register { reader: Some(reader) },
                 };
             }
-            Some((reader, Ok(frames))) => {
+            (reader, Ok(frames)) => {
                 self.fetched.extend(frames.into_iter().map(Published::from));
-                self.mode = Mode::Reading { task: read(reader), watcher };
+                self.mode = Mode::Reading { task: read(reader, &self.pulse), watcher };
             }
-            Some((_, Err(error))) => {
+            (_, Err(error)) => {
                 tracing::error!(%error, "the journal cannot be read: trying again");
                 // In the mode of registering, a drop of this future costs the wait and no more.
                 tokio::time::sleep(READ_RETRY).await;
                 self.read_on(None);
             }
-            None => self.read_on(None),
         }
     }
 
@@ -182,9 +186,12 @@ impl Feed {
     }
 }
 
-fn read(mut reader: Reader) -> ReadTask {
+fn read(mut reader: Reader, pulse: &Pulse) -> ReadTask {
+    let pulse = pulse.clone();
     spawn_blocking(move || {
+        pulse.works("reading the journal");
         let frames = reader.read(READ_BYTES);
+        pulse.rests();
         (reader, frames)
     })
 }

@@ -6,6 +6,7 @@
 //! again.
 
 mod covered;
+mod work;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -16,16 +17,17 @@ use tokio::{
 
 use super::{
     BatchOptions, Enrichments, Filter, SinkProgress,
-    correlation::{HOLD, Holding, Passed, Stage},
+    correlation::{HOLD, Passed, Stage},
     feed::{Fed, Feed},
     objects::Told,
     shared::now_ms,
 };
 use crate::{
-    event::{Batch, Record},
-    journal::{Position, Resume, SavedCorrelator},
+    event::Record,
+    journal::Position,
 };
 use covered::Covered;
+pub(super) use work::{Mark, Work};
 
 /// The correlator's state is saved so often; what came since is brought up from the log.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -35,35 +37,6 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long the end of the program waits for the disk before it leaves what is held for the next
 /// run.
 const SAVED_WITHIN: Duration = Duration::from_secs(3);
-
-/// A batch and all that is settled with it.
-#[derive(Debug, Default)]
-pub(super) struct Work {
-    /// What is to be delivered; may be empty.
-    pub(super) batch: Batch,
-    /// Where the sink stood before. Records before it are summaries of what was held.
-    pub(super) from: Position,
-    /// Everything before it has a fate, or is held, once the batch has its fates.
-    pub(super) position: Position,
-    /// Records between that `match` did not want.
-    pub(super) filtered: u64,
-    /// Versions whose increments are announced with a later one.
-    pub(super) correlated_away: u64,
-    /// Records that were gone before they could be read.
-    pub(super) lost: u64,
-    /// What is held at the position.
-    pub(super) held: Holding,
-    /// Resume points that are covered with it.
-    pub(super) resumes: Vec<(Arc<str>, Resume)>,
-    /// The correlator, at a position that is not beyond this one's.
-    pub(super) correlator: Option<SavedCorrelator>,
-    /// Is told when all of this is on the disk.
-    pub(super) saved: Option<oneshot::Sender<()>>,
-    /// If not, the next work belongs to it, and they are settled together.
-    pub(super) settles: bool,
-    /// The ingest time of its first record, in milliseconds since the epoch.
-    pub(super) oldest_ms: u64,
-}
 
 /// See the [module](self).
 pub(super) struct Gather {
@@ -117,8 +90,12 @@ impl Gather {
 
     /// Runs until the feed or the delivery ends.
     pub(super) async fn run(mut self, mut feed: Feed) {
-        // Delivery has ended, and this with it.
-        let _ = self.gather(&mut feed).await;
+        let out = self.out.clone();
+        tokio::select! {
+            // What is left of it then is nobody's.
+            _ = self.gather(&mut feed) => {}
+            () = out.closed() => {}
+        }
     }
 
     async fn gather(&mut self, feed: &mut Feed) -> Result<(), Closed> {
@@ -166,6 +143,7 @@ impl Gather {
             let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
             let (wanted, told) = self.judge(&record, time_ms).await?;
             if wanted {
+                self.work.mark();
                 let alone = !self.put_due(time_ms, time_ms).await?;
                 let names = fed.names(record.seq);
                 let passed = self.stage.pass(record, told, names, time_ms).await;
@@ -293,6 +271,7 @@ impl Gather {
 
     /// Sends the summaries that are due at a time, without a record.
     async fn announce(&mut self, time_ms: u64) -> Result<(), Closed> {
+        self.work.mark();
         self.put_due(time_ms, now_ms()).await?;
         // The position stays, so the state has to know that they are gone from it.
         self.save();

@@ -137,6 +137,7 @@ impl Ingest {
         }
         self.cluster_json = serde_json::to_string(cluster).unwrap_or_else(|_| "{}".to_owned());
         while let Some(message) = messages.blocking_recv() {
+            self.shared.pulse.works("taking what was read");
             let handled = match message {
                 Message::Apply { source, events } => self.apply(source, &events),
                 Message::BeginReplace { source, reason } => {
@@ -181,7 +182,9 @@ impl Ingest {
             if handled.is_err() {
                 break;
             }
+            self.shared.pulse.rests();
         }
+        self.shared.pulse.works("syncing the log");
         // The last sync is worth waiting for, and here nobody else waits for it.
         if let Err(error) = self.log.sync(now_ms()) {
             tracing::error!(%error, "the journal could not be synced at the end");
@@ -338,7 +341,9 @@ impl Ingest {
         }
         let names = self.keys.is_some().then(|| frame.names.into());
         // Nobody reads after a shutdown; the frame is in the log for the next start.
+        self.shared.pulse.works("handing a frame to the broadcaster");
         let _ = self.broadcaster.publish_blocking(Published { frame: written, names });
+        self.shared.pulse.works("taking what was read");
         Ok(())
     }
 

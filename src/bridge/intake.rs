@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
 use tokio::{
     sync::{mpsc, oneshot},
-    task::{JoinSet, spawn_blocking},
+    task::spawn_blocking,
     time::MissedTickBehavior,
 };
 
@@ -18,6 +18,8 @@ use super::{
     objects::Objects,
     published::Published,
     shared::{lock, now_ms},
+    tasks::{Failing, Task, Tasks, answer_of, first_failure},
+    watchdog::Pulse,
 };
 use crate::{
     cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom},
@@ -88,6 +90,23 @@ impl SourceOptions {
     }
 }
 
+/// The tasks of intake.
+struct Reading {
+    ingesting: Task,
+    reflectors: Tasks,
+    watching: Tasks,
+}
+
+impl Failing for Reading {
+    async fn next_failure(&mut self) -> BridgeError {
+        tokio::select! {
+            error = self.ingesting.next_failure() => error,
+            error = self.reflectors.next_failure() => error,
+            error = self.watching.next_failure() => error,
+        }
+    }
+}
+
 /// See the [module](self).
 pub(super) struct Intake {
     pub(super) client: kube::Client,
@@ -98,6 +117,8 @@ pub(super) struct Intake {
     pub(super) objects: Option<Arc<Objects>>,
     pub(super) view: BridgeView,
     pub(super) broadcaster: Broadcaster<Published>,
+    /// Of its ticks.
+    pub(super) pulse: Pulse,
 }
 
 impl Intake {
@@ -115,12 +136,15 @@ impl Intake {
             _ = &mut stop => Ok(None),
         };
         let cluster = lock(&self.view.cluster).clone();
-        let mut ingesting = spawn_blocking(move || ingest.run(&cluster, messages));
+        let ingesting = Task::spawn("ingest", async {
+            answer_of(spawn_blocking(move || ingest.run(&cluster, messages))).await;
+            Ok(())
+        });
         let Some(()) = identified? else {
             return self.end(&to_ingest, ingesting).await;
         };
         // Ends with intake.
-        let mut watching = JoinSet::new();
+        let mut watching = Tasks::default();
         if let Some(objects) = &self.objects {
             let namespaces: Vec<_> =
                 self.sources.iter().filter_map(|source| source.namespace.clone()).collect();
@@ -129,33 +153,41 @@ impl Intake {
                 _ = &mut stop => return self.end(&to_ingest, ingesting).await,
             }
         }
-        let mut reflectors = self.start_reflectors(&to_ingest);
+        let reflectors = self.start_reflectors(&to_ingest);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = &mut stop => break,
-                _ = &mut ingesting => return Err(BridgeError::Task("ingest")),
-                _ = reflectors.join_next() => return Err(BridgeError::Task("reflector")),
-                _ = ticks.tick() => {
-                    // A full channel means that ingest has more pressing work.
-                    let _ = to_ingest.try_send(Message::Tick);
-                }
+        let ticking = async {
+            loop {
+                ticks.tick().await;
+                self.pulse.works("its next tick");
+                // A full channel means that ingest has more pressing work.
+                let _ = to_ingest.try_send(Message::Tick);
             }
+        };
+        let mut reading = Reading { ingesting, reflectors, watching };
+        tokio::select! {
+            _ = &mut stop => {}
+            error = first_failure(&mut reading) => return Err(error),
+            () = ticking => {}
         }
-        reflectors.shutdown().await;
-        self.end(&to_ingest, ingesting).await
+        self.pulse.rests();
+        let Reading { ingesting, mut reflectors, mut watching } = reading;
+        let mut panic = None;
+        reflectors.shutdown(&mut panic).await;
+        watching.shutdown(&mut panic).await;
+        self.end(&to_ingest, ingesting).await?;
+        panic.map_or(Ok(()), |end| Err(BridgeError::Task(end)))
     }
 
     async fn end(
         &self,
         to_ingest: &mpsc::Sender<Message>,
-        ingesting: tokio::task::JoinHandle<()>,
+        mut ingesting: Task,
     ) -> Result<(), BridgeError> {
         let _ = to_ingest.send(Message::Stop).await;
-        let ended = ingesting.await;
+        let ended = ingesting.ended().await;
         self.broadcaster.shutdown().await;
-        ended.map_err(|_| BridgeError::Task("ingest"))
+        ended
     }
 
     /// Asks until the API server says which cluster it is of, or will not tell.
@@ -166,8 +198,8 @@ impl Intake {
         Ok(())
     }
 
-    fn start_reflectors(&self, to_ingest: &mpsc::Sender<Message>) -> JoinSet<()> {
-        let mut reflectors = JoinSet::new();
+    fn start_reflectors(&self, to_ingest: &mpsc::Sender<Message>) -> Tasks {
+        let mut reflectors = Tasks::default();
         let mut views = Vec::new();
         let events = ApiResource::erase::<Event>(&());
         for (source, setup) in self.sources.iter().enumerate() {
@@ -195,7 +227,7 @@ impl Intake {
                 namespace: setup.namespace.clone(),
                 all_events: self.field_selector.is_empty(),
             });
-            reflectors.spawn(reflector.run());
+            reflectors.spawn(format!("the reflector of {}", setup.ingest.key), reflector.run());
         }
         *lock(&self.view.sources) = views;
         reflectors

@@ -11,13 +11,13 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::spawn_blocking,
-    time::{MissedTickBehavior, timeout},
+    time::{Instant, MissedTickBehavior, timeout},
 };
 
 use super::{
@@ -27,6 +27,8 @@ use super::{
     progress::{Changes, Unsaved},
     seen::{Demand, Seen},
     shared::lock,
+    tasks::answer_of,
+    watchdog::Pulse,
 };
 use crate::{
     event::Cluster,
@@ -61,6 +63,8 @@ pub(super) struct Keeper {
     pub(super) last_positions: Instant,
     pub(super) last_seen: Instant,
     pub(super) failing: bool,
+    /// Of its work on the disk.
+    pub(super) pulse: Pulse,
 }
 
 /// By sink, who is to be told that its changes are on the disk.
@@ -95,10 +99,12 @@ pub(super) async fn run(
         };
         if due {
             last_sync = Instant::now();
-            synced = sync_log(&to_ingest, &mut demand).await;
+            synced = sync_log(&to_ingest, &mut demand, &keeper.pulse).await;
         }
         let saving = spawn_blocking(move || {
+            keeper.pulse.works("saving the state");
             keeper.save(taken, last);
+            keeper.pulse.rests();
             keeper
         });
         // Ingest may be waiting for what is being saved.
@@ -107,10 +113,7 @@ pub(super) async fn run(
                 let _ = to_ingest.send(Message::EndSync { done }).await;
             }
         };
-        let (saved, ()) = tokio::join!(saving, tell_ingest);
-        // A panic there ends the keeper, and with it the program.
-        let Ok(back) = saved else { return };
-        keeper = back;
+        (keeper, ()) = tokio::join!(answer_of(saving), tell_ingest);
         if last {
             return;
         }
@@ -122,6 +125,7 @@ pub(super) async fn run(
 async fn sync_log(
     to_ingest: &mpsc::Sender<Message>,
     demand: &mut watch::Receiver<Demand>,
+    pulse: &Pulse,
 ) -> Option<SyncDone> {
     let (job, begun) = oneshot::channel();
     let ask = async {
@@ -134,7 +138,10 @@ async fn sync_log(
         // It has done so itself.
         _ = demand.wait_for(|demand| *demand == Demand::Now) => return None,
     };
-    spawn_blocking(move || job.run()).await.ok()
+    pulse.works("syncing the log");
+    let done = answer_of(spawn_blocking(move || job.run())).await;
+    pulse.rests();
+    Some(done)
 }
 
 impl Keeper {

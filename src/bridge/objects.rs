@@ -65,12 +65,13 @@ pub(super) use self::{
     enricher::{Enricher, Told},
     sighting::Sighting,
 };
-use tokio::{
-    task::{JoinSet, spawn_blocking},
-    time::Instant,
-};
+use tokio::{task::spawn_blocking, time::Instant};
 
-use super::{now_ms, restore::for_each_frame};
+use super::{
+    now_ms,
+    restore::for_each_frame,
+    tasks::{Tasks, answer_of},
+};
 use crate::{
     cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue},
     correlate::Key,
@@ -130,7 +131,7 @@ impl Objects {
         client: &kube::Client,
         namespaces: &[String],
         log: &LogHandle,
-        tasks: &mut JoinSet<()>,
+        tasks: &mut Tasks,
     ) {
         let until = Instant::now() + LISTED_WITHIN;
         tracing::info!(needs = self.options.permissions(), "events are enriched");
@@ -141,8 +142,7 @@ impl Objects {
         let api: Arc<dyn Api> = Arc::new(ApiServer { client: client.clone(), discovery });
         resolver::start(tasks, self, &api);
         let (objects, log) = (Arc::clone(self), log.clone());
-        // A panic there is a bug, and costs what was to be recovered.
-        let _ = spawn_blocking(move || objects.recover(&log)).await;
+        answer_of(spawn_blocking(move || objects.recover(&log))).await;
     }
 
     /// What is at hand of the object of an Event that is about to be journalled. Does not wait.
@@ -244,9 +244,8 @@ impl Objects {
     /// Reads what the state store has of an object.
     async fn load(&self, key: Key) {
         let reader = self.reader.clone();
-        // A panic there is a bug; the object is then taken for one that is not stored.
-        let stored = spawn_blocking(move || reader.get(stored_key(key))).await;
-        self.view.loaded(key, stored.ok().flatten());
+        let stored = answer_of(spawn_blocking(move || reader.get(stored_key(key)))).await;
+        self.view.loaded(key, stored);
     }
 
     /// What is to be saved, with `all` of which records are about what; `oldest` is the oldest record

@@ -1,6 +1,9 @@
-//! How a sink watcher batches, retries and starts.
+//! What a bridge is made of, and how each sink's watcher batches, retries and starts.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
+
+use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
+use crate::{event::Cluster, journal::LogOptions};
 
 /// When a batch is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,4 +64,77 @@ pub enum CorrelateMode {
     Suppress,
     /// There is no correlator.
     None,
+}
+
+/// Where a source without a resume point starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceStart {
+    /// With every Event that exists.
+    All,
+    /// With what happens from now on.
+    Now,
+    /// With what occurred at most so long ago.
+    Since(Duration),
+}
+
+/// What the bridge reads.
+#[derive(Clone, Debug)]
+pub struct SourceOptions {
+    /// One source each; empty for one source of all namespaces.
+    pub namespaces: Vec<String>,
+    /// As in `kubectl --field-selector`; empty for none.
+    pub field_selector: String,
+    /// Where to start without a resume point.
+    pub start: SourceStart,
+}
+
+/// Where the bridge keeps what it reads.
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    /// The directory.
+    pub path: PathBuf,
+    /// Retention and sync.
+    pub log: LogOptions,
+}
+
+/// One sink and how its watcher treats it.
+pub struct SinkOptions {
+    /// Its name; a plain file name too.
+    pub name: String,
+    /// Its transport, for the status page.
+    pub kind: &'static str,
+    /// The transport itself.
+    pub sink: Box<dyn Sink>,
+    /// What it wants; `None` for everything.
+    pub filter: Option<Filter>,
+    /// What it is told of the objects that events are about; `None` for nothing.
+    pub enrich: Option<Enrich>,
+    /// What is done about repeats.
+    pub correlate: CorrelateMode,
+    /// When a batch is full.
+    pub batch: BatchOptions,
+    /// The waits between attempts.
+    pub retry: RetryOptions,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// Where it starts in a journal with a past.
+    pub start: SinkStart,
+}
+
+/// Everything that a bridge is made of.
+pub struct BridgeOptions {
+    /// Which cluster; without a uid the API server is asked for it.
+    pub cluster: Cluster,
+    /// What to read.
+    pub source: SourceOptions,
+    /// Where to keep it.
+    pub journal: JournalOptions,
+    /// Where to send it.
+    pub sinks: Vec<SinkOptions>,
+    /// How objects are read that events are about, if a sink is told of them.
+    pub objects: ObjectOptions,
+    /// Where to record what the bridge says of itself; `None`: it is logged only.
+    pub own_events: Option<OwnEvents>,
+    /// By what it notices that a watch is dead; `None`: only the watch's own end tells.
+    pub heartbeat: Option<Heartbeat>,
 }

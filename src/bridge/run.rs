@@ -3,22 +3,19 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use futures_util::future::OptionFuture;
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::{JoinError, JoinHandle, JoinSet},
-    time::timeout_at,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
-    BatchOptions, CorrelateMode, Enrich, Filter, Heartbeat, IngestCounters, ObjectOptions,
-    OwnEvents, RetryOptions, Sink, SinkProgress, SinkStart,
+    BridgeOptions, BridgeView, SinkOptions, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
     correlation::Stage,
     deliver::{Deliver, Stop},
@@ -28,14 +25,11 @@ use super::{
     ingest::{Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
+    published::Published,
     restore::Restored,
+    tasks::{Failing, Task, Tasks, first_failure},
 };
-use crate::{
-    cache::{Reconnect, SharedHealth},
-    event::Cluster,
-    journal::{LogHandle, LogOptions, OpenError},
-    watch::Broadcaster,
-};
+use crate::{journal::OpenError, watch::Broadcaster};
 
 /// Messages between reflectors and ingest: each at most a few hundred KiB.
 const INGEST_QUEUE: usize = 4;
@@ -47,79 +41,8 @@ const BATCHES_AHEAD: usize = 2;
 const EVENTS_AHEAD: usize = 16;
 /// A sink may take so long to let go of its connections.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
-
-/// Where a source without a resume point starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceStart {
-    /// With every Event that exists.
-    All,
-    /// With what happens from now on.
-    Now,
-    /// With what occurred at most so long ago.
-    Since(Duration),
-}
-
-/// What the bridge reads.
-#[derive(Clone, Debug)]
-pub struct SourceOptions {
-    /// One source each; empty for one source of all namespaces.
-    pub namespaces: Vec<String>,
-    /// As in `kubectl --field-selector`; empty for none.
-    pub field_selector: String,
-    /// Where to start without a resume point.
-    pub start: SourceStart,
-}
-
-/// Where the bridge keeps what it reads.
-#[derive(Clone, Debug)]
-pub struct JournalOptions {
-    /// The directory.
-    pub path: PathBuf,
-    /// Retention and sync.
-    pub log: LogOptions,
-}
-
-/// One sink and how its watcher treats it.
-pub struct SinkOptions {
-    /// Its name; a plain file name too.
-    pub name: String,
-    /// Its transport, for the status page.
-    pub kind: &'static str,
-    /// The transport itself.
-    pub sink: Box<dyn Sink>,
-    /// What it wants; `None` for everything.
-    pub filter: Option<Filter>,
-    /// What it is told of the objects that events are about; `None` for nothing.
-    pub enrich: Option<Enrich>,
-    /// What is done about repeats.
-    pub correlate: CorrelateMode,
-    /// When a batch is full.
-    pub batch: BatchOptions,
-    /// The waits between attempts.
-    pub retry: RetryOptions,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-    /// Where it starts in a journal with a past.
-    pub start: SinkStart,
-}
-
-/// Everything that a bridge is made of.
-pub struct BridgeOptions {
-    /// Which cluster; without a uid the API server is asked for it.
-    pub cluster: Cluster,
-    /// What to read.
-    pub source: SourceOptions,
-    /// Where to keep it.
-    pub journal: JournalOptions,
-    /// Where to send it.
-    pub sinks: Vec<SinkOptions>,
-    /// How objects are read that events are about, if a sink is told of them.
-    pub objects: ObjectOptions,
-    /// Where to record what the bridge says of itself; `None`: it is logged only.
-    pub own_events: Option<OwnEvents>,
-    /// By what it notices that a watch is dead; `None`: only the watch's own end tells.
-    pub heartbeat: Option<Heartbeat>,
-}
+/// The last save may take so long; the end of the program does not wait for a disk that hangs.
+const SAVED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a bridge does not start, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -138,65 +61,31 @@ pub enum BridgeError {
     /// The journal holds the events of another cluster.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// A task of the bridge has ended by itself, which is a bug.
-    #[error("the task {0} has ended unexpectedly; this is a bug")]
-    Task(&'static str),
-}
-
-/// A source as the status page shows it.
-#[derive(Clone)]
-pub struct SourceView {
-    /// `*` or the namespace, and `?fieldSelector` where there is one.
-    pub key: Arc<str>,
-    /// How it does.
-    pub health: SharedHealth,
-    /// Has its watch opened anew.
-    pub reconnect: Reconnect,
-    /// `None` for all.
-    pub(super) namespace: Option<String>,
-    /// Without a field selector.
-    pub(super) all_events: bool,
-}
-
-impl SourceView {
-    /// Whether every Event of a namespace comes by it.
-    pub(super) fn covers(&self, namespace: &str) -> bool {
-        self.all_events && self.namespace.as_deref().is_none_or(|own| own == namespace)
-    }
-}
-
-/// What can be seen of a running bridge; clones are cheap.
-#[derive(Clone)]
-pub struct BridgeView {
-    /// The sinks, by name.
-    pub sinks: Arc<[Arc<SinkProgress>]>,
-    /// The sources; empty until the cluster has been identified.
-    pub sources: Arc<Mutex<Vec<SourceView>>>,
-    /// What ingest counts.
-    pub ingest: Arc<IngestCounters>,
-    /// The log, for its tail and its size on disk.
-    pub log: LogHandle,
-    /// How often the API server was asked for a single object, or for its kinds; nothing where no
-    /// sink is told of objects.
-    pub object_requests: Option<Arc<AtomicU64>>,
-    /// The cluster as far as it is known.
-    pub cluster: Arc<Mutex<Cluster>>,
-    /// Why the API server had not said which cluster it is of when it was last asked.
-    pub not_identified: Arc<Mutex<Option<String>>>,
+    /// A task of the bridge has ended by itself, mostly by a panic, which is a bug.
+    #[error(
+        "{0}; this is a bug\nhint: what was settled is saved and nothing is lost, so start again; and please report it"
+    )]
+    Task(TaskEnd),
+    /// The end of the program does not wait for ever for the disk.
+    #[error(
+        "the state could not be saved within {} s of the end: the disk does not answer\nhint: nothing is lost; what was delivered since the last save is delivered again, under the same ids",
+        SAVED_WITHIN.as_secs()
+    )]
+    NotSaved,
 }
 
 /// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.
 pub struct Bridge {
     view: BridgeView,
     stop_intake: oneshot::Sender<()>,
-    /// `None` once it has ended by itself.
-    intake: Option<JoinHandle<Result<(), BridgeError>>>,
+    intake: Task,
+    broadcaster: Broadcaster<Published>,
     stop_delivery: watch::Sender<Stop>,
-    watchers: JoinSet<()>,
-    /// Ends with the bridge.
-    speaker: JoinSet<()>,
+    sinks: Tasks,
+    /// What runs beside the way of an event, and ends with the bridge.
+    aside: Tasks,
     stop_keeper: oneshot::Sender<()>,
-    keeper: Option<JoinHandle<()>>,
+    keeper: Task,
     give_up: GiveUp,
 }
 
@@ -231,10 +120,14 @@ impl Bridge {
         // With an answer, sinks start after the journal is known to be of this cluster.
         identity.ask_once().await?;
 
-        let broadcaster = Broadcaster::new(BROADCAST_QUEUE, LIVE);
+        let watchdog = Watchdog::default();
+        let (broadcaster, handing_out) = Broadcaster::with_loop(BROADCAST_QUEUE, LIVE);
+        let mut aside = Tasks::default();
+        aside.spawn("the broadcaster", handing_out);
+        aside.spawn("the watchdog", watchdog.clone().run());
         let log = restored.log.handle();
         let (stop_delivery, stop) = watch::channel(Stop::No);
-        let mut watchers = JoinSet::new();
+        let mut watchers = Tasks::default();
         let mut progresses = Vec::new();
         let objects = restored.objects(objects, &sinks);
         let mut enriching = 0;
@@ -245,7 +138,8 @@ impl Bridge {
                 objects.enricher(enriching - 1, enrich)
             });
             let (saved, correlator) = restored.sink(&sink, enricher.as_ref());
-            let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
+            let reading = watchdog.pulse(format!("gathering for sink {}", sink.name));
+            let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position, reading);
             let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
@@ -255,7 +149,15 @@ impl Bridge {
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
             correlates |= stage.has_correlator();
-            spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
+            let parts = SinkParts {
+                feed,
+                stage,
+                progress,
+                high_water,
+                stop: stop.clone(),
+                watchdog: &watchdog,
+            };
+            parts.spawn(sink, &mut watchers);
         }
 
         let view = BridgeView {
@@ -266,6 +168,7 @@ impl Bridge {
             object_requests: objects.as_ref().map(|objects| objects.requests()),
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
+            watchdog: watchdog.clone(),
         };
         let give_up = Arc::new(AtomicBool::new(false));
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
@@ -297,9 +200,14 @@ impl Bridge {
             last_positions: Instant::now(),
             last_seen: Instant::now(),
             failing: false,
+            pulse: watchdog.pulse("the keeper"),
         };
         let sync = journal.log.sync;
-        let keeper = tokio::spawn(keeper::run(keeper, to_ingest.clone(), sync, keeper_stops));
+        let keeping = keeper::run(keeper, to_ingest.clone(), sync, keeper_stops);
+        let keeper = Task::spawn("the keeper", async {
+            keeping.await;
+            Ok(())
+        });
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
@@ -310,14 +218,15 @@ impl Bridge {
                 seen,
                 objects: objects.clone(),
                 give_up: Arc::clone(&give_up),
+                pulse: watchdog.pulse("ingest"),
             },
         );
-        let mut speaker = JoinSet::new();
         if let Some(own_events) = own_events {
-            speaker.spawn(own_events.run(view.clone(), journal.log.retention_size));
+            let speaking = own_events.run(view.clone(), journal.log.retention_size);
+            aside.spawn("the recording of own events", speaking);
         }
         if let Some(heartbeat) = heartbeat {
-            speaker.spawn(heartbeat.run(client.clone(), view.clone()));
+            aside.spawn("the heartbeat", heartbeat.run(client.clone(), view.clone()));
         }
         let (stop_intake, intake_stops) = oneshot::channel();
         let intake = Intake {
@@ -327,18 +236,20 @@ impl Bridge {
             sources,
             objects,
             view: view.clone(),
-            broadcaster,
+            broadcaster: broadcaster.clone(),
+            pulse: watchdog.pulse("intake"),
         };
-        let intake = tokio::spawn(intake.run(ingest, to_ingest, messages, intake_stops));
+        let intake = Task::spawn("intake", intake.run(ingest, to_ingest, messages, intake_stops));
         Ok(Self {
             view,
             stop_intake,
-            intake: Some(intake),
+            intake,
+            broadcaster,
             stop_delivery,
-            watchers,
-            speaker,
+            sinks: watchers,
+            aside,
             stop_keeper,
-            keeper: Some(keeper),
+            keeper,
             give_up: GiveUp(give_up),
         })
     }
@@ -348,82 +259,91 @@ impl Bridge {
         self.view.clone()
     }
 
-    /// Completes when the bridge cannot go on by itself; [`stop`](Self::stop) is still due then.
+    /// Completes when the bridge cannot go on by itself, with what caused it;
+    /// [`stop`](Self::stop) is still due then.
     pub async fn failed(&mut self) -> BridgeError {
-        tokio::select! {
-            intake = end_of(&mut self.intake) => match intake {
-                Ok(Err(error)) => error,
-                Ok(Ok(())) | Err(_) => BridgeError::Task("intake"),
-            },
-            Some(_) = self.watchers.join_next() => BridgeError::Task("sink watcher"),
-            Some(_) = self.speaker.join_next() => BridgeError::Task("own events or heartbeat"),
-            _ = end_of(&mut self.keeper) => BridgeError::Task("keeper"),
-        }
+        first_failure(self).await
     }
 
     /// Stops reading, delivers what has been read until `deadline` has passed, and saves. A sink
     /// that fails is not waited for; what it has not had is pending in the journal.
-    pub async fn stop(mut self, deadline: Duration) {
-        let until = tokio::time::Instant::now() + deadline;
+    ///
+    /// # Errors
+    ///
+    /// A task panicked on the way, or the disk did not answer in the end. The rest was stopped in
+    /// order all the same.
+    pub async fn stop(mut self, deadline: Duration) -> Result<(), BridgeError> {
+        let until = Instant::now() + deadline;
         // Nothing of these is missed when the other end has gone already.
         let _ = self.stop_delivery.send(Stop::DrainUntil(until));
         let _ = self.stop_intake.send(());
-        if let Some(mut intake) = self.intake.take()
-            && timeout_at(until, &mut intake).await.is_err()
-        {
+        let read = timeout_at(until, self.intake.ended()).await;
+        if read.is_err() {
             // The disk takes nothing. What is not in the journal is with the API server.
             self.give_up.now();
-            intake.abort();
+            self.intake.abort();
         }
-        let drained = async { while self.watchers.join_next().await.is_some() {} };
+        let mut panic = None;
+        let delivered = async {
+            // Intake has done so, unless it ended before its time.
+            self.broadcaster.shutdown().await;
+            self.sinks.all_ended(&mut panic).await;
+        };
         // They end by themselves at the deadline; closing a sink may take a moment beyond it.
-        if timeout_at(until + CLOSE_WITHIN, drained).await.is_err() {
-            tracing::warn!("a sink could not be closed in time");
+        if timeout_at(until + CLOSE_WITHIN, delivered).await.is_err() {
+            tracing::warn!(waiting_for = ?self.sinks.names(), "a sink could not be closed in time");
         }
-        self.speaker.shutdown().await;
+        self.aside.shutdown(&mut panic).await;
         let _ = self.stop_keeper.send(());
-        if let Some(Err(error)) = OptionFuture::from(self.keeper).await {
-            tracing::error!(%error, "the state was not saved at the end");
+        let saved = timeout(SAVED_WITHIN, self.keeper.ended()).await;
+        read.unwrap_or(Ok(()))?;
+        panic.map_or(Ok(()), |end| Err(BridgeError::Task(end)))?;
+        saved.unwrap_or(Err(BridgeError::NotSaved))
+    }
+}
+
+impl Failing for Bridge {
+    async fn next_failure(&mut self) -> BridgeError {
+        tokio::select! {
+            error = self.intake.next_failure() => error,
+            error = self.keeper.next_failure() => error,
+            error = self.sinks.next_failure() => error,
+            error = self.aside.next_failure() => error,
         }
     }
 }
 
-/// Waits for a task to end, and forgets it then; for ever, when it was forgotten before.
-async fn end_of<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
-    let Some(handle) = task else { return std::future::pending().await };
-    let end = handle.await;
-    *task = None;
-    end
-}
-
-fn spawn_watcher(
-    watchers: &mut JoinSet<()>,
-    sink: SinkOptions,
+/// What a sink's watcher is made of beside its options.
+struct SinkParts<'a> {
     feed: Feed,
     stage: Stage,
     progress: Arc<SinkProgress>,
     high_water: HighWater,
     stop: watch::Receiver<Stop>,
-) {
-    let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
-    let (out, works) = mpsc::channel(ahead);
-    let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
-    let deliver = Deliver {
-        name: sink.name,
-        sink: sink.sink,
-        retry: sink.retry,
-        timeout: sink.timeout,
-        progress,
-        high_water,
-        stop,
-        refusals_in_a_row: 0,
-        from: 0,
-    };
-    // Two tasks, so that the next batch is made while one is on its way; one fate, so that neither
-    // outlives the other.
-    watchers.spawn(async move {
-        let gathering = tokio::spawn(gather.run(feed));
-        deliver.run(works).await;
-        gathering.abort();
-    });
+    watchdog: &'a Watchdog,
+}
+
+impl SinkParts<'_> {
+    /// Two tasks, so that the next batch is made while one is on its way; neither outlives the other.
+    fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
+        let Self { feed, stage, progress, high_water, stop, watchdog } = self;
+        let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
+        let (out, works) = mpsc::channel(ahead);
+        let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
+        sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
+        let name = format!("delivery to sink {}", sink.name);
+        let deliver = Deliver {
+            name: sink.name,
+            sink: sink.sink,
+            retry: sink.retry,
+            timeout: sink.timeout,
+            progress,
+            high_water,
+            stop,
+            refusals_in_a_row: 0,
+            from: 0,
+            pulse: watchdog.pulse(&*name),
+        };
+        sinks.spawn(name, deliver.run(works));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
+use futures_util::future::OptionFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
@@ -93,7 +94,7 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
     };
-    let admin = match listen {
+    let mut admin = match listen {
         None => None,
         Some(address) => match AdminServer::start(address, bridge.view()).await {
             Ok(admin) => {
@@ -101,32 +102,38 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
                 Some(admin)
             }
             Err(error) => {
-                bridge.stop(DRAIN_WITHIN).await;
+                bridge.stop(DRAIN_WITHIN).await?;
                 return Err(error.into());
             }
         },
     };
-    let failure = tokio::select! {
+    let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
+    let failure: Option<Failure> = tokio::select! {
         () = signals.stop() => None,
-        error = bridge.failed() => Some(error),
+        error = bridge.failed() => Some(error.into()),
+        Some(error) = served => Some(error.into()),
     };
-    if failure.is_none() {
-        tracing::info!("stopping: reading ends, what has been read is delivered");
+    match &failure {
+        None => tracing::info!("stopping: reading ends, what has been read is delivered"),
+        Some(Failure { error, .. }) => {
+            tracing::error!(%error, "the program cannot go on: what has been read is delivered");
+        }
     }
     let view = bridge.view();
-    tokio::select! {
-        () = bridge.stop(DRAIN_WITHIN) => {}
+    let stopped = tokio::select! {
+        stopped = bridge.stop(DRAIN_WITHIN) => stopped,
         () = signals.stop() => {
             tracing::warn!("a second signal: ending at once");
             std::process::exit(1);
         }
-    }
+    };
     if let Some(recording) = recording {
         recording.stop().await;
     }
     drop(admin);
     say_where_it_stands(&view);
-    failure.map_or(Ok(()), |error| Err(error.into()))
+    failure.map_or(Ok(()), Err)?;
+    Ok(stopped?)
 }
 
 fn say_where_it_stands(view: &BridgeView) {

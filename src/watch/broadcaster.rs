@@ -75,12 +75,22 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
     ///
     /// Outside a Tokio runtime, as [`tokio::spawn`] does.
     pub fn new(incoming: usize, full: FullChannel<T>) -> Self {
+        let (broadcaster, distributing) = Self::with_loop(incoming, full);
+        broadcaster.runtime.spawn(distributing);
+        broadcaster
+    }
+
+    /// The same with the loop to be run by the caller, who wants to know how it ends.
+    pub(crate) fn with_loop(
+        incoming: usize,
+        full: FullChannel<T>,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = queue(Some(incoming), Vec::new());
         let (alive, running) = watch::channel(());
-        let runtime = Handle::current();
-        runtime.spawn(distribute(receiver, full.clone(), alive));
+        let distributing = distribute(receiver, full.clone(), alive);
         let (full, dropped) = (Arc::new(full), Arc::default());
-        Self { incoming: sender, full, dropped, flushes: Turns::default(), running, runtime }
+        let (flushes, runtime) = (Turns::default(), Handle::current());
+        (Self { incoming: sender, full, dropped, flushes, running, runtime }, distributing)
     }
 
     /// Queues an item, waiting while the incoming queue is full. `Ok` means that it is handed out to

@@ -294,7 +294,7 @@ pub(crate) fn create(server: &ApiServer, pod: &str) -> Written {
 }
 
 pub(crate) async fn stop(bridge: Bridge) {
-    bridge.stop(Duration::from_secs(10)).await;
+    bridge.stop(Duration::from_secs(10)).await.unwrap();
 }
 
 pub(crate) fn invalid(reason: &str) -> Outcome {

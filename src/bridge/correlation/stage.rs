@@ -10,6 +10,7 @@ use crate::{
     bridge::{
         SinkProgress,
         objects::{Enricher, Told},
+        tasks::answer_of,
     },
     correlate::Keys,
     event::{EnvelopeParts, Record},
@@ -136,13 +137,11 @@ impl Stage {
     async fn announce(&mut self, summary: Summary, passed: &mut Passed) {
         let record = loop {
             let log = self.log.clone();
-            let found = spawn_blocking(move || log.record(summary.seq)).await;
-            match found {
-                Ok(Ok(record)) => break record,
-                Ok(Err(error)) => {
+            match answer_of(spawn_blocking(move || log.record(summary.seq))).await {
+                Ok(record) => break record,
+                Err(error) => {
                     tracing::error!(sink = self.sink, %error, "the journal cannot be read: trying again");
                 }
-                Err(error) => tracing::error!(sink = self.sink, %error, "reading the journal"),
             }
             sleep(READ_RETRY).await;
         };

@@ -5,7 +5,14 @@ use proptest::prelude::*;
 use tokio::time::timeout;
 
 use super::*;
-use crate::journal::{Directory, FrameBuilder, Log, LogOptions, Resume, Sync};
+use crate::{
+    bridge::Watchdog,
+    journal::{Directory, FrameBuilder, Log, LogOptions, Resume, Sync},
+};
+
+fn pulse() -> Pulse {
+    Watchdog::default().pulse("the feed")
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -46,7 +53,7 @@ impl Rig {
         };
         let (log, _) = Log::open(directory, options, 0, 0).unwrap();
         let broadcaster = Broadcaster::new(4, live);
-        let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
+        let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START, pulse());
         let position = Position::START;
         Self { log, broadcaster, feed, position, appended: 0, received: Vec::new() }
     }
@@ -93,7 +100,7 @@ impl Rig {
                 }
                 Step::Restart => {
                     let (log, broadcaster) = (self.log.handle(), self.broadcaster.clone());
-                    self.feed = Feed::new(log, broadcaster, self.position);
+                    self.feed = Feed::new(log, broadcaster, self.position, pulse());
                 }
             }
         }

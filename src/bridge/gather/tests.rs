@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    bridge::{CorrelateMode, correlation::Correlator, feed::LIVE, published::Published},
+    bridge::{CorrelateMode, Watchdog, correlation::Correlator, feed::LIVE, published::Published},
     correlate::Keys,
     journal::{Directory, FrameBuilder, Log, LogOptions, SinkState, Sync},
     watch::Broadcaster,
@@ -41,7 +41,8 @@ impl Rig {
         let state = SinkState { position: Position::START, ..SinkState::default() };
         let progress = Arc::new(SinkProgress::new("pager", "memory", state, correlator.as_ref()));
         let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
-        let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
+        let pulse = Watchdog::default().pulse("the feed");
+        let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START, pulse);
         let (out, works) = mpsc::channel(16);
         tokio::spawn(Gather::new(batches, None, stage, progress, out).run(feed));
         let next = log.handle().tail().next;

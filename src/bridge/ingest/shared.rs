@@ -14,6 +14,7 @@ use crate::{
         objects::Objects,
         seen::Seen,
         shared::{IngestCounters, now_ms},
+        watchdog::Pulse,
     },
     journal::Log,
 };
@@ -33,6 +34,8 @@ pub(in crate::bridge) struct IngestShared {
     pub(in crate::bridge) objects: Option<Arc<Objects>>,
     /// Set when the program does not wait for the disk any longer.
     pub(in crate::bridge) give_up: Arc<AtomicBool>,
+    /// It rests while the disk is known to take nothing.
+    pub(in crate::bridge) pulse: Pulse,
 }
 
 impl IngestShared {
@@ -43,6 +46,7 @@ impl IngestShared {
     ) -> Result<T, GaveUp> {
         let mut wait = *RETRY.start();
         loop {
+            self.pulse.works("using the disk");
             match attempt() {
                 Ok(done) => {
                     if self.counters.set_journal_error(None) {
@@ -54,6 +58,7 @@ impl IngestShared {
                     if !self.counters.set_journal_error(Some(error.to_string())) {
                         tracing::error!(%error, "the journal cannot be used: intake stands still, delivery goes on");
                     }
+                    self.pulse.rests();
                     self.go_on()?;
                     std::thread::sleep(wait);
                     wait = (wait * 2).min(*RETRY.end());
@@ -69,6 +74,7 @@ impl IngestShared {
             return Ok(());
         }
         self.insist(|| log.sync(now_ms()))?;
+        self.pulse.rests();
         while !self.seen.wait_for_room(changes, *RETRY.start()) {
             self.go_on()?;
         }

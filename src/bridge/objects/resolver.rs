@@ -6,8 +6,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::task::JoinSet;
-
 use super::{
     Objects, Reference,
     get::{Api, Got, NotGot},
@@ -16,16 +14,19 @@ use super::{
     sighting::{Answer, Finding},
     view::REFRESH,
 };
-use crate::{bridge::now_ms, event::Missing};
+use crate::{
+    bridge::{now_ms, tasks::Tasks},
+    event::Missing,
+};
 
 /// So many objects are asked for at once.
 pub(super) const WORKERS: usize = 8;
 
 /// Asks for what is queued until the queue is shut down.
-pub(super) fn start(tasks: &mut JoinSet<()>, objects: &Arc<Objects>, api: &Arc<dyn Api>) {
+pub(super) fn start(tasks: &mut Tasks, objects: &Arc<Objects>, api: &Arc<dyn Api>) {
     for _ in 0..WORKERS {
         let resolver = Resolver { objects: Arc::clone(objects), api: Arc::clone(api) };
-        tasks.spawn(resolver.run());
+        tasks.spawn("the fetching of objects for enrichment", resolver.run());
     }
 }
 

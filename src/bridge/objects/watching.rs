@@ -11,7 +11,10 @@ use tokio::{
 
 use super::{Objects, ResourceName, discovery::Discovery, watched::WatchedKind};
 use crate::{
-    bridge::now_ms,
+    bridge::{
+        now_ms,
+        tasks::{Tasks, answer_of},
+    },
     cache::{HandlerFuncs, ListWatchError, Metadata, ResourceApi, SharedInformer},
 };
 
@@ -37,7 +40,7 @@ pub(super) async fn start(
     discovery: &Arc<Discovery>,
     namespaces: &[String],
     until: Instant,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
 ) {
     let (listed, mut lists) = mpsc::channel(1);
     for resource in &objects.options.watch {
@@ -49,7 +52,7 @@ pub(super) async fn start(
             namespaces: namespaces.to_vec(),
             listed: listed.clone(),
         };
-        tasks.spawn(watching.run());
+        tasks.spawn(format!("the informers of {resource} for enrichment"), watching.run());
     }
     drop(listed);
     // Each task holds its end of the channel until its lists are there.
@@ -101,7 +104,10 @@ impl Watching {
             informer.wait_for_cache_sync().await;
         }
         drop(self.listed);
-        while informers.join_next().await.is_some() {}
+        // Cancelled they never end, and with a panic this task panics.
+        while !informers.is_empty() {
+            answer_of(async { informers.join_next().await.unwrap_or(Ok(())) }).await;
+        }
     }
 
     fn informer(

@@ -1,0 +1,80 @@
+//! What gathering hands to delivery.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    bridge::correlation::Holding,
+    event::Batch,
+    journal::{Position, Resume, SavedCorrelator},
+};
+
+/// A batch and all that is settled with it.
+#[derive(Debug, Default)]
+pub(in crate::bridge) struct Work {
+    /// What is to be delivered; may be empty.
+    pub(in crate::bridge) batch: Batch,
+    /// Where the sink stood before. Records before it are summaries of what was held.
+    pub(in crate::bridge) from: Position,
+    /// Everything before it has a fate, or is held, once the batch has its fates.
+    pub(in crate::bridge) position: Position,
+    /// Records between that `match` did not want.
+    pub(in crate::bridge) filtered: u64,
+    /// Versions whose increments are announced with a later one.
+    pub(in crate::bridge) correlated_away: u64,
+    /// Records that were gone before they could be read.
+    pub(in crate::bridge) lost: u64,
+    /// What is held at the position.
+    pub(in crate::bridge) held: Holding,
+    /// Resume points that are covered with it.
+    pub(in crate::bridge) resumes: Vec<(Arc<str>, Resume)>,
+    /// The correlator, at a position that is not beyond this one's.
+    pub(in crate::bridge) correlator: Option<SavedCorrelator>,
+    /// Is told when all of this is on the disk.
+    pub(in crate::bridge) saved: Option<oneshot::Sender<()>>,
+    /// If not, the next work belongs to it, and what is behind the last mark is settled with that.
+    pub(in crate::bridge) settles: bool,
+    /// Where it can be settled before its end, in order.
+    pub(in crate::bridge) marks: Vec<Mark>,
+    /// The ingest time of its first record, in milliseconds since the epoch.
+    pub(in crate::bridge) oldest_ms: u64,
+}
+
+/// A place in a work up to which it can be settled by itself: between two records, with what either
+/// brought about on its own side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::bridge) struct Mark {
+    /// So many records of the batch come before it.
+    pub(in crate::bridge) at: usize,
+    /// As they are of the work at this place.
+    pub(in crate::bridge) position: Position,
+    pub(in crate::bridge) filtered: u64,
+    pub(in crate::bridge) correlated_away: u64,
+    pub(in crate::bridge) lost: u64,
+    pub(in crate::bridge) held: Holding,
+    /// So many of its resume points are covered.
+    pub(in crate::bridge) resumes: usize,
+}
+
+impl Work {
+    /// Notes that it can be settled up to here, which is nothing new before its first record.
+    pub(super) fn mark(&mut self) {
+        if !self.batch.records.is_empty() {
+            self.marks.push(self.end());
+        }
+    }
+
+    /// The place behind all that is in it.
+    pub(in crate::bridge) fn end(&self) -> Mark {
+        Mark {
+            at: self.batch.records.len(),
+            position: self.position,
+            filtered: self.filtered,
+            correlated_away: self.correlated_away,
+            lost: self.lost,
+            held: self.held,
+            resumes: self.resumes.len(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What can be seen of a running bridge from outside.
+
+use std::sync::{Arc, Mutex, atomic::AtomicU64};
+
+use super::{IngestCounters, SinkProgress, Watchdog};
+use crate::{
+    cache::{Reconnect, SharedHealth},
+    event::Cluster,
+    journal::LogHandle,
+};
+
+/// A source as the status page shows it.
+#[derive(Clone)]
+pub struct SourceView {
+    /// `*` or the namespace, and `?fieldSelector` where there is one.
+    pub key: Arc<str>,
+    /// How it does.
+    pub health: SharedHealth,
+    /// Has its watch opened anew.
+    pub reconnect: Reconnect,
+    /// `None` for all.
+    pub(super) namespace: Option<String>,
+    /// Without a field selector.
+    pub(super) all_events: bool,
+}
+
+impl SourceView {
+    /// Whether every Event of a namespace comes by it.
+    pub(super) fn covers(&self, namespace: &str) -> bool {
+        self.all_events && self.namespace.as_deref().is_none_or(|own| own == namespace)
+    }
+}
+
+/// What can be seen of a running bridge; clones are cheap.
+#[derive(Clone)]
+pub struct BridgeView {
+    /// The sinks, by name.
+    pub sinks: Arc<[Arc<SinkProgress>]>,
+    /// The sources; empty until the cluster has been identified.
+    pub sources: Arc<Mutex<Vec<SourceView>>>,
+    /// What ingest counts.
+    pub ingest: Arc<IngestCounters>,
+    /// The log, for its tail and its size on disk.
+    pub log: LogHandle,
+    /// How often the API server was asked for a single object, or for its kinds; nothing where no
+    /// sink is told of objects.
+    pub object_requests: Option<Arc<AtomicU64>>,
+    /// The cluster as far as it is known.
+    pub cluster: Arc<Mutex<Cluster>>,
+    /// Why the API server had not said which cluster it is of when it was last asked.
+    pub not_identified: Arc<Mutex<Option<String>>>,
+    /// Which parts are stuck.
+    pub watchdog: Watchdog,
+}
