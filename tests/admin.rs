@@ -121,6 +121,57 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     stop(bridge).await;
 }
 
+/// A disk that hangs: who opens a pipe to write to it waits until somebody reads.
+fn hang(dir: &std::path::Path) -> std::path::PathBuf {
+    let pipe = dir.join("positions.json.tmp");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    pipe
+}
+
+#[tokio::test]
+async fn a_keeper_that_hangs_on_the_disk_is_stuck_and_one_that_gets_on_again_is_not() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    let admin = serve(&bridge).await;
+    // What gathers for a sink reads the log at the start, and ingest is done with the first list.
+    while get(&admin, "/readyz").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pipe = hang(dir.path());
+    // The time is the test's from here on.
+    tokio::time::pause();
+    let stuck = async || {
+        let (code, why) = get(&admin, "/livez").await;
+        code == 503 && why.starts_with("the keeper is stuck: saving the state, for 1")
+    };
+    let mut seconds = 0;
+    while !stuck().await {
+        assert!(seconds < 60, "{:?}", get(&admin, "/livez").await);
+        seconds += 1;
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    assert!(seconds > 10, "{seconds}");
+    let parts = status(&admin).await["parts"].clone();
+    let keeper = parts.as_array().unwrap().iter().find(|part| part["part"] == "the keeper");
+    assert_eq!(keeper.unwrap()["doing"], "saving the state", "{parts}");
+    let metrics = get(&admin, "/metrics").await.1;
+    for line in ["tidings_stuck{part=\"the keeper\"} 1", "tidings_stuck{part=\"ingest\"} 0"] {
+        assert!(metrics.lines().any(|have| have == line), "{line} is not in\n{metrics}");
+    }
+    assert_eq!(get(&admin, "/readyz").await.0, 200, "that is another question");
+    // The disk answers again.
+    let aside = dir.path().join("pipe");
+    std::fs::rename(&pipe, &aside).unwrap();
+    drop(std::fs::File::open(&aside).unwrap());
+    tokio::time::resume();
+    while get(&admin, "/livez").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stop(bridge).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_in_use_is_an_error_that_says_so() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());

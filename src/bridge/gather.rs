@@ -22,10 +22,7 @@ use super::{
     objects::Told,
     shared::now_ms,
 };
-use crate::{
-    event::Record,
-    journal::Position,
-};
+use crate::{event::Record, journal::Position};
 use covered::Covered;
 pub(super) use work::{Mark, Work};
 

@@ -80,6 +80,34 @@ fn moody(seed: u64) -> MemorySink {
     sink
 }
 
+/// A sink that answers in order, as one that is a log does: it takes some of a batch from the first
+/// on, refuses what it refuses, and halves or fails the rest.
+fn orderly(seed: u64) -> MemorySink {
+    let sink = MemorySink::default();
+    let mut random = fastrand::Rng::with_seed(seed);
+    sink.respond(move |events: &[Received]| {
+        let poison = |event: &Received| event.envelope.contains("\"reason\":\"Poison\"");
+        match random.u8(..10) {
+            0..2 => Some(retry(RetryClass::Unavailable)),
+            2..7 => {
+                let taken = random.usize(..=events.len());
+                let fate = |(place, event): (usize, &Received)| {
+                    if place >= taken {
+                        return EventFate::Retry;
+                    }
+                    let reason = "poison".to_owned();
+                    let refused = EventFate::Refused { class: RefusedClass::Invalid, reason };
+                    if poison(event) { refused } else { EventFate::Delivered }
+                };
+                let fates = events.iter().enumerate().map(fate).collect();
+                Some(Outcome::PerEvent { fates, retry: None })
+            }
+            _ => events.iter().any(poison).then(|| invalid("poison")),
+        }
+    });
+    sink
+}
+
 /// What was written, by its fate.
 #[derive(Default)]
 struct Truth {
@@ -113,10 +141,10 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(sink: MemorySink) -> Self {
         let outer = Runtime::new().unwrap();
         let server = outer.block_on(async { server() });
-        let (dir, sink) = (tempfile::tempdir().unwrap(), moody(seed));
+        let dir = tempfile::tempdir().unwrap();
         Self { outer, server, dir, sink, truth: Truth::default(), first: None }
     }
 
@@ -152,8 +180,7 @@ impl World {
     }
 }
 
-fn conserves(seed: u64, steps: Vec<Step>) {
-    let mut world = World::new(seed);
+fn conserves(world: &mut World, steps: Vec<Step>) {
     let (mut runtime, mut bridge) = world.start();
     // From here on each version is seen; a first list shows the newest ones only.
     runtime.block_on(until("a watch", || world.server.open_watches() == 1));
@@ -211,14 +238,26 @@ proptest! {
         seed in any::<u64>(),
         steps in prop::collection::vec(step(), 1..20),
     ) {
-        conserves(seed, steps);
+        conserves(&mut World::new(moody(seed)), steps);
+    }
+
+    #[test]
+    fn a_stop_repeats_nothing_that_was_answered(
+        seed in any::<u64>(),
+        steps in prop::collection::vec(
+            step().prop_map(|step| if let Step::Crash = step { Step::Stop } else { step }),
+            1..20,
+        ),
+    ) {
+        let mut world = World::new(orderly(seed));
+        conserves(&mut world, steps);
+        prop_assert_eq!(world.sink.received().len(), world.truth.wanted.len());
     }
 }
 
 #[test]
 fn what_a_crash_makes_come_again_is_counted_beside_the_fates() {
-    let mut world = World::new(0);
-    world.sink.accept_everything();
+    let mut world = World::new(MemorySink::default());
     let (runtime, bridge) = world.start();
     world.create(&[Kind::Plain; 100]);
     runtime.block_on(settled(&bridge.view(), "a", 100));

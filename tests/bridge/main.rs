@@ -6,6 +6,7 @@
 mod accounting;
 mod basics;
 mod correlation;
+mod crash;
 mod delivery;
 mod enrichment;
 mod gaps;

@@ -176,7 +176,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) namespaces: Vec<String>,
     pub(crate) field_selector: String,
     pub(crate) retention: u64,
-    pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
+    pub(crate) sinks: Vec<(&'static str, Box<dyn Sink>, Tuning)>,
     pub(crate) objects: ObjectOptions,
     pub(crate) own_events: Option<OwnEvents>,
     pub(crate) heartbeat: Option<Heartbeat>,
@@ -233,7 +233,13 @@ impl<'a> Setup<'a> {
     }
 
     pub(crate) fn tuned(mut self, name: &'static str, sink: &MemorySink, tuning: Tuning) -> Self {
-        self.sinks.push((name, sink.clone(), tuning));
+        self.sinks.push((name, Box::new(sink.clone()), tuning));
+        self
+    }
+
+    /// A sink that is none in memory.
+    pub(crate) fn other(mut self, name: &'static str, sink: Box<dyn Sink>) -> Self {
+        self.sinks.push((name, sink, Tuning::default()));
         self
     }
 
@@ -241,7 +247,7 @@ impl<'a> Setup<'a> {
         let sinks = self.sinks.into_iter().map(|(name, sink, tuning)| SinkOptions {
             name: name.to_owned(),
             kind: "memory",
-            sink: Box::new(sink),
+            sink,
             filter: tuning.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
             correlate: tuning.correlate,
             enrich: tuning.enrich,
