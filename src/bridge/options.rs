@@ -50,6 +50,16 @@ pub enum SinkStart {
     Oldest,
 }
 
+/// What happens when a sink has not had more than the journal is to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The oldest events go, and count as lost for it.
+    #[default]
+    DropOldest,
+    /// Intake stops for all sinks until it has had some of them; none are dropped.
+    Block,
+}
+
 /// What a sink's watcher does with what the correlator says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CorrelateMode {

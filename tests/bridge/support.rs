@@ -12,8 +12,9 @@ use tidings::{
     admin::{SinkStatus, status},
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
-        EventFate, Heartbeat, JournalOptions, ObjectOptions, Outcome, OwnEvents, RefusedClass,
-        RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        EventFate, Heartbeat, JournalOptions, ObjectOptions, Outcome, Overflow, OwnEvents,
+        RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions,
+        SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
@@ -189,6 +190,7 @@ pub(crate) struct Tuning {
     pub(crate) retry: RetryOptions,
     pub(crate) timeout: Duration,
     pub(crate) start: SinkStart,
+    pub(crate) overflow: Overflow,
     pub(crate) filter: Option<&'static str>,
     pub(crate) correlate: CorrelateMode,
     pub(crate) enrich: Option<Enrich>,
@@ -205,6 +207,7 @@ impl Default for Tuning {
             },
             timeout: Duration::from_secs(5),
             start: SinkStart::default(),
+            overflow: Overflow::default(),
             filter: None,
             correlate: CorrelateMode::default(),
             enrich: None,
@@ -249,6 +252,7 @@ impl<'a> Setup<'a> {
             retry: tuning.retry,
             timeout: tuning.timeout,
             start: tuning.start,
+            overflow: tuning.overflow,
         });
         let options = BridgeOptions {
             cluster: Cluster { name: Some("test".to_owned()), uid: None },
