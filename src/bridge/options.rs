@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// When a batch is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
@@ -51,7 +53,8 @@ pub enum SinkStart {
 }
 
 /// What happens when a sink has not had more than the journal is to hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Overflow {
     /// The oldest events go, and count as lost for it.
     #[default]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
@@ -51,7 +52,7 @@ pub struct IngestCounters {
 }
 
 /// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockedBy {
     /// Its name.
     pub sink: String,
