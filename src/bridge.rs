@@ -47,14 +47,14 @@ pub use filter::{EvalError, Filter, FilterError};
 pub use heartbeat::Heartbeat;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{
-    BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, RetryOptions, SinkOptions,
-    SinkStart, SourceOptions, SourceStart,
+    BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, Overflow, RetryOptions,
+    SinkOptions, SinkStart, SourceOptions, SourceStart,
 };
 pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{Enrichments, SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{Bridge, BridgeError};
 pub(crate) use shared::now_ms;
-pub use shared::{Gap, IngestCounters};
+pub use shared::{BlockedBy, Gap, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};
 pub use tasks::TaskEnd;
 pub use view::{BridgeView, SourceView};

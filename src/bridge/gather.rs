@@ -68,7 +68,8 @@ impl Gather {
     ) -> Self {
         // A run in which nothing comes ends where it began.
         let position = progress.snapshot().position;
-        let work = Work { from: position, position, held: stage.holding(), ..Work::default() };
+        let (held, first_held) = (stage.holding(), stage.first_held());
+        let work = Work { from: position, position, held, first_held, ..Work::default() };
         Self {
             options,
             filter,
@@ -239,6 +240,7 @@ impl Gather {
         self.work.correlated_away += passed.correlated_away;
         self.work.lost += passed.lost;
         self.work.held = self.stage.holding();
+        self.work.first_held = self.stage.first_held();
         Ok(())
     }
 
@@ -340,8 +342,8 @@ impl Gather {
         self.due = None;
         self.bytes = 0;
         // Position and what is held there stand; the next work starts from them.
-        let Work { position, held, .. } = self.work;
-        let next = Work { from: position, position, held, ..Work::default() };
+        let Work { position, held, first_held, .. } = self.work;
+        let next = Work { from: position, position, held, first_held, ..Work::default() };
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use serde::Serialize;
+
 use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
 use crate::{event::Cluster, journal::LogOptions};
 
@@ -51,6 +53,17 @@ pub enum SinkStart {
     Now,
     /// With the oldest event that the journal holds.
     Oldest,
+}
+
+/// What happens when a sink has not had more than the journal is to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Overflow {
+    /// The oldest events go, and count as lost for it.
+    #[default]
+    DropOldest,
+    /// Intake stops for all sinks until it has had some of them; none are dropped.
+    Block,
 }
 
 /// What a sink's watcher does with what the correlator says.
@@ -119,6 +132,8 @@ pub struct SinkOptions {
     pub timeout: Duration,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
+    /// What happens when it has not had more than the journal is to hold.
+    pub overflow: Overflow,
 }
 
 /// Everything that a bridge is made of.

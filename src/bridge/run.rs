@@ -1,13 +1,6 @@
 //! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -22,7 +15,7 @@ use super::{
     feed::{Feed, LIVE},
     gather::Gather,
     high_water::HighWater,
-    ingest::{Ingest, IngestShared},
+    ingest::{Desk, Ending, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     published::Published,
@@ -89,19 +82,13 @@ pub struct Bridge {
     give_up: GiveUp,
 }
 
-/// Tells ingest not to wait for the disk any longer; at the latest when it is dropped, or a thread
-/// that waits for a disk would keep the runtime from ending.
-struct GiveUp(Arc<AtomicBool>);
-
-impl GiveUp {
-    fn now(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
+/// Tells ingest not to wait any longer; at the latest when it is dropped, or a thread that waits for
+/// a disk would keep the runtime from ending.
+struct GiveUp(Arc<Ending>);
 
 impl Drop for GiveUp {
     fn drop(&mut self) {
-        self.now();
+        self.0.now();
     }
 }
 
@@ -140,7 +127,8 @@ impl Bridge {
             let (saved, correlator) = restored.sink(&sink, enricher.as_ref());
             let reading = watchdog.pulse(format!("gathering for sink {}", sink.name));
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position, reading);
-            let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
+            let progress =
+                SinkProgress::new(&sink.name, sink.kind, sink.overflow, saved, correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
@@ -170,7 +158,7 @@ impl Bridge {
             not_identified: Arc::clone(&identity.complaint),
             watchdog: watchdog.clone(),
         };
-        let give_up = Arc::new(AtomicBool::new(false));
+        let (desk, ending) = (Arc::<Desk>::default(), Arc::<Ending>::default());
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let (stop_keeper, keeper_stops) = oneshot::channel();
         let Restored {
@@ -189,7 +177,7 @@ impl Bridge {
         let keeper = Keeper {
             state,
             directory,
-            sinks: progresses,
+            sinks: progresses.clone(),
             seen: Arc::clone(&seen),
             objects: objects.clone(),
             log: view.log.clone(),
@@ -203,7 +191,7 @@ impl Bridge {
             pulse: watchdog.pulse("the keeper"),
         };
         let sync = journal.log.sync;
-        let keeping = keeper::run(keeper, to_ingest.clone(), sync, keeper_stops);
+        let keeping = keeper::run(keeper, to_ingest.clone(), Arc::clone(&desk), sync, keeper_stops);
         let keeper = Task::spawn("the keeper", async {
             keeping.await;
             Ok(())
@@ -217,7 +205,9 @@ impl Bridge {
                 counters: Arc::clone(&view.ingest),
                 seen,
                 objects: objects.clone(),
-                give_up: Arc::clone(&give_up),
+                sinks: progresses,
+                desk,
+                ending: Arc::clone(&ending),
                 pulse: watchdog.pulse("ingest"),
             },
         );
@@ -250,7 +240,7 @@ impl Bridge {
             aside,
             stop_keeper,
             keeper,
-            give_up: GiveUp(give_up),
+            give_up: GiveUp(ending),
         })
     }
 
@@ -277,10 +267,11 @@ impl Bridge {
         // Nothing of these is missed when the other end has gone already.
         let _ = self.stop_delivery.send(Stop::DrainUntil(until));
         let _ = self.stop_intake.send(());
+        self.give_up.0.begin();
         let read = timeout_at(until, self.intake.ended()).await;
         if read.is_err() {
             // The disk takes nothing. What is not in the journal is with the API server.
-            self.give_up.now();
+            self.give_up.0.now();
             self.intake.abort();
         }
         let mut panic = None;

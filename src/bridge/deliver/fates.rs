@@ -57,6 +57,7 @@ impl Fates {
     ) {
         settled.position = to.position;
         settled.held = to.held;
+        settled.first_held = to.first_held;
         settled.resumes.extend_from_slice(&resumes[from.resumes..to.resumes]);
         let totals = &mut settled.totals;
         totals.filtered += to.filtered - from.filtered;

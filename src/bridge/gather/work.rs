@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
-    bridge::correlation::Holding,
+    bridge::correlation::{Holding, SaveOf},
     event::Batch,
-    journal::{Position, Resume, SavedCorrelator},
+    journal::{Position, Resume},
 };
 
 /// A batch and all that is settled with it.
@@ -27,10 +27,12 @@ pub(in crate::bridge) struct Work {
     pub(in crate::bridge) lost: u64,
     /// What is held at the position.
     pub(in crate::bridge) held: Holding,
+    /// The sequence of the first version that is.
+    pub(in crate::bridge) first_held: Option<u64>,
     /// Resume points that are covered with it.
     pub(in crate::bridge) resumes: Vec<(Arc<str>, Resume)>,
     /// The correlator, at a position that is not beyond this one's.
-    pub(in crate::bridge) correlator: Option<SavedCorrelator>,
+    pub(in crate::bridge) correlator: Option<SaveOf>,
     /// Is told when all of this is on the disk.
     pub(in crate::bridge) saved: Option<oneshot::Sender<()>>,
     /// If not, the next work belongs to it, and what is behind the last mark is settled with that.
@@ -53,6 +55,7 @@ pub(in crate::bridge) struct Mark {
     pub(in crate::bridge) correlated_away: u64,
     pub(in crate::bridge) lost: u64,
     pub(in crate::bridge) held: Holding,
+    pub(in crate::bridge) first_held: Option<u64>,
     /// So many of its resume points are covered.
     pub(in crate::bridge) resumes: usize,
 }
@@ -74,6 +77,7 @@ impl Work {
             correlated_away: self.correlated_away,
             lost: self.lost,
             held: self.held,
+            first_held: self.first_held,
             resumes: self.resumes.len(),
         }
     }
