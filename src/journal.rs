@@ -37,6 +37,7 @@ mod segments;
 mod sorted_runs;
 mod staging;
 mod state;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod trail;
@@ -53,3 +54,4 @@ pub use state::{
     CommitError, DeadLetter, Loaded, ObjectsCommit, ObjectsReader, ObjectsView, ReadError,
     SavedCorrelator, SavedObject, SeenTable, SinkState, SourceState, State, StateCommit, Totals,
 };
+pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

@@ -202,14 +202,10 @@ impl Directory {
 
     /// What everything that is not a segment takes on disk, in bytes.
     pub(super) fn other_bytes(&self) -> io::Result<u64> {
-        let mut bytes = 0;
-        for entry in fs::read_dir(self.path())?.flatten() {
-            let segment = entry.file_name().to_str().and_then(format::segment_first).is_some();
-            if !segment {
-                bytes += bytes_of(&entry);
-            }
-        }
-        Ok(bytes)
+        let is_segment =
+            |entry: &DirEntry| entry.file_name().to_str().and_then(format::segment_first).is_some();
+        let entries = fs::read_dir(self.path())?.flatten();
+        Ok(entries.filter(|entry| !is_segment(entry)).map(|entry| bytes_of(&entry)).sum())
     }
 }
 
@@ -248,6 +244,11 @@ fn aside_time(name: &str) -> Option<u64> {
     let time = name.strip_prefix(ASIDE)?.split_inclusive('Z').next()?;
     let time = DateTime::strptime(ASIDE_TIME, time).ok()?.to_zoned(TimeZone::UTC).ok()?;
     u64::try_from(time.timestamp().as_millisecond()).ok()
+}
+
+/// What everything in a directory takes on disk.
+pub(super) fn bytes_of_path(path: &Path) -> io::Result<u64> {
+    Ok(fs::read_dir(path)?.flatten().map(|entry| bytes_of(&entry)).sum())
 }
 
 /// What a file or a directory takes on disk; in blocks, because a store may be sparse. What is gone

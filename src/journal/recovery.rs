@@ -203,7 +203,11 @@ fn list(disk: &dyn Disk, directory: &Directory, now_ms: u64) -> Result<Vec<Found
     Ok(found)
 }
 
-fn read_header(disk: &dyn Disk, file: &File, file_length: u64) -> io::Result<HeaderRead> {
+pub(super) fn read_header(
+    disk: &dyn Disk,
+    file: &File,
+    file_length: u64,
+) -> io::Result<HeaderRead> {
     let mut bytes = vec![0; SEGMENT_PREFIX];
     let read = disk.read_at(file, &mut bytes, 0)?;
     let Some(length) = SegmentHeader::length(&bytes[..read]) else {

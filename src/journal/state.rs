@@ -19,18 +19,20 @@ use self::{fingerprints::Fingerprints, seen_table::Store};
 use super::{Directory, OpenError, Position};
 
 mod fingerprints;
+mod look;
 mod model;
 mod objects;
 mod seen_table;
 #[cfg(test)]
 mod tests;
 
+pub(super) use look::look;
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
 pub use seen_table::{ReadError, SeenTable};
 
-const NAME: &str = "state.redb";
+pub(super) const NAME: &str = "state.redb";
 
 /// redb's page cache, in bytes. What is hot is the upper part of a few trees; a larger one was not
 /// measurably faster.

@@ -23,6 +23,11 @@ impl Trail {
         *self = Self { file, offset, end: at, time_ms };
     }
 
+    /// Where in the file the last frame ends.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Whether a frame may follow.
     pub(super) fn admits(&self, frame: &Frame) -> bool {
         self.end.admits(frame)

@@ -6,6 +6,7 @@
 mod accounting;
 mod basics;
 mod correlation;
+mod damage;
 mod delivery;
 mod enrichment;
 mod gaps;
