@@ -1,8 +1,9 @@
-//! The command line: `run`, `check`, `schema`, `demo`.
+//! The command line: `run`, `check`, `journal`, `schema`, `demo`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
 //! in the configuration or the usage, 1 for anything else.
 
+mod journal;
 mod kube_client;
 mod logging;
 mod own_events;
@@ -48,6 +49,8 @@ enum Command {
         #[arg(long)]
         without_secrets: bool,
     },
+    /// Look at a journal, of a running or a stopped bridge, without changing it
+    Journal(journal::JournalArguments),
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
             }
         }
+        Command::Journal(arguments) => journal::journal(arguments),
         Command::Schema => print(&config::schema()),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {

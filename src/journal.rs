@@ -7,6 +7,7 @@
 //! 00000000000000000001.log    segments of the log, named by their first sequence   format, log
 //! state.redb                  cursors, fates, views and dead letters               state
 //! positions.json              what stands when all of the above is gone            positions
+//! damaged-<time>/             what could not be used, set aside                    directory, damage
 //! staging-*.tmp               a paged list that is not whole yet                   staging, sorted_runs
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! Everything here blocks; callers give it a thread of its own. Nothing here reads a clock: what
 //! needs the time is given it, in milliseconds since the Unix epoch.
 
+mod damage;
 mod directory;
 mod disk;
 pub mod format;
@@ -35,17 +37,21 @@ mod segments;
 mod sorted_runs;
 mod staging;
 mod state;
+mod survey;
 #[cfg(test)]
 mod tests;
+mod trail;
 
+pub use damage::{Damage, DamageKind, Damages};
 pub use directory::{Directory, OpenError};
 pub use frame::{Frame, FrameBuilder, Position, Resume};
 pub use handle::LogHandle;
 pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
-pub use positions::{Positions, PositionsError, Version};
+pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use state::{
     CommitError, DeadLetter, Loaded, ObjectsCommit, ObjectsReader, ObjectsView, ReadError,
     SavedCorrelator, SavedObject, SeenTable, SinkState, SourceState, State, StateCommit, Totals,
 };
+pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

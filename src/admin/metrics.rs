@@ -146,6 +146,11 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     single(encoder, "journal_size", help, Some(&Unit::Bytes), &size)?;
     let records = ConstGauge::new(journal.records);
     single(encoder, "journal_records", "Events that the journal holds", None, &records)?;
+    let (places, records) = journal.damage.as_ref().map_or((0, 0), |d| (d.places, d.records));
+    let help = "Damaged places found in the journal";
+    single(encoder, "journal_damage", help, None, &ConstCounter::new(places))?;
+    let help = "Records missing in damaged places of the journal, at most";
+    single(encoder, "journal_damage_records", help, None, &ConstCounter::new(records))?;
     let writable = ConstGauge::new(i64::from(journal.error.is_none()));
     single(encoder, "journal_writable", "Whether the last append succeeded", None, &writable)?;
     let blocking = now.sinks.iter().filter(|sink| sink.overflow == Overflow::Block);

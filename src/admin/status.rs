@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     bridge::{BlockedBy, BridgeView, Overflow, SinkCondition, now_ms},
     event::Cluster,
+    journal::{Damage, Damages},
 };
 
 /// `/api/v1/status`.
@@ -113,6 +114,42 @@ pub struct JournalStatus {
     /// The sinks with `overflow: block` that intake stands still for; absent while it goes on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<BlockedBy>,
+    /// What of it was found damaged since the start of the process. Absent while nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<DamageStatus>,
+}
+
+/// What was found damaged since the start of the process.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DamageStatus {
+    /// How many places.
+    pub places: u64,
+    /// How many records are missing in them together, at most.
+    pub records: u64,
+    /// The last 16 of them, the newest last.
+    pub newest: Vec<DamageEntry>,
+}
+
+/// One damage.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DamageEntry {
+    /// `records`, `end` or `file`.
+    pub kind: &'static str,
+    /// The file, by its name in the journal's directory.
+    pub file: String,
+    /// Where in it.
+    pub offset: u64,
+    /// The time of the last record before it. Absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The time of the first record behind it, or of its discovery.
+    pub to: String,
+    /// How many records are missing, at most.
+    pub records: u64,
+    /// All of it in a sentence.
+    pub message: String,
 }
 
 /// One sink. `seen = delivered + filtered + correlatedAway + deadLettered + lost + pending`.
@@ -170,6 +207,23 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
+fn damage(damages: &Damages) -> Option<DamageStatus> {
+    let entry = |damage: Damage| DamageEntry {
+        kind: damage.kind.as_str(),
+        offset: damage.offset,
+        from: damage.from().map(|from| from.to_string()),
+        to: damage.to().to_string(),
+        records: damage.records,
+        message: damage.to_string(),
+        file: damage.file,
+    };
+    (damages.count() > 0).then(|| DamageStatus {
+        places: damages.count(),
+        records: damages.records(),
+        newest: damages.newest().into_iter().map(entry).collect(),
+    })
+}
+
 /// What the bridge does now.
 pub fn status(view: &BridgeView) -> Status {
     let now = now_ms();
@@ -214,6 +268,7 @@ pub fn status(view: &BridgeView) -> Status {
             next_sequence: tail.next,
             error: view.ingest.journal_error(),
             blocked_by: view.ingest.blocked(),
+            damage: damage(view.log.damages()),
         },
         sinks: view
             .sinks

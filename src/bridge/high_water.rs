@@ -7,6 +7,20 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
+use super::{restore::Restored, shared::now_ms};
+
+/// The directory of these files, in that of the journal.
+const DIR: &str = "delivered";
+
+/// What a file says; nothing if it was just made, or cut by a crash of the machine.
+fn read(path: &Path) -> io::Result<Option<u64>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// The sequence up to which one sink has had records, over all runs.
 #[derive(Debug)]
 pub(super) struct HighWater {
@@ -17,15 +31,29 @@ pub(super) struct HighWater {
 }
 
 impl HighWater {
-    pub(super) fn open(journal: &Path, sink: &str) -> io::Result<Self> {
-        let dir = journal.join("delivered");
+    pub(super) fn open(restored: &Restored, sink: &str) -> io::Result<Self> {
+        let directory = &restored.directory;
+        let (dir, path) = (directory.path().join(DIR), format!("{DIR}/{sink}"));
+        let cost = "from here on the redelivered are counted anew";
+        if dir.exists() && !dir.is_dir() {
+            directory.set_aside(DIR, &format!("it is no directory; {cost}"), now_ms())?;
+        }
         std::fs::create_dir_all(&dir)?;
+        let tail = restored.log.tail().next;
+        match read(&dir.join(sink)) {
+            Ok(Some(had)) if had > tail => {
+                let reason = format!("it says {had}, and the log ends at {tail}; {cost}");
+                directory.set_aside(&path, &reason, now_ms())?;
+            }
+            Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
+                directory.set_aside(&path, &format!("it is no file; {cost}"), now_ms())?;
+            }
+            Ok(_) | Err(_) => {}
+        }
         let path = dir.join(sink);
         let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        let mut bytes = [0; 8];
-        // A file that was just made, or cut by a crash of the machine, says nothing.
-        let had = file.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_le_bytes(bytes));
+            File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let had = read(&path)?.unwrap_or(0);
         Ok(Self { file, had, highest: had })
     }
 

@@ -25,6 +25,7 @@ use super::{
     ingest::{Desk, Message},
     objects::Objects,
     progress::{Changes, Unsaved},
+    restore::{log_damage, positions_of},
     seen::{Demand, Seen},
     shared::lock,
     tasks::answer_of,
@@ -32,7 +33,7 @@ use super::{
 };
 use crate::{
     event::Cluster,
-    journal::{Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync, Version},
+    journal::{Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync},
 };
 
 /// Cursors and totals are saved so often.
@@ -197,6 +198,7 @@ impl Keeper {
     }
 
     fn save(&mut self, (commit, waiting): (StateCommit, Waiting), last: bool) {
+        log_damage(self.log.damages());
         let nothing = commit.sinks.is_empty()
             && commit.seen.is_empty()
             && commit.sources.is_empty()
@@ -263,18 +265,8 @@ impl Keeper {
         }
     }
 
-    /// The newest epoch's positions. A sink that still is in an older one has none of it yet.
     fn positions(&self) -> Positions {
-        let states: Vec<_> = self.sinks.iter().map(|s| (s.name(), s.state().positions)).collect();
-        let resumes = states.iter().flat_map(|(_, positions)| positions.values());
-        let epoch = resumes.map(|resume| resume.epoch).max().unwrap_or(0);
-        let sinks = states.into_iter().map(|(name, positions)| {
-            let newest = positions.into_iter().filter(|(_, resume)| resume.epoch == epoch);
-            (
-                name,
-                newest.map(|(source, resume)| (source, Version(resume.resource_version))).collect(),
-            )
-        });
-        Positions { epoch, sinks: sinks.collect() }
+        let states: Vec<_> = self.sinks.iter().map(|s| (s.name(), s.state())).collect();
+        positions_of(states.iter().map(|(name, state)| (name.clone(), state)))
     }
 }

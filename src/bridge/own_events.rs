@@ -77,5 +77,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
         sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
         retention_size,
         gap: view.ingest.last_gap(),
+        damages: view.log.damages().count(),
+        damage: view.log.damages().newest().pop(),
     }
 }

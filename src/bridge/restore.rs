@@ -15,13 +15,17 @@ use crate::{
     correlate::Keys,
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        Directory, Frame, Log, LogHandle, ObjectsView, Position, Positions, Resume,
-        SavedCorrelator, SinkState, SourceState, State, StateCommit,
+        Damages, Directory, Frame, Log, LogHandle, ObjectsView, POSITIONS, Position, Positions,
+        Resume, SavedCorrelator, SinkState, SourceState, State, StateCommit,
     },
 };
 
+mod roll_back;
 #[cfg(test)]
 mod tests;
+
+pub(super) use roll_back::positions_of;
+use roll_back::resume_from;
 
 /// How much of the log is read at once to bring a view up.
 const READ_BYTES: usize = 1 << 20;
@@ -53,6 +57,8 @@ pub(super) struct Restored {
     positions: Option<Positions>,
     /// The log holds events of an earlier run, or held some.
     has_past: bool,
+    /// After the last record that the log has of earlier runs.
+    survived: Position,
 }
 
 impl Restored {
@@ -66,13 +72,6 @@ impl Restored {
         let now = now_ms();
         let (state, loaded) = State::open(&directory, DEAD_LETTER_BYTES, now)?;
         let (log, opened) = Log::open(&directory, options.log, loaded.highest_sequence(), now)?;
-        if let Some((path, reason)) = &loaded.set_aside {
-            tracing::error!(
-                path = %path.display(),
-                reason,
-                "the state could not be read and was set aside: sinks go on from positions.json, under the same ids"
-            );
-        }
         if opened.cut_bytes > 0 {
             tracing::info!(
                 bytes = opened.cut_bytes,
@@ -82,21 +81,23 @@ impl Restored {
         if opened.damaged > 0 {
             tracing::error!(
                 regions = opened.damaged,
-                "the journal is damaged: what is lost is counted as lost"
+                "the journal is damaged: what is lost of it is stated when it is read"
             );
         }
         let positions = Positions::load(&directory).unwrap_or_else(|error| {
-            tracing::warn!(%error);
+            let reason = format!("{error}; it serves only when the rest of the journal is gone");
+            if !error.is_damage() || directory.set_aside(POSITIONS, &reason, now).is_err() {
+                tracing::warn!(%error);
+            }
             None
         });
         let has_past = opened.tail != Position::START || loaded.set_aside.is_some();
         // A state that was ever saved knows its sources.
         let state_lost = loaded.set_aside.is_some() || (has_past && loaded.sources.is_empty());
         let mut resume = opened.resume;
-        if resume.is_empty()
-            && let Some(positions) = &positions
-        {
-            resume = resume_from(positions);
+        if resume.is_empty() {
+            let sinks = || positions_of(loaded.sinks.iter().map(|(name, s)| (name.clone(), s)));
+            resume = resume_from(&positions.clone().unwrap_or_else(sinks));
         }
         let mut restored = Self {
             directory,
@@ -117,11 +118,17 @@ impl Restored {
             correlators: loaded.correlators,
             positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
+            survived: opened.survived,
             log,
         };
-        if let Err(error) = restored.bring_up_seen() {
+        let mut seen = Ok(());
+        if loaded.applied > opened.survived.next {
+            seen = restored.roll_back_seen();
+        }
+        if let Err(error) = seen.and_then(|()| restored.bring_up_seen()) {
             tracing::error!(%error, "the journal could not be read to its end: some deltas may be too large");
         }
+        log_damage(restored.directory.damages());
         Ok(restored)
     }
 
@@ -146,8 +153,9 @@ impl Restored {
     /// sources are saved with that, by the keeper. A start that ends before does all of it again.
     fn bring_up_seen(&mut self) -> io::Result<()> {
         let log = self.log.handle();
+        let applied = self.applied;
         let mut failed = None;
-        for_each_frame(&log, self.applied, |frame| {
+        for_each_frame(&log, applied, |frame| {
             let free = self.sources.values().map(|state| state.id + 1).max().unwrap_or(0);
             // The state was lost: its first frame is the best that is known of the first start.
             let source = match self.sources.get(&*frame.source) {
@@ -159,29 +167,30 @@ impl Restored {
                 }
             };
             let mut changes = SeenChanges::default();
-            for record in frame.records().filter(|record| record.seq >= self.applied) {
+            for record in frame.records().filter(|record| record.seq >= applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
                     changes.insert(uid, Some(entry));
                 }
             }
             changes.extend(frame.forgotten.iter().map(|uid| (*uid, None)));
-            if !self.seen.has_room(changes.len())
-                && let Some((seen, applied)) = self.seen.take()
-            {
-                let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
-                let synced = self.log.sync(now_ms());
-                let saved =
-                    synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
-                if let Err(error) = saved {
-                    self.seen.put_back(applied);
-                    failed = Some(error);
-                    return false;
-                }
-            }
-            self.seen.add(changes, frame.next());
-            true
+            failed = self.add_seen(changes, frame.next()).err();
+            failed.is_none()
         })?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Adds to the view; where there is no room, some of it is saved first.
+    fn add_seen(&mut self, changes: SeenChanges, applied: u64) -> io::Result<()> {
+        if !self.seen.has_room(changes.len())
+            && let Some((seen, applied)) = self.seen.take()
+        {
+            let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
+            let synced = self.log.sync(now_ms());
+            let saved = synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
+            saved.inspect_err(|_| self.seen.put_back(applied))?;
+        }
+        self.seen.add(changes, applied);
+        Ok(())
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
@@ -251,7 +260,12 @@ impl Restored {
     /// Where a sink goes on, and its totals so far.
     fn sink_state(&self, name: &str, start: SinkStart) -> SinkState {
         if let Some(saved) = self.sinks.get(name) {
-            return saved.clone();
+            let mut saved = saved.clone();
+            if saved.position.next > self.survived.next {
+                // What it had had from there on is read again, under numbers above all of these.
+                saved.position = self.log.tail();
+            }
+            return saved;
         }
         let log = self.log.handle();
         let position = match self.positions.as_ref().and_then(|all| all.sinks.get(name)) {
@@ -283,20 +297,6 @@ fn wanted(filter: &Filter, enricher: Option<&Enricher>, record: &Record) -> bool
     }
 }
 
-/// The lower bound of what all sinks have had: what was journalled after it, and is gone with the
-/// log, is read again.
-fn resume_from(positions: &Positions) -> BTreeMap<Arc<str>, Resume> {
-    let mut resume = BTreeMap::<Arc<str>, Resume>::new();
-    for (source, version) in positions.sinks.values().flatten() {
-        let own = Resume { epoch: positions.epoch, resource_version: version.0 };
-        let lowest = resume.entry(source.as_str().into()).or_insert(own);
-        *lowest = (*lowest).min(own);
-    }
-    // A sink that has had nothing of a source has to get all of it.
-    resume.retain(|source, _| positions.sinks.values().all(|own| own.contains_key(&**source)));
-    resume
-}
-
 /// The position of the first frame with records that a sink has not had, given up to where it has
 /// had each source.
 ///
@@ -321,6 +321,13 @@ fn first_unsettled(log: &LogHandle, up_to: impl Fn(&str) -> Resume) -> io::Resul
     })?;
     let first = uncovered.into_values().min_by_key(Position::ordinal);
     Ok(first.unwrap_or_else(|| log.tail()))
+}
+
+/// Says what damage was found since the last time.
+pub(super) fn log_damage(damages: &Damages) {
+    for damage in damages.take_unreported() {
+        tracing::error!("the journal is damaged: {damage}");
+    }
 }
 
 /// Reads the log from a sequence on, until the end or until `take` answers that it has enough.

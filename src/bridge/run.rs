@@ -131,7 +131,7 @@ impl Bridge {
                 SinkProgress::new(&sink.name, sink.kind, sink.overflow, saved, correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
-            let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
+            let high_water = HighWater::open(&restored, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
             let keys = &restored.keys;

@@ -203,7 +203,7 @@ pub(super) struct OfSource<'a> {
     source: u16,
     /// Those of them that may not be in the table yet.
     unsaved: std::vec::IntoIter<UidKey>,
-    page: std::vec::IntoIter<(UidKey, u16)>,
+    page: std::vec::IntoIter<(UidKey, SeenEntry)>,
     /// Where the next page begins; nothing after the last.
     from: Option<UidKey>,
 }
@@ -212,8 +212,8 @@ impl OfSource<'_> {
     /// The next one; nothing after the last. After an error the same is tried again.
     pub(super) fn next_uid(&mut self) -> Result<Option<UidKey>, ReadError> {
         let in_table = loop {
-            if let Some((uid, source)) = self.page.as_slice().first() {
-                if *source == self.source {
+            if let Some((uid, entry)) = self.page.as_slice().first() {
+                if entry.source() == self.source {
                     break Some(*uid);
                 }
                 self.page.next();

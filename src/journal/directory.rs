@@ -1,14 +1,22 @@
 //! The journal's directory and the lock on it.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{self, DirEntry, File, OpenOptions, TryLockError},
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::format;
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+
+use super::{Damage, DamageKind, Damages, format};
+
+/// What is set aside is moved to a directory of this name and the time.
+const ASIDE: &str = "damaged-";
+const ASIDE_TIME: &str = "%Y-%m-%dT%H-%M-%SZ";
+/// So many of these directories are kept, the newest.
+const KEPT_ASIDE: usize = 4;
 
 /// Why a journal cannot be opened. Damage is never the reason.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +43,14 @@ pub enum OpenError {
         path: PathBuf,
         /// The operating system's answer.
         source: io::Error,
+    },
+    /// The lock is something else.
+    #[error(
+        "{} is not a file, and the lock on the journal has to be one\nhint: move it away", path.display()
+    )]
+    NotALock {
+        /// Where the lock should be.
+        path: PathBuf,
     },
     /// Another process has it.
     #[error(
@@ -71,6 +87,7 @@ pub struct Directory(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
+    damages: Damages,
     /// Open for as long as the lock is to be held.
     _lock: File,
 }
@@ -82,9 +99,12 @@ impl Directory {
     ///
     /// [`OpenError`], but not [`OpenError::Newer`].
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        std::fs::create_dir_all(path)
+        fs::create_dir_all(path)
             .map_err(|source| OpenError::Create { path: path.to_owned(), source })?;
         let lock_path = path.join("lock");
+        if lock_path.is_dir() {
+            return Err(OpenError::NotALock { path: lock_path });
+        }
         // The file stays when the lock is let go: to unlink it would be to lock another one.
         let lock = OpenOptions::new()
             .write(true)
@@ -97,14 +117,17 @@ impl Directory {
             Err(TryLockError::WouldBlock) => return Err(OpenError::Held { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(OpenError::access(&lock_path)(source)),
         }
-        for entry in std::fs::read_dir(path).map_err(OpenError::access(path))?.flatten() {
+        for entry in fs::read_dir(path).map_err(OpenError::access(path))?.flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(is_leftover) {
-                // What cannot be removed is in nobody's way.
-                let _ = std::fs::remove_file(entry.path());
+                let remove =
+                    if entry.path().is_dir() { fs::remove_dir_all } else { fs::remove_file };
+                // What cannot be removed is said when it is in the way.
+                let _ = remove(entry.path());
             }
         }
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), _lock: lock })))
+        let damages = Damages::default();
+        Ok(Self(Arc::new(Inner { path: path.to_owned(), damages, _lock: lock })))
     }
 
     /// Where it is.
@@ -112,18 +135,134 @@ impl Directory {
         &self.0.path
     }
 
+    /// The damage that was found in it since it was opened.
+    pub fn damages(&self) -> &Damages {
+        &self.0.damages
+    }
+
+    /// Moves a file of the journal, by its name, to `damaged-<time>/` and notes that it was damaged
+    /// and what is done without it. Everything that one process sets aside is together there. The
+    /// newest four of these directories are kept, up to the retention age
+    /// ([`Log::retain`](super::Log::retain)).
+    ///
+    /// # Errors
+    ///
+    /// What the operating system answers; the file is where it was then.
+    pub fn set_aside(&self, name: &str, reason: &str, now_ms: u64) -> io::Result<PathBuf> {
+        let from = self.path().join(name);
+        let aside = self.0.damages.aside(|| self.make_aside(now_ms))?;
+        let to = aside.join(name.replace('/', "-"));
+        fs::rename(&from, &to)?;
+        self.0.damages.note(Damage {
+            kind: DamageKind::File,
+            file: name.to_owned(),
+            offset: 0,
+            bytes: 0,
+            from_ms: None,
+            to_ms: now_ms,
+            records: 0,
+            reason: format!("{reason} (set aside as {})", to.display()),
+        });
+        Ok(to)
+    }
+
+    /// The same for what has to be out of the way.
+    pub(super) fn set_aside_or_fail(
+        &self,
+        path: &Path,
+        reason: &str,
+        now_ms: u64,
+    ) -> Result<(), OpenError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.set_aside(&name, reason, now_ms).map_err(OpenError::access(path))?;
+        Ok(())
+    }
+
+    /// Makes a directory for what is set aside, and removes those that are too many with it.
+    fn make_aside(&self, now_ms: u64) -> io::Result<PathBuf> {
+        let time = Timestamp::from_millisecond(now_ms.cast_signed()).unwrap_or_default();
+        let time = time.to_zoned(TimeZone::UTC).strftime(ASIDE_TIME);
+        let mut path = self.path().join(format!("{ASIDE}{time}"));
+        let mut number = 1;
+        while path.exists() {
+            number += 1;
+            path = self.path().join(format!("{ASIDE}{time}-{number}"));
+        }
+        fs::create_dir(&path)?;
+        for aside in self.asides()?.iter().rev().skip(KEPT_ASIDE) {
+            aside.remove();
+        }
+        Ok(path)
+    }
+
+    /// What was set aside, the oldest first.
+    pub(super) fn asides(&self) -> io::Result<Vec<Aside>> {
+        asides(self.path())
+    }
+
     /// What everything that is not a segment takes on disk, in bytes.
     pub(super) fn other_bytes(&self) -> io::Result<u64> {
-        let mut bytes = 0;
-        for entry in std::fs::read_dir(self.path())?.flatten() {
-            let segment = entry.file_name().to_str().and_then(format::segment_first).is_some();
-            // Blocks, because a store may be sparse; a file that is gone by now takes nothing.
-            if !segment && let Ok(metadata) = entry.metadata() {
-                bytes += metadata.blocks() * 512;
-            }
-        }
-        Ok(bytes)
+        let is_segment =
+            |entry: &DirEntry| entry.file_name().to_str().and_then(format::segment_first).is_some();
+        let entries = fs::read_dir(self.path())?.flatten();
+        Ok(entries.filter(|entry| !is_segment(entry)).map(|entry| bytes_of(&entry)).sum())
     }
+}
+
+/// A directory of files that were set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Aside {
+    pub path: PathBuf,
+    /// When it was made, milliseconds since the epoch; to the second, as its name has it.
+    pub time_ms: u64,
+    /// What it takes on disk.
+    pub bytes: u64,
+}
+
+impl Aside {
+    pub(super) fn remove(&self) {
+        // What cannot be removed is tried again.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// What was set aside in a directory, the oldest first.
+pub(super) fn asides(path: &Path) -> io::Result<Vec<Aside>> {
+    let mut asides = Vec::new();
+    for entry in fs::read_dir(path)?.flatten() {
+        let Some(time_ms) = entry.file_name().to_str().and_then(aside_time) else { continue };
+        asides.push(Aside { bytes: bytes_of(&entry), path: entry.path(), time_ms });
+    }
+    // The names begin with the time, in the order of time.
+    asides.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(asides)
+}
+
+/// The time in the name of a directory of files that were set aside; nothing for another name.
+fn aside_time(name: &str) -> Option<u64> {
+    // A number may follow.
+    let time = name.strip_prefix(ASIDE)?.split_inclusive('Z').next()?;
+    let time = DateTime::strptime(ASIDE_TIME, time).ok()?.to_zoned(TimeZone::UTC).ok()?;
+    u64::try_from(time.timestamp().as_millisecond()).ok()
+}
+
+/// What everything in a directory takes on disk.
+pub(super) fn bytes_of_path(path: &Path) -> io::Result<u64> {
+    Ok(fs::read_dir(path)?.flatten().map(|entry| bytes_of(&entry)).sum())
+}
+
+/// What a file or a directory takes on disk; in blocks, because a store may be sparse. What is gone
+/// by now takes nothing.
+fn bytes_of(entry: &DirEntry) -> u64 {
+    let Ok(metadata) = entry.metadata() else { return 0 };
+    let mut bytes = metadata.blocks() * 512;
+    // A link is not followed.
+    if metadata.is_dir()
+        && let Ok(entries) = fs::read_dir(entry.path())
+    {
+        bytes += entries.flatten().map(|entry| bytes_of(&entry)).sum::<u64>();
+    }
+    bytes
 }
 
 /// What a journal writes under one name before it counts.
@@ -155,7 +294,7 @@ mod tests {
     fn a_directory_that_cannot_be_made_is_named_with_the_cause_and_the_way_out() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
-        std::fs::write(&file, "").unwrap();
+        fs::write(&file, "").unwrap();
         let error = Directory::open(&file.join("journal")).unwrap_err().to_string();
         assert!(error.contains("file/journal: Not a directory"), "{error}");
         assert!(error.contains("\nhint: "), "{error}");
@@ -167,7 +306,7 @@ mod tests {
         let leftovers = ["staging-0.tmp", "00000000000000000001.log.tmp", "positions.json.tmp"];
         let others = ["notes.tmp", "staging-0", "00000000000000000001.log"];
         for name in leftovers.iter().chain(&others) {
-            std::fs::write(dir.path().join(name), "x").unwrap();
+            fs::write(dir.path().join(name), "x").unwrap();
         }
         Directory::open(dir.path()).unwrap();
         assert!(leftovers.iter().all(|name| !dir.path().join(name).exists()));

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use super::{Frame, Position, Reader, segments::Shared};
+use super::{Damages, Frame, Position, Reader, segments::Shared};
 use crate::event::Record;
 
 /// Access to a log for reading. Clones are cheap and go to any thread; they see what was appended
@@ -38,6 +38,11 @@ impl LogHandle {
     /// The position before the oldest record that is kept.
     pub fn oldest(&self) -> Position {
         self.shared.lock().oldest()
+    }
+
+    /// The damage that was found since the start of the process: by opening, and by readers.
+    pub fn damages(&self) -> &Damages {
+        &self.shared.damages
     }
 
     /// What the whole directory takes on disk, in bytes: the log as of now, everything else as of

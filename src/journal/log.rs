@@ -51,6 +51,9 @@ pub struct LogOptions {
 pub struct Opened {
     /// Where the next record goes.
     pub tail: Position,
+    /// After the last record that is there. What views know of the numbers from here to the tail
+    /// is not in the log any more: the resume points do not cover it, and it is read again.
+    pub survived: Position,
     /// Before the oldest record that is kept.
     pub oldest: Position,
     /// Where each source stands.
@@ -146,9 +149,13 @@ impl Log {
         floor: u64,
         now_ms: u64,
     ) -> Result<(Self, Opened), OpenError> {
-        let mut found = recovery::recover(&*disk, directory)?;
+        let mut found = recovery::recover(&*disk, directory, now_ms)?;
         recovery::raise(&mut found.tail, floor.saturating_add(1));
-        let shared = Arc::new(Shared::default());
+        let damages = directory.damages();
+        if let Some(damage) = found.missing_end(floor, now_ms) {
+            damages.note(damage);
+        }
+        let shared = Arc::new(Shared::new(damages.clone()));
         let oldest = {
             let mut row = shared.lock();
             row.tail = found.tail;
@@ -160,6 +167,7 @@ impl Log {
         };
         let opened = Opened {
             tail: found.tail,
+            survived: found.survived,
             oldest,
             resume: found.resume.clone(),
             newest_ms: (found.newest_ms > 0).then_some(found.newest_ms),
@@ -275,7 +283,8 @@ impl Log {
 
     /// Unlinks the oldest sealed segments, while the directory takes more than the retention size
     /// and while all of a segment is older than the retention age; and seals a segment that was
-    /// started more than an hour ago. Cheap enough for each second.
+    /// started more than an hour ago. Files that were [set aside](Directory::set_aside) go when they
+    /// are as old, and make room before segments do. Cheap enough for each second.
     ///
     /// A segment that holds the record `hold` or a later one is kept in any case.
     ///
@@ -287,9 +296,11 @@ impl Log {
             // If that fails the next append tries again and says why.
             let _ = self.start_segment(now_ms);
         }
-        let other = self.directory.other_bytes()?;
+        let mut other = self.directory.other_bytes()?;
         let age = u64::try_from(self.options.retention_age.as_millis()).unwrap_or(u64::MAX);
         let size = self.options.retention_size;
+        let log_bytes = self.shared.lock().log_bytes();
+        other = other.saturating_sub(self.drop_aside(now_ms, age, log_bytes + other)?);
         let mut retained = Retained { segments: 0, bytes: 0, oldest: self.tail, disk_bytes: 0 };
         loop {
             let mut row = self.shared.lock();
@@ -314,6 +325,26 @@ impl Log {
             self.disk.sync_directory(self.directory.path())?;
         }
         Ok(retained)
+    }
+
+    /// Removes what was set aside: all that is older than `age` and, while the directory takes more
+    /// than the retention size, the oldest, before any segment goes; but of the newest only what
+    /// takes more than a quarter of that size. Answers how many bytes that was.
+    fn drop_aside(&self, now_ms: u64, age: u64, mut bytes: u64) -> io::Result<u64> {
+        let size = self.options.retention_size;
+        let asides = self.directory.asides()?;
+        let newest = asides.last().map(|aside| aside.path.clone());
+        let mut dropped = 0;
+        for aside in asides {
+            let spare = newest.as_ref() != Some(&aside.path) || aside.bytes > size / 4;
+            let old = now_ms.saturating_sub(aside.time_ms) > age;
+            if old || (spare && bytes > size) {
+                aside.remove();
+                bytes = bytes.saturating_sub(aside.bytes);
+                dropped += aside.bytes;
+            }
+        }
+        Ok(dropped)
     }
 
     /// The directory that it is in.

@@ -1,6 +1,7 @@
 //! `positions.json`: what stands when log and state are gone.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::File,
     io::{self, Write as _},
@@ -11,10 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Directory;
 
-const NAME: &str = "positions.json";
+/// The name of the file.
+pub const NAME: &str = "positions.json";
 
 /// For each sink and source, up to which resourceVersion everything has a fate and is not held:
-/// `{"epoch": n, "sinks": {"<sink>": {"<source>": "<resourceVersion>"}}}`.
+/// `{"epoch": n, "sinks": {"<sink>": {"<source>": "<resourceVersion>"}}}`. In the file stands
+/// `"crc32c"` besides: in hexadecimal digits that of this text, as it is without it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Positions {
     /// The epoch that the resourceVersions are of.
@@ -42,13 +45,33 @@ impl<'de> Deserialize<'de> for Version {
 
 /// Why positions could not be read. The caller says so and goes on without.
 #[derive(Debug, thiserror::Error)]
-#[error("{} cannot be used and is passed over: {reason}", path.display())]
+#[error("{} cannot be used and is passed over: {source}", path.display())]
 pub struct PositionsError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub reason: String,
+    pub source: io::Error,
 }
+
+impl PositionsError {
+    /// Whether the file itself is at fault, and not the access to it.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory)
+    }
+}
+
+/// What is in the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored<'a> {
+    epoch: u32,
+    sinks: Cow<'a, Sinks>,
+    /// Files of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crc32c: Option<String>,
+}
+
+type Sinks = BTreeMap<String, BTreeMap<String, Version>>;
 
 impl Positions {
     /// Reads what was stored last; nothing if that never happened.
@@ -57,11 +80,29 @@ impl Positions {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(PositionsError { path, reason: e.to_string() }),
+            Err(source) => return Err(PositionsError { path, source }),
         };
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|e| PositionsError { path, reason: e.to_string() })
+        Self::read(&bytes).map(Some).map_err(|reason| {
+            let source = io::Error::new(io::ErrorKind::InvalidData, reason);
+            PositionsError { path, source }
+        })
+    }
+
+    /// Reads the content of the file.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let stored: Stored<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let positions = Self { epoch: stored.epoch, sinks: stored.sinks.into_owned() };
+        match stored.crc32c {
+            Some(crc) if positions.crc().as_ref() != Some(&crc) => {
+                Err("its checksum does not hold".to_owned())
+            }
+            _ => Ok(positions),
+        }
+    }
+
+    fn crc(&self) -> Option<String> {
+        let text = serde_json::to_vec(self).ok()?;
+        Some(format!("{:08x}", crc32c::crc32c(&text)))
     }
 
     /// Stores them in place of the last ones: either those or these are there after a crash.
@@ -69,7 +110,8 @@ impl Positions {
         let path = directory.path().join(NAME);
         let temporary = path.with_extension("json.tmp");
         let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
+        let (epoch, sinks) = (self.epoch, Cow::Borrowed(&self.sinks));
+        file.write_all(&serde_json::to_vec(&Stored { epoch, sinks, crc32c: self.crc() })?)?;
         file.sync_data()?;
         std::fs::rename(&temporary, &path)
     }
@@ -91,8 +133,19 @@ mod tests {
         positions.store(&directory).unwrap();
         let path = dir.path().join(NAME);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, r#"{"epoch":2,"sinks":{"audit":{"all":"18446744073709551615"}}}"#);
-        assert_eq!(Positions::load(&directory).unwrap(), Some(positions));
+        let (before, crc) = text.split_once(r#","crc32c":"#).unwrap();
+        assert_eq!(before, r#"{"epoch":2,"sinks":{"audit":{"all":"18446744073709551615"}}"#);
+        assert_eq!(crc.len(), 8 + 3);
+        assert_eq!(Positions::load(&directory).unwrap(), Some(positions.clone()));
+        std::fs::write(&path, format!("{before}}}")).unwrap();
+        assert_eq!(Positions::load(&directory).unwrap(), Some(positions), "of an earlier version");
+        for bit in 0..text.len() * 8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, bytes).unwrap();
+            let error = Positions::load(&directory).unwrap_err();
+            assert!(error.is_damage(), "bit {bit}: {error}");
+        }
         for damaged in ["", "{", r#"{"epoch":2,"sinks":{"a":{"b":"x"}}}"#, "\u{0}\u{0}"] {
             std::fs::write(&path, damaged).unwrap();
             let error = Positions::load(&directory).unwrap_err().to_string();

@@ -7,13 +7,15 @@ use super::{
     disk::RealDisk,
     scan::Scanner,
     segments::{Shared, View},
+    trail::Trail,
 };
 
 /// Reads the log in order, from a sequence to the tail and on as the tail moves.
 ///
 /// What is damaged or was retired meanwhile is stepped over without an error; what is missing shows
 /// as a difference of [ordinals](Position::ordinal) between where the last frame ended and where
-/// the next one starts, or [`position`](Self::position) at the tail.
+/// the next one starts, or [`position`](Self::position) at the tail. Damage is noted besides, in
+/// [`LogHandle::damages`](super::LogHandle::damages).
 ///
 /// A reader keeps the segment open that it is in. Should retention unlink that one, its space is
 /// freed at the next read or when the reader is dropped; so drop a reader that rests.
@@ -27,12 +29,13 @@ pub struct Reader {
     generation: Option<u64>,
     open: Option<(u64, File)>,
     scanner: Scanner,
+    trail: Trail,
 }
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, from: u64) -> Self {
-        let scanner = Scanner::default();
-        Self { shared, from, position: None, generation: None, open: None, scanner }
+        let (scanner, trail) = (Scanner::default(), Trail::default());
+        Self { shared, from, position: None, generation: None, open: None, scanner, trail }
     }
 
     /// The next frames, until they reach `max_bytes` (at least one, if there is one); empty at the
@@ -56,14 +59,17 @@ impl Reader {
             };
             match self.read_segment(&view, max_bytes, &mut bytes, &mut frames) {
                 Ok(true) => return Ok(frames),
-                Ok(false) if view.limit.is_none() => {
-                    self.reach(&frames, tail);
-                    return Ok(frames);
-                }
-                // Sealed and read to its end.
                 Ok(false) => {
+                    let Some((_, next)) = view.limit else {
+                        self.reach(&frames, tail);
+                        return Ok(frames);
+                    };
+                    // Sealed and read to its end, or gone.
                     self.scanner.finish();
-                    self.open = None;
+                    if self.open.take().is_some() || self.shared.lock().keeps(view.generation) {
+                        let missing = self.trail.leave(view.length, next, view.newest_ms);
+                        missing.into_iter().for_each(|damage| self.shared.damages.note(damage));
+                    }
                     self.generation = Some(view.generation + 1);
                 }
                 // What was read comes first; the error comes again.
@@ -96,11 +102,14 @@ impl Reader {
             Some((generation, file)) if *generation == view.generation => file,
             open => {
                 let file = match File::open(&*view.path) {
-                    Ok(file) => file,
+                    Ok(file) => Some(file),
                     // Retired since it was looked up, or taken away by hand.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                     Err(e) => return Err(e),
                 };
+                let name = view.path.file_name().unwrap_or_default().to_string_lossy();
+                self.trail.enter(name.into_owned(), view.offset, view.start, view.before_ms);
+                let Some(file) = file else { return Ok(false) };
                 self.generation = Some(view.generation);
                 self.scanner.restart(view.offset);
                 &mut open.insert((view.generation, file)).1
@@ -108,7 +117,13 @@ impl Reader {
         };
         let mut note_from = view.note_from;
         while let Some((at, frame)) = self.scanner.next(&RealDisk, file, view.length)? {
-            let beyond = view.limit.is_some_and(|limit| frame.next() > limit);
+            let beyond = view.limit.is_some_and(|(limit, _)| frame.next() > limit);
+            if !beyond
+                && self.trail.admits(&frame)
+                && let Some(damage) = self.trail.frame(at, &frame)
+            {
+                self.shared.damages.note(damage);
+            }
             let wanted = match self.position {
                 Some(position) => position.admits(&frame),
                 None => frame.next() > self.from || frame.first >= self.from,

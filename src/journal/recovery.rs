@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Directory, OpenError, Position, Resume,
+    Damage, DamageKind, Directory, OpenError, Position, Resume,
     disk::Disk,
     format::{self, HeaderRead, SEGMENT_PREFIX, SegmentHeader},
     scan::Scanner,
@@ -22,8 +22,14 @@ pub(super) struct Recovered {
     pub segments: Vec<Segment>,
     /// The last segment, if it can be appended to.
     pub active: Option<Reopened>,
-    /// After the last record that survived.
+    /// Where the next record goes.
     pub tail: Position,
+    /// After the last record that survived.
+    pub survived: Position,
+    /// The file and the offset after it.
+    pub end: (String, u64),
+    /// The last file's name says that every number before this has been given out.
+    pub last_first: u64,
     pub resume: BTreeMap<Arc<str>, Resume>,
     pub cluster: Option<String>,
     pub newest_ms: u64,
@@ -35,6 +41,24 @@ pub(super) struct Recovered {
 }
 
 impl Recovered {
+    /// What is missing at the end of the log, if a view knows records up to `floor`, or the name of
+    /// a file says that there were some.
+    pub(super) fn missing_end(&self, floor: u64, now_ms: u64) -> Option<Damage> {
+        let known = floor.saturating_add(1).max(self.last_first);
+        let records = known.saturating_sub(self.survived.next);
+        let (file, offset) = self.end.clone();
+        (records > 0).then(|| Damage {
+            kind: DamageKind::End,
+            file,
+            offset,
+            bytes: 0,
+            from_ms: (self.newest_ms > 0).then_some(self.newest_ms),
+            to_ms: now_ms.max(self.newest_ms),
+            records,
+            reason: String::new(),
+        })
+    }
+
     fn mark(&self) -> Mark {
         let (position, newest_ms) = (self.tail, self.newest_ms);
         Mark { position, newest_ms, resume: self.resume.clone(), length: 0 }
@@ -74,6 +98,10 @@ impl Found {
         OpenOptions::new().read(true).write(true).open(&self.path)
     }
 
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Where its first frame is looked for.
     fn data_start(&self) -> u64 {
         self.header.as_ref().map_or(0, |(_, end)| *end)
@@ -82,8 +110,12 @@ impl Found {
 
 /// Reads what there is: every header, and all frames from the last whole header on. That is the
 /// last segment alone, unless its header is damaged.
-pub(super) fn recover(disk: &dyn Disk, directory: &Directory) -> Result<Recovered, OpenError> {
-    let mut found = list(disk, directory)?;
+pub(super) fn recover(
+    disk: &dyn Disk,
+    directory: &Directory,
+    now_ms: u64,
+) -> Result<Recovered, OpenError> {
+    let mut found = list(disk, directory, now_ms)?;
     let mut out = Recovered::default();
     let base = found.iter().rposition(|segment| segment.header.is_some()).unwrap_or(0);
     if let Some((header, _)) = found.get(base).and_then(|segment| segment.header.as_ref()) {
@@ -102,13 +134,22 @@ pub(super) fn recover(disk: &dyn Disk, directory: &Directory) -> Result<Recovere
         }
         walks.push(walk(disk, &found[at], limit, &mut out));
     }
+    out.survived = out.tail;
+    let end = found.last().zip(walks.last());
+    out.end = end.map_or_else(Default::default, |(last, walk)| (last.name(), walk.end));
     // What the last file's name says has been given out, even if nothing of it can be read.
-    raise(&mut out.tail, found.last().map_or(1, |last| last.first));
+    out.last_first = found.last().map_or(1, |last| last.first);
+    raise(&mut out.tail, out.last_first);
     out.header_lost = found.last().is_some_and(|last| last.header.is_none());
     if let (Some(last), Some(walk)) = (found.last_mut(), walks.last()) {
         let nothing = out.header_lost && walk.start.is_none() && !walk.unread;
-        if nothing && disk.remove(&last.path).is_ok() {
-            out.cut_bytes += last.length;
+        let reason = "no frame can be read in it; the log goes on without it";
+        let gone = nothing
+            && match last.length {
+                0 => disk.remove(&last.path).is_ok(),
+                _ => directory.set_aside(&last.name(), reason, now_ms).is_ok(),
+            };
+        if gone {
             found.pop();
             walks.pop();
         } else {
@@ -131,7 +172,7 @@ pub(super) fn raise(position: &mut Position, next: u64) {
 }
 
 /// The files of the log in order, with their headers.
-fn list(disk: &dyn Disk, directory: &Directory) -> Result<Vec<Found>, OpenError> {
+fn list(disk: &dyn Disk, directory: &Directory, now_ms: u64) -> Result<Vec<Found>, OpenError> {
     let mut found = Vec::new();
     let entries =
         std::fs::read_dir(directory.path()).map_err(OpenError::access(directory.path()))?;
@@ -140,6 +181,11 @@ fn list(disk: &dyn Disk, directory: &Directory) -> Result<Vec<Found>, OpenError>
             continue;
         };
         let path = entry.path();
+        if !entry.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let reason = "it is no file, and takes the place of a segment of the log";
+            directory.set_aside_or_fail(&path, reason, now_ms)?;
+            continue;
+        }
         let opened = OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.map_err(OpenError::access(&path))?;
         let length = file.metadata().map_err(OpenError::access(&path))?.len();
@@ -157,7 +203,11 @@ fn list(disk: &dyn Disk, directory: &Directory) -> Result<Vec<Found>, OpenError>
     Ok(found)
 }
 
-fn read_header(disk: &dyn Disk, file: &File, file_length: u64) -> io::Result<HeaderRead> {
+pub(super) fn read_header(
+    disk: &dyn Disk,
+    file: &File,
+    file_length: u64,
+) -> io::Result<HeaderRead> {
     let mut bytes = vec![0; SEGMENT_PREFIX];
     let read = disk.read_at(file, &mut bytes, 0)?;
     let Some(length) = SegmentHeader::length(&bytes[..read]) else {
@@ -269,8 +319,10 @@ fn describe(disk: &dyn Disk, found: Vec<Found>, walks: Vec<Walk>, out: &Recovere
         .map(|(segment, walk)| {
             let data_start = segment.data_start();
             let this_newest = newest_ms;
+            let mut before_ms = 0;
             if let Some((header, _)) = &segment.header {
                 newest_ms = header.newest_ms;
+                before_ms = header.newest_ms;
                 next_start = Position { next: header.first, skipped: header.skipped };
             } else if let Some(start) = walk.start.or_else(|| first_frame(disk, &segment)) {
                 next_start = start;
@@ -282,6 +334,7 @@ fn describe(disk: &dyn Disk, found: Vec<Found>, walks: Vec<Walk>, out: &Recovere
                 path: Arc::new(segment.path),
                 data_start,
                 length: segment.length,
+                before_ms,
                 newest_ms: this_newest,
                 index: walk.index,
             }

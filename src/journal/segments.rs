@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::frame::Position;
+use super::{Damages, frame::Position};
 
 /// How far apart the places are that a segment's index knows, in bytes.
 const INDEX_STEP: u64 = 256 << 10;
@@ -25,6 +25,8 @@ pub(super) struct Segment {
     pub data_start: u64,
     /// How far it may be read, in bytes: what was appended and not taken back.
     pub length: u64,
+    /// The time of the newest frame before it, milliseconds since the epoch.
+    pub before_ms: u64,
     /// The time of the newest frame in it or before it, milliseconds since the epoch.
     pub newest_ms: u64,
     /// Some frames by first sequence and offset, so that a reader need not start at the start.
@@ -48,11 +50,11 @@ impl Index {
         self.0.last().map_or(0, |(_, at)| at + INDEX_STEP)
     }
 
-    /// The last place noted of a frame that starts before `sequence`. One that starts at it may
-    /// follow others that do so too, without records.
-    fn before(&self, sequence: u64) -> Option<u64> {
+    /// The last frame noted that starts before `sequence`: its first sequence and its place. One
+    /// that starts at it may follow others that do so too, without records.
+    fn before(&self, sequence: u64) -> Option<(u64, u64)> {
         let after = self.0.partition_point(|(first, _)| *first < sequence);
-        Some(self.0.get(after.checked_sub(1)?)?.1)
+        self.0.get(after.checked_sub(1)?).copied()
     }
 }
 
@@ -72,24 +74,38 @@ pub(super) struct Row {
 pub(super) struct View {
     pub generation: u64,
     pub path: Arc<PathBuf>,
-    /// Where to start in it, for one that has not been there yet.
+    /// Where to start in it, for one that has not been there yet,
     pub offset: u64,
+    /// which position that is, or one before it,
+    pub start: Position,
+    /// and the time of the newest frame before the segment, milliseconds since the epoch.
+    pub before_ms: u64,
     pub length: u64,
-    /// The first sequence of the next segment; nothing for the last one.
-    pub limit: Option<u64>,
+    /// The time of the newest frame up to its end, milliseconds since the epoch.
+    pub newest_ms: u64,
+    /// The first sequence of the next segment, and where it starts; nothing for the last one.
+    pub limit: Option<(u64, Position)>,
     /// From here on a place is worth [noting](Row::note).
     pub note_from: u64,
 }
 
 /// The row behind its lock.
-#[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<Row>);
+#[derive(Debug)]
+pub(super) struct Shared {
+    row: Mutex<Row>,
+    /// Where readers note what they come by.
+    pub damages: Damages,
+}
 
 impl Shared {
+    pub(super) fn new(damages: Damages) -> Self {
+        Self { row: Mutex::default(), damages }
+    }
+
     /// The row, for a moment: no input or output while it is held.
     pub(super) fn lock(&self) -> MutexGuard<'_, Row> {
         // No holder leaves it half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.row.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,7 +154,7 @@ impl Row {
     pub(super) fn bytes_from(&self, sequence: u64) -> u64 {
         let at = self.locate(sequence);
         let rest = self.segments.iter().skip(at).map(|segment| segment.length).sum::<u64>();
-        let before = self.segments.get(at).map_or(0, |segment| segment.offset_of(sequence));
+        let before = self.segments.get(at).map_or(0, |segment| segment.place_of(sequence).0);
         if sequence >= self.tail.next { 0 } else { rest.saturating_sub(before) }
     }
 
@@ -159,14 +175,23 @@ impl Row {
         let from = from.unwrap_or_else(|| self.generation_of(sequence));
         let at = self.segments.partition_point(|segment| segment.generation < from);
         let segment = self.segments.get(at)?;
+        let (offset, start) = segment.place_of(sequence);
         Some(View {
             generation: segment.generation,
             path: Arc::clone(&segment.path),
-            offset: segment.offset_of(sequence),
+            offset,
+            start,
+            before_ms: segment.before_ms,
             length: segment.length,
-            limit: self.segments.get(at + 1).map(|next| next.first),
+            newest_ms: segment.newest_ms,
+            limit: self.segments.get(at + 1).map(|next| (next.first, next.start)),
             note_from: segment.index.note_from(),
         })
+    }
+
+    /// Whether a segment is one that is kept.
+    pub(super) fn keeps(&self, generation: u64) -> bool {
+        self.segments.binary_search_by_key(&generation, |segment| segment.generation).is_ok()
     }
 
     /// Notes the place of a frame that a reader came by; answers from where the next is worth it.
@@ -181,8 +206,12 @@ impl Row {
 }
 
 impl Segment {
-    fn offset_of(&self, sequence: u64) -> u64 {
-        self.index.before(sequence).unwrap_or(self.data_start)
+    /// Where to start to read from `sequence`, and which position that is, or one before it.
+    fn place_of(&self, sequence: u64) -> (u64, Position) {
+        match self.index.before(sequence) {
+            Some((next, at)) => (at, Position { next, skipped: self.start.skipped }),
+            None => (self.data_start, self.start),
+        }
     }
 }
 
@@ -197,7 +226,11 @@ mod tests {
             index.note(first, at);
         }
         assert_eq!(index.before(5), None);
-        assert_eq!(index.before(9), Some(100), "frames without records may come before the noted");
-        assert_eq!(index.before(10), Some(100 + 2 * INDEX_STEP));
+        assert_eq!(
+            index.before(9),
+            Some((5, 100)),
+            "frames without records may come before the noted"
+        );
+        assert_eq!(index.before(10), Some((9, 100 + 2 * INDEX_STEP)));
     }
 }

@@ -19,18 +19,20 @@ use self::{fingerprints::Fingerprints, seen_table::Store};
 use super::{Directory, OpenError, Position};
 
 mod fingerprints;
+mod look;
 mod model;
 mod objects;
 mod seen_table;
 #[cfg(test)]
 mod tests;
 
+pub(super) use look::look;
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
 pub use seen_table::{ReadError, SeenTable};
 
-const NAME: &str = "state.redb";
+pub(super) const NAME: &str = "state.redb";
 
 /// redb's page cache, in bytes. What is hot is the upper part of a few trees; a larger one was not
 /// measurably faster.
@@ -88,7 +90,7 @@ enum Unusable {
 }
 
 impl State {
-    /// Opens the state of a directory. One that is damaged is renamed to `state.damaged-<now_ms>`
+    /// Opens the state of a directory. One that is damaged is [set aside](Directory::set_aside)
     /// and a new one is begun; [`Loaded::set_aside`] says so.
     ///
     /// Of dead letters the newest are kept whose envelopes take `dead_letter_bytes` together.
@@ -113,8 +115,10 @@ impl State {
         let mut set_aside = None;
         let opened = open_and_load(&path).or_else(|unusable| {
             let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
-            let aside = directory.path().join(format!("state.damaged-{now_ms}"));
-            std::fs::rename(&path, &aside).map_err(Unusable::Refused)?;
+            let without = "sinks go on from positions.json, under the same ids; their totals begin \
+                 anew, and the dead letters are in the file only";
+            let said = format!("{reason}; {without}");
+            let aside = directory.set_aside(NAME, &said, now_ms).map_err(Unusable::Refused)?;
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });

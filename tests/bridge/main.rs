@@ -7,6 +7,7 @@ mod accounting;
 mod basics;
 mod correlation;
 mod crash;
+mod damage;
 mod delivery;
 mod enrichment;
 mod gaps;

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     bridge::{Gap, SinkCondition},
+    journal::Damage,
     record::EventType,
 };
 
@@ -26,6 +27,9 @@ pub(super) struct Facts {
     pub(super) retention_size: u64,
     /// The last gap of any source.
     pub(super) gap: Option<Gap>,
+    /// How many places of the journal were found damaged, and the last of them.
+    pub(super) damages: u64,
+    pub(super) damage: Option<Damage>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -69,6 +73,7 @@ pub(super) struct News {
     sinks: HashMap<String, Said>,
     source: Said,
     gap: Option<Gap>,
+    damages: u64,
     begun: bool,
 }
 
@@ -97,6 +102,17 @@ impl News {
                 message: gap.to_string(),
             });
             self.gap = Some(gap.clone());
+        }
+        // What opening found is news, too: no run before has said it.
+        if let Some(damage) = facts.damage.as_ref().filter(|_| facts.damages > self.damages)
+            && self.source.may_say("JournalDamaged", now)
+        {
+            let message = match facts.damages - self.damages {
+                1 => format!("The journal is damaged: {damage}"),
+                n => format!("The journal is damaged in {n} places; the last: {damage}"),
+            };
+            items.push(Item { event_type: EventType::Warning, reason: "JournalDamaged", message });
+            self.damages = facts.damages;
         }
         items
     }
@@ -199,7 +215,7 @@ mod tests {
     fn facts(change: impl FnOnce(&mut SinkFacts)) -> Facts {
         let mut sink = SinkFacts { name: "audit".to_owned(), ..SinkFacts::default() };
         change(&mut sink);
-        Facts { sinks: vec![sink], retention_size: 1000, gap: None }
+        Facts { sinks: vec![sink], retention_size: 1000, ..Facts::default() }
     }
 
     fn troubled(trouble: SinkCondition) -> Facts {

@@ -78,6 +78,7 @@ impl Log {
             path: Arc::clone(&path),
             data_start: header.len() as u64,
             length,
+            before_ms: base.newest_ms,
             newest_ms: self.newest_ms,
             index,
         };

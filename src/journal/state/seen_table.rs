@@ -119,14 +119,14 @@ impl SeenTable {
         })
     }
 
-    /// The uids of up to `limit` Events, ascending, from one on, with the sources that they are of.
-    pub fn page(&self, from: UidKey, limit: usize) -> Result<Vec<(UidKey, u16)>, ReadError> {
+    /// Up to `limit` Events, ascending in their uids, from one on.
+    pub fn page(&self, from: UidKey, limit: usize) -> Result<Vec<(UidKey, SeenEntry)>, ReadError> {
         self.read(|database| {
             let table = database.begin_read()?.open_table(SEEN)?;
             let mut page = Vec::with_capacity(limit);
             for item in table.range(from.0..)?.take(limit) {
                 let (uid, value) = item?;
-                page.push((UidKey(uid.value()), value.value().2));
+                page.push((UidKey(uid.value()), entry(value.value())));
             }
             Ok(page)
         })

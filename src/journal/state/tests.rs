@@ -94,7 +94,7 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
         assert_eq!(versions, [None, Some(8), Some(10), Some(2), None, Some(4)]);
         assert_eq!(
             seen.page(UidKey(499), 9).unwrap(),
-            [499, 900, twin.0].map(|uid| (UidKey(uid), 1))
+            [(499, 499), (900, 2), (twin.0, 4)].map(|(uid, version)| (UidKey(uid), entry(version)))
         );
         assert_eq!(seen.page(UidKey(0), 2).unwrap().len(), 2);
     };
