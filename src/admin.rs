@@ -6,4 +6,6 @@ mod status;
 
 pub use metrics::registry;
 pub use server::{AdminServer, ServeError};
-pub use status::{IngestStatus, JournalStatus, SinkStatus, SourceStatus, Status, status};
+pub use status::{
+    GapStatus, IngestStatus, JournalStatus, SinkStatus, SourceStatus, Status, status,
+};

@@ -21,12 +21,14 @@ mod correlation;
 mod deliver;
 mod feed;
 mod filter;
+mod gap;
 mod gather;
 mod heartbeat;
 mod high_water;
 mod ingest;
 mod intake;
 mod keeper;
+mod marks;
 mod objects;
 mod options;
 mod own_events;
@@ -40,6 +42,7 @@ mod sink;
 
 pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
+pub use gap::Gap;
 pub use heartbeat::Heartbeat;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
@@ -49,6 +52,6 @@ pub use run::{
     Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
     SourceStart, SourceView,
 };
+pub use shared::IngestCounters;
 pub(crate) use shared::now_ms;
-pub use shared::{Gap, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

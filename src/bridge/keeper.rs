@@ -23,6 +23,7 @@ use tokio::{
 use super::{
     SinkProgress,
     ingest::Message,
+    marks::SourceMarks,
     objects::Objects,
     progress::{Changes, Unsaved},
     seen::{Demand, Seen},
@@ -30,9 +31,7 @@ use super::{
 };
 use crate::{
     event::Cluster,
-    journal::{
-        Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync, SyncDone, Version,
-    },
+    journal::{Directory, LogHandle, Positions, State, StateCommit, Sync, SyncDone, Version},
 };
 
 /// Cursors and totals are saved so often.
@@ -53,8 +52,7 @@ pub(super) struct Keeper {
     pub(super) objects: Option<Arc<Objects>>,
     pub(super) log: LogHandle,
     pub(super) cluster: Arc<Mutex<Cluster>>,
-    /// Saved with the first commit.
-    pub(super) sources: BTreeMap<String, SourceState>,
+    pub(super) sources: Vec<Arc<SourceMarks>>,
     pub(super) saved_cluster_uid: Option<String>,
     /// Up to where the view `seen` is saved.
     pub(super) applied: u64,
@@ -165,7 +163,13 @@ impl Keeper {
                 commit.applied = applied;
             }
         }
-        commit.sources.clone_from(&self.sources);
+        // After the view `seen`, which is never ahead of what is saved of a source.
+        let anyway = !commit.sinks.is_empty() || !commit.seen.is_empty();
+        for source in &self.sources {
+            if let Some(state) = source.take(anyway || last) {
+                commit.sources.insert(source.key().to_string(), state);
+            }
+        }
         commit.cluster_uid = lock(&self.cluster)
             .uid
             .clone()
@@ -190,7 +194,6 @@ impl Keeper {
                 if let Some(objects) = &self.objects {
                     objects.saved(&commit.objects);
                 }
-                self.sources.clear();
                 self.applied = commit.applied;
                 if commit.cluster_uid.is_some() {
                     self.saved_cluster_uid = commit.cluster_uid;
@@ -232,6 +235,8 @@ impl Keeper {
         if let Some(objects) = &self.objects {
             objects.put_back(&commit.objects);
         }
+        let taken = |source: &&Arc<SourceMarks>| commit.sources.contains_key(&**source.key());
+        self.sources.iter().filter(taken).for_each(|source| source.put_back());
         if !commit.seen.is_empty() || commit.applied > self.applied {
             self.seen.put_back(commit.applied);
         }

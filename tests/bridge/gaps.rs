@@ -53,7 +53,7 @@ async fn a_gap_gives_the_newest_versions_and_says_what_it_hid() {
     let expected = [(new.id(), 4, true), (known.id(), 6, true), (single.id(), 1, true)];
     assert_eq!(short(&received[3..]), expected);
     assert_eq!(ingest.skipped_increments, 3 + 5);
-    assert!((0.3..=missed + 1.0).contains(&ingest.gap_seconds), "{ingest:?}, {missed} s");
+    assert!((0.3..=missed + 5.0).contains(&ingest.gap_seconds), "{ingest:?}, {missed} s");
     assert_eq!(ingest.epochs, 0);
 
     // What the gap took is forgotten; what it left is not.
