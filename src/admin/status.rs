@@ -99,6 +99,12 @@ pub struct GapStatus {
     pub skipped_increments: u64,
     /// It is the end of the API server's own history, which was replaced by another one.
     pub epoch: bool,
+    /// `from` and `to` in seconds since the epoch, for the metrics.
+    #[serde(skip)]
+    pub from_seconds: f64,
+    /// See `from_seconds`.
+    #[serde(skip)]
+    pub to_seconds: f64,
 }
 
 impl From<Gap> for GapStatus {
@@ -110,6 +116,8 @@ impl From<Gap> for GapStatus {
             replayed: gap.replayed,
             skipped_increments: gap.skipped,
             epoch: gap.epoch,
+            from_seconds: seconds(gap.from_ms),
+            to_seconds: seconds(gap.to_ms),
         }
     }
 }

@@ -16,7 +16,7 @@ use tidings::{
     cache::{
         Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, Replaced,
         ResourceApi, SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent,
-        WatchEventType, resource_version_of,
+        WatchEventType, Witnesses, resource_version_of,
     },
     demo::api_server::ApiServer,
 };
@@ -115,10 +115,21 @@ impl Drop for Followed {
 
 /// Starts a reflector of all namespaces.
 pub(crate) fn follow(server: &ApiServer, resume: Option<u64>, start: StartFrom) -> Followed {
+    follow_with(server, resume, start, &Witnesses::default())
+}
+
+/// The same with what tells one history from another.
+pub(crate) fn follow_with(
+    server: &ApiServer,
+    resume: Option<u64>,
+    start: StartFrom,
+    witnesses: &Witnesses,
+) -> Followed {
     let store = Recording::default();
     let options = ReflectorOptions {
         name: "*".to_owned(),
         follow: Follow::Changes { resume, start },
+        witnesses: witnesses.clone(),
         ..ReflectorOptions::default()
     };
     let api = ResourceApi::new(client(server), &ApiResource::erase::<Event>(&()));

@@ -19,8 +19,8 @@ pub(super) struct Track {
     from: Option<u64>,
     /// The end of the frame before.
     end: Position,
-    /// How often records were missing between two frames.
-    losses: u64,
+    /// Records were missing between two frames, of whatever source.
+    lost: bool,
     gaps: Vec<Gap>,
 }
 
@@ -30,8 +30,8 @@ struct Own {
     resume: Option<Resume>,
     /// The time of its last frame.
     last_ms: Option<u64>,
-    /// How many of the losses were before it.
-    losses: u64,
+    /// Some of its records may be missing, up to where its resume point moves next.
+    lost: bool,
 }
 
 /// What a record says of a list.
@@ -53,14 +53,20 @@ impl Track {
             Some(from) => frame.first > from,
             None => frame.start().ordinal() != self.end.ordinal(),
         };
-        self.losses += u64::from(is_lost);
+        if is_lost {
+            self.lost = true;
+            self.sources.values_mut().for_each(|own| own.lost = true);
+        }
         self.end = frame.end();
         let saved = (known.as_of > 0).then_some(known.resume);
-        let own = self.sources.entry(Arc::clone(&frame.source)).or_default();
+        let lost = self.lost || saved.is_none();
+        let own = self.sources.entry(Arc::clone(&frame.source));
+        let own = own.or_insert_with(|| Own { lost, ..Own::default() });
         let before = own.resume.replace(frame.resume).or(saved);
         own.last_ms = Some(frame.time_ms);
-        let records_are_lost = std::mem::replace(&mut own.losses, self.losses) < self.losses;
-        if before.is_none() || records_are_lost {
+        // The frames of a list leave the resume point where it was, but for the last.
+        let moved_from = before.filter(|before| *before != frame.resume);
+        if moved_from.is_some() && std::mem::take(&mut own.lost) {
             is_whole_from(known, frame.resume);
         }
         if frame.first < known.as_of {
@@ -79,8 +85,7 @@ impl Track {
         }
         let facts = Some(facts).filter(|facts| *facts != Unfinished::default());
         known.unfinished = facts;
-        // The frames of a list leave the resume point where it was, but for the last.
-        let Some(before) = before.filter(|before| *before != frame.resume) else { return };
+        let Some(before) = moved_from else { return };
         let epoch = frame.resume.epoch > before.epoch;
         if epoch {
             (known.whole_from, known.witness) = (Some(0), None);
@@ -108,7 +113,7 @@ impl Track {
         for (key, state) in sources {
             let now = resume.get(&**key).copied().unwrap_or_default();
             let own = self.sources.get(&**key);
-            if own.map_or(0, |own| own.losses) < self.losses {
+            if own.map_or(self.lost, |own| own.lost) {
                 is_whole_from(state, now);
             }
             let heard_ms = match (state.last_heard_ms, newest_ms) {
