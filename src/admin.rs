@@ -7,5 +7,5 @@ mod status;
 pub use metrics::registry;
 pub use server::{AdminServer, ServeError, ServerEnded};
 pub use status::{
-    IngestStatus, JournalStatus, PartStatus, SinkStatus, SourceStatus, Status, status,
+    GapStatus, IngestStatus, JournalStatus, PartStatus, SinkStatus, SourceStatus, Status, status,
 };

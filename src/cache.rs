@@ -56,10 +56,10 @@ pub use object::{Object, meta_namespace_key, object_key, split_meta_namespace_ke
 pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
 pub use reflector::{
     Follow, Reconnect, Reflector, ReflectorOptions, SharedHealth, SourceHealth, StartFrom,
-    WatchErrorHandler,
+    WatchErrorHandler, Witness, Witnesses,
 };
 pub use reflector_store::{
-    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
+    Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent, WatchEventType,
     resource_version_of,
 };
 pub use store::Store;

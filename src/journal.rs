@@ -52,6 +52,7 @@ pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use state::{
     CommitError, DeadLetter, Loaded, ObjectsCommit, ObjectsReader, ObjectsView, ReadError,
-    SavedCorrelator, SavedObject, SeenTable, SinkState, SourceState, State, StateCommit, Totals,
+    SavedCorrelator, SavedObject, SavedWitness, SeenTable, SinkState, SourceState, State,
+    StateCommit, Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

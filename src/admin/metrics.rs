@@ -1,6 +1,6 @@
 //! The metrics, read at each scrape from the one place that counts.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use prometheus_client::{
     collector::Collector,
@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::status::{SinkStatus, Status, status};
+use super::status::{GapStatus, SinkStatus, Status, status};
 use crate::bridge::{BridgeView, Overflow, SinkCondition};
 
 /// A registry with every metric of a bridge.
@@ -135,6 +135,19 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     if let Some(requests) = ingest.object_requests {
         counter("object_requests", "Requests for single objects, and for their kinds", requests)?;
     }
+    let last = |end: fn(&GapStatus) -> f64| {
+        let newest = ingest.recent_gaps.iter().map(|gap| (&*gap.source, end(gap)));
+        newest
+            .collect::<BTreeMap<_, _>>()
+            .into_iter()
+            .map(|(source, seconds)| ([("source", source)], ConstGauge::new(seconds)))
+    };
+    let values = last(|gap| gap.from_seconds);
+    let help = "When the last gap began, in seconds since the epoch";
+    family(encoder, "source_last_gap_start_timestamp", help, Some(&Unit::Seconds), values)?;
+    let values = last(|gap| gap.to_seconds);
+    let help = "When the last gap ended, in seconds since the epoch";
+    family(encoder, "source_last_gap_end_timestamp", help, Some(&Unit::Seconds), values)?;
     let gap = ConstCounter::new(ingest.gap_seconds);
     single(encoder, "source_gap", "Length of all gaps", Some(&Unit::Seconds), &gap)
 }

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    bridge::{BlockedBy, BridgeView, Overflow, SinkCondition, now_ms},
+    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, now_ms},
     event::Cluster,
     journal::{Damage, Damages},
 };
@@ -87,15 +87,56 @@ pub struct IngestStatus {
     pub heartbeats_missed: u64,
     /// Gaps that hid something.
     pub gaps: u64,
-    /// Their length together.
+    /// Their length together, with what new epochs left unseen.
     pub gap_seconds: f64,
     /// Increments seen only as part of a larger one.
     pub skipped_increments: u64,
     /// How often the API server turned out to be another one, or a restored one.
     pub epochs: u64,
+    /// The newest gaps and new epochs, 16 at most, oldest first.
+    pub recent_gaps: Vec<GapStatus>,
     /// Requests for single objects, and for their kinds. Absent where no sink is told of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object_requests: Option<u64>,
+}
+
+/// What the watch of a source did not show.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GapStatus {
+    /// `*` or the namespace, and `?fieldSelector` where there is one.
+    pub source: String,
+    /// Everything before it was shown; RFC 3339.
+    pub from: String,
+    /// And everything after it; RFC 3339.
+    pub to: String,
+    /// Events that the list at its end brought.
+    pub replayed: u64,
+    /// Increments seen only as part of a larger one.
+    pub skipped_increments: u64,
+    /// It is the end of the API server's own history, which was replaced by another one.
+    pub epoch: bool,
+    /// `from` and `to` in seconds since the epoch, for the metrics.
+    #[serde(skip)]
+    pub from_seconds: f64,
+    /// See `from_seconds`.
+    #[serde(skip)]
+    pub to_seconds: f64,
+}
+
+impl From<Gap> for GapStatus {
+    fn from(gap: Gap) -> Self {
+        Self {
+            from: gap.from().to_string(),
+            to: gap.to().to_string(),
+            source: gap.source.to_string(),
+            replayed: gap.replayed,
+            skipped_increments: gap.skipped,
+            epoch: gap.epoch,
+            from_seconds: seconds(gap.from_ms),
+            to_seconds: seconds(gap.to_ms),
+        }
+    }
 }
 
 /// The log.
@@ -260,6 +301,7 @@ pub fn status(view: &BridgeView) -> Status {
             gap_seconds: seconds(load(&view.ingest.gap_ms)),
             skipped_increments: load(&view.ingest.skipped_increments),
             epochs: load(&view.ingest.epochs),
+            recent_gaps: view.ingest.recent_gaps().into_iter().map(GapStatus::from).collect(),
             object_requests: view.object_requests.as_deref().map(load),
         },
         journal: JournalStatus {

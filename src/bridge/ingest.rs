@@ -9,21 +9,19 @@
 mod backlog;
 mod desk;
 mod lists;
+mod source;
 mod store;
 mod writer;
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-pub(super) use self::{desk::Desk, store::JournalStore, writer::Ending};
+pub(super) use self::{desk::Desk, source::IngestSource, store::JournalStore, writer::Ending};
 use self::{
-    lists::Replacing,
+    source::Source,
     writer::{GaveUp, Writer},
 };
 use super::{
@@ -33,11 +31,11 @@ use super::{
     objects::{Objects, Sighting},
     published::Published,
     seen::Seen,
-    shared::IngestCounters,
+    shared::{IngestCounters, now_ms},
     watchdog::Pulse,
 };
 use crate::{
-    cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
+    cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
     event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, SeenChanges, SeenEntry, UidKey},
     journal::{FrameBuilder, Log, Resume},
@@ -49,24 +47,6 @@ use crate::{
 const FRAME_RECORDS: u32 = 500;
 const FRAME_BYTES: usize = 1 << 20;
 
-/// One source as ingest knows it.
-#[derive(Clone, Debug)]
-pub(super) struct IngestSource {
-    /// `*` or the namespace, and `?fieldSelector` where there is one.
-    pub(super) key: Arc<str>,
-    /// Its number in the view `seen`.
-    pub(super) id: u16,
-    /// When it was first started, in milliseconds since the epoch.
-    pub(super) first_start_ms: u64,
-    /// Up to where the journal holds it; a resourceVersion of 0 means not at all.
-    pub(super) resume: Resume,
-    /// When earlier runs last heard of it, in milliseconds since the epoch; what a gap starts from
-    /// if it opens before this process has caught up.
-    pub(super) last_heard_ms: Option<u64>,
-    /// Of its first list, only what occurred at most so long ago is exported.
-    pub(super) first_since: Option<Duration>,
-}
-
 /// What reflectors and the clock send.
 pub(super) enum Message {
     Apply {
@@ -76,6 +56,8 @@ pub(super) enum Message {
     BeginReplace {
         source: usize,
         reason: ReplaceReason,
+        /// Before it was asked for, in milliseconds since the epoch.
+        asked_ms: u64,
     },
     Page {
         source: usize,
@@ -84,7 +66,7 @@ pub(super) enum Message {
     EndReplace {
         source: usize,
         resource_version: u64,
-        kept: oneshot::Sender<bool>,
+        kept: oneshot::Sender<Replaced>,
     },
     Abort {
         source: usize,
@@ -93,17 +75,15 @@ pub(super) enum Message {
         source: usize,
         resource_version: u64,
     },
+    /// All that had happened by then has been sent.
+    CaughtUp {
+        source: usize,
+        at_ms: u64,
+    },
     /// Something may be due beside the messages: once a second, and when the [`Desk`] has news.
     Tick,
     /// Nothing comes after this.
     Stop,
-}
-
-struct Source {
-    spec: IngestSource,
-    /// When something of it was last journalled, in milliseconds since the epoch.
-    journalled_ms: Option<u64>,
-    replacing: Option<Replacing>,
 }
 
 /// What others see of the thread.
@@ -139,11 +119,8 @@ impl Ingest {
         sources: Vec<IngestSource>,
         shared: IngestShared,
     ) -> Self {
-        let source = |spec: IngestSource| {
-            let journalled_ms = spec.last_heard_ms;
-            Source { spec, journalled_ms, replacing: None }
-        };
-        let sources = sources.into_iter().map(source).collect();
+        let next = log.handle().tail().next;
+        let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
         let writer = Writer::new(log, &shared);
         Self { writer, broadcaster, keys, cluster_json: String::new(), shared, sources }
     }
@@ -158,15 +135,15 @@ impl Ingest {
             self.shared.pulse.works("taking what was read");
             let handled = match message {
                 Message::Apply { source, events } => self.apply(source, &events),
-                Message::BeginReplace { source, reason } => {
-                    self.begin_replace(source, reason);
+                Message::BeginReplace { source, reason, asked_ms } => {
+                    self.begin_replace(source, reason, asked_ms);
                     Ok(())
                 }
                 Message::Page { source, items } => self.page(source, &items),
                 Message::EndReplace { source, resource_version, kept } => {
-                    self.end_replace(source, resource_version).map(|whole| {
+                    self.end_replace(source, resource_version).map(|replaced| {
                         // The reflector has been stopped if it does not wait for the answer.
-                        let _ = kept.send(whole);
+                        let _ = kept.send(replaced);
                     })
                 }
                 Message::Abort { source } => {
@@ -174,7 +151,11 @@ impl Ingest {
                     Ok(())
                 }
                 Message::StartAt { source, resource_version } => {
-                    self.move_resume_point(source, resource_version)
+                    self.start_at(source, resource_version)
+                }
+                Message::CaughtUp { source, at_ms } => {
+                    self.sources[source].caught_up(at_ms);
+                    Ok(())
                 }
                 Message::Tick => Ok(()),
                 Message::Stop => break,
@@ -193,11 +174,18 @@ impl Ingest {
     fn apply(&mut self, source: usize, events: &[WatchEvent]) -> Result<(), GaveUp> {
         let observed = Timestamp::now().to_string();
         let mut resume = self.sources[source].spec.resume;
+        if let Some(facts) = self.sources[source].unfinished {
+            // A list that a crash cut short, and the watch goes on without another one.
+            let last_heard_ms = self.sources[source].last_heard_ms();
+            self.state_gap(source, last_heard_ms, now_ms(), facts, false);
+            self.sources[source].unfinished = None;
+            self.sources[source].urgent = true;
+        }
         // The Events as they came, with what an envelope adds. What is cut from them makes up for
         // the deltas of its guess.
         let mut expected: usize = events.iter().map(|event| event.object.len() + 256).sum();
         let mut frame = self.frame(source, expected);
-        for event in events {
+        for (left, event) in (0..events.len()).rev().zip(events) {
             expected = expected.saturating_sub(event.object.len() + 256);
             if matches!(event.kind, WatchEventType::Bookmark | WatchEventType::Unknown) {
                 if let Some(version) = resource_version_of(&event.object) {
@@ -214,6 +202,9 @@ impl Ingest {
             };
             let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
+            if left == 0 && event.kind != WatchEventType::Deleted {
+                self.sources[source].note_witness(&incoming, resume.epoch);
+            }
             if is_heartbeat(&incoming.fields) {
                 self.shared.counters.heartbeats.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -281,10 +272,14 @@ impl Ingest {
         delta
     }
 
-    fn move_resume_point(&mut self, source: usize, resource_version: u64) -> Result<(), GaveUp> {
+    /// The source is followed from here, whatever was before.
+    fn start_at(&mut self, source: usize, resource_version: u64) -> Result<(), GaveUp> {
         let resume = Resume { resource_version, ..self.sources[source].spec.resume };
         let frame = self.frame(source, 0);
-        self.append(source, frame, resume)
+        self.sources[source].spec.whole_from = Some(resource_version);
+        self.append(source, frame, resume)?;
+        self.sources[source].caught_up(now_ms());
+        Ok(())
     }
 
     /// An empty frame with room for records of `expected` bytes.
@@ -308,9 +303,8 @@ impl Ingest {
         }
         frame.builder.set_resume(resume);
         let written = self.writer.append(&mut frame.builder, frame.changed.len())?;
-        let Source { spec, journalled_ms, .. } = &mut self.sources[source];
-        spec.resume = resume;
-        *journalled_ms = Some(written.time_ms);
+        // Before the view: what is saved of it is never ahead of what is saved of the source.
+        self.sources[source].appended(resume, written.next());
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.seen.add(frame.changed, written.next());
         if let Some(objects) = &self.shared.objects {

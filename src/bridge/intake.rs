@@ -15,6 +15,7 @@ use super::{
     BridgeError, BridgeView, SourceOptions, SourceStart, SourceView,
     cluster::Identity,
     ingest::{Ingest, IngestSource, JournalStore, Message},
+    marks::SourceMarks,
     objects::Objects,
     published::Published,
     shared::{lock, now_ms},
@@ -22,7 +23,7 @@ use super::{
     watchdog::Pulse,
 };
 use crate::{
-    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom},
+    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom, Witnesses},
     journal::{Resume, SourceState},
     watch::Broadcaster,
 };
@@ -40,10 +41,9 @@ pub(super) struct SourceSetup {
 }
 
 impl SourceSetup {
-    /// What is stored of it.
-    pub(super) fn state(&self) -> (String, SourceState) {
-        let IngestSource { key, id, first_start_ms, .. } = &self.ingest;
-        (key.to_string(), SourceState { id: *id, first_start_ms: *first_start_ms })
+    /// What is to be saved of it.
+    pub(super) fn marks(&self) -> Arc<SourceMarks> {
+        Arc::clone(&self.ingest.marks)
     }
 }
 
@@ -54,7 +54,6 @@ impl SourceOptions {
         &self,
         known: &mut BTreeMap<String, SourceState>,
         resume: &BTreeMap<Arc<str>, Resume>,
-        last_heard_ms: Option<u64>,
     ) -> Vec<SourceSetup> {
         let namespaces: Vec<Option<&str>> = match &*self.namespaces {
             [] => vec![None],
@@ -67,21 +66,33 @@ impl SourceOptions {
                 key = format!("{key}?{}", self.field_selector);
             }
             let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);
-            let state = *known
-                .entry(key.clone())
-                .or_insert_with(|| SourceState { id: free, first_start_ms: now_ms() });
+            let state = known.entry(key.clone()).or_insert_with(|| SourceState {
+                id: free,
+                first_start_ms: now_ms(),
+                ..SourceState::default()
+            });
             let since = match self.start {
                 SourceStart::Since(since) => Some(since),
                 SourceStart::All | SourceStart::Now => None,
             };
             let resume = resume.get(&*key).copied().unwrap_or_default();
+            if resume.resource_version > 0 {
+                // Of a state that did not know: from here on it does.
+                state.whole_from.get_or_insert(resume.resource_version);
+            }
+            let key: Arc<str> = key.into();
             let ingest = IngestSource {
-                key: key.into(),
                 id: state.id,
                 first_start_ms: state.first_start_ms,
                 resume,
-                last_heard_ms,
+                last_heard_ms: state.last_heard_ms,
+                whole_from: state.whole_from,
+                witness: state.witness.clone(),
+                unfinished: state.unfinished,
                 first_since: since,
+                marks: Arc::new(SourceMarks::new(Arc::clone(&key), state.clone())),
+                witnesses: Witnesses::default(),
+                key,
             };
             let namespace = namespace.map(str::to_owned);
             sources.push(SourceSetup { namespace, start: self.start, ingest });
@@ -216,6 +227,7 @@ impl Intake {
             let options = ReflectorOptions {
                 name: setup.ingest.key.to_string(),
                 follow: Follow::Changes { resume, start },
+                witnesses: setup.ingest.witnesses.clone(),
                 ..ReflectorOptions::default()
             };
             tracing::info!(source = &*setup.ingest.key, resume_point = resume, "following events");

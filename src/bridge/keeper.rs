@@ -23,6 +23,7 @@ use tokio::{
 use super::{
     SinkProgress,
     ingest::{Desk, Message},
+    marks::SourceMarks,
     objects::Objects,
     progress::{Changes, Unsaved},
     restore::{log_damage, positions_of},
@@ -33,7 +34,7 @@ use super::{
 };
 use crate::{
     event::Cluster,
-    journal::{Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync},
+    journal::{Directory, LogHandle, Positions, State, StateCommit, Sync},
 };
 
 /// Cursors and totals are saved so often.
@@ -54,8 +55,7 @@ pub(super) struct Keeper {
     pub(super) objects: Option<Arc<Objects>>,
     pub(super) log: LogHandle,
     pub(super) cluster: Arc<Mutex<Cluster>>,
-    /// Saved with the first commit.
-    pub(super) sources: BTreeMap<String, SourceState>,
+    pub(super) sources: Vec<Arc<SourceMarks>>,
     pub(super) saved_cluster_uid: Option<String>,
     /// Up to where the view `seen` is saved.
     pub(super) applied: u64,
@@ -180,7 +180,13 @@ impl Keeper {
                 commit.applied = applied;
             }
         }
-        commit.sources.clone_from(&self.sources);
+        // After the view `seen`, which is never ahead of what is saved of a source.
+        let anyway = !commit.sinks.is_empty() || !commit.seen.is_empty();
+        for source in &self.sources {
+            if let Some(state) = source.take(anyway || last) {
+                commit.sources.insert(source.key().to_string(), state);
+            }
+        }
         commit.cluster_uid = lock(&self.cluster)
             .uid
             .clone()
@@ -220,7 +226,6 @@ impl Keeper {
                 if let Some(objects) = &self.objects {
                     objects.saved(&commit.objects);
                 }
-                self.sources.clear();
                 self.applied = commit.applied;
                 if commit.cluster_uid.is_some() {
                     self.saved_cluster_uid = commit.cluster_uid;
@@ -263,6 +268,8 @@ impl Keeper {
         if let Some(objects) = &self.objects {
             objects.put_back(&commit.objects);
         }
+        let taken = |source: &&Arc<SourceMarks>| commit.sources.contains_key(&**source.key());
+        self.sources.iter().filter(taken).for_each(|source| source.put_back());
     }
 
     fn positions(&self) -> Positions {

@@ -76,7 +76,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
     Facts {
         sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
         retention_size,
-        gap: view.ingest.last_gap(),
+        gaps: view.ingest.recent_gaps(),
         damages: view.log.damages().count(),
         damage: view.log.damages().newest().pop(),
     }

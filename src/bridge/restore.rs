@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use serde::Deserialize;
 
+use self::track::Track;
 use super::{
     BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
     correlation::{Correlator, Holding},
+    gap::Gap,
     objects::{Enricher, Objects},
     seen::Seen,
     shared::now_ms,
@@ -21,6 +23,8 @@ use crate::{
 };
 
 mod roll_back;
+mod track;
+
 #[cfg(test)]
 mod tests;
 
@@ -44,8 +48,8 @@ pub(super) struct Restored {
     pub(super) applied: u64,
     pub(super) sources: BTreeMap<String, SourceState>,
     pub(super) resume: BTreeMap<Arc<str>, Resume>,
-    /// The time of the last frame.
-    pub(super) last_heard_ms: Option<u64>,
+    /// Gaps whose statement a crash may have taken.
+    pub(super) unstated: Vec<Gap>,
     pub(super) cluster_uid: Option<String>,
     /// Up to where the view `objects` is kept.
     pub(super) objects: Option<ObjectsView>,
@@ -106,7 +110,7 @@ impl Restored {
             applied: loaded.applied,
             sources: loaded.sources,
             resume,
-            last_heard_ms: opened.newest_ms,
+            unstated: Vec::new(),
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
             objects: loaded.objects,
             sinks: loaded.sinks,
@@ -125,9 +129,12 @@ impl Restored {
         if loaded.applied > opened.survived.next {
             seen = restored.roll_back_seen();
         }
-        if let Err(error) = seen.and_then(|()| restored.bring_up_seen()) {
+        let mut track = Track::new(restored.applied);
+        if let Err(error) = seen.and_then(|()| restored.bring_up_seen(&mut track)) {
             tracing::error!(%error, "the journal could not be read to its end: some deltas may be too large");
         }
+        let Self { resume, sources, .. } = &mut restored;
+        restored.unstated = track.end(opened.tail, resume, opened.newest_ms, sources);
         log_damage(restored.directory.damages());
         Ok(restored)
     }
@@ -151,21 +158,18 @@ impl Restored {
     ///
     /// Where that is much, some of it is saved on the way, but not how far it goes: sinks and
     /// sources are saved with that, by the keeper. A start that ends before does all of it again.
-    fn bring_up_seen(&mut self) -> io::Result<()> {
+    fn bring_up_seen(&mut self, track: &mut Track) -> io::Result<()> {
         let log = self.log.handle();
         let applied = self.applied;
         let mut failed = None;
         for_each_frame(&log, applied, |frame| {
             let free = self.sources.values().map(|state| state.id + 1).max().unwrap_or(0);
             // The state was lost: its first frame is the best that is known of the first start.
-            let source = match self.sources.get(&*frame.source) {
-                Some(state) => state.id,
-                None => {
-                    let state = SourceState { id: free, first_start_ms: frame.time_ms };
-                    self.sources.insert(frame.source.to_string(), state);
-                    free
-                }
-            };
+            let state = self.sources.entry(frame.source.to_string()).or_insert_with(|| {
+                SourceState { id: free, first_start_ms: frame.time_ms, ..SourceState::default() }
+            });
+            let source = state.id;
+            track.frame(frame, state);
             let mut changes = SeenChanges::default();
             for record in frame.records().filter(|record| record.seq >= applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {

@@ -169,11 +169,14 @@ impl Bridge {
             mut sources,
             resume,
             applied,
-            last_heard_ms,
+            unstated,
             keys,
             ..
         } = restored;
-        let sources = source.sources(&mut sources, &resume, last_heard_ms);
+        let sources = source.sources(&mut sources, &resume);
+        for gap in unstated {
+            view.ingest.state_gap(gap);
+        }
         let keeper = Keeper {
             state,
             directory,
@@ -182,7 +185,7 @@ impl Bridge {
             objects: objects.clone(),
             log: view.log.clone(),
             cluster: Arc::clone(&identity.cluster),
-            sources: sources.iter().map(SourceSetup::state).collect(),
+            sources: sources.iter().map(SourceSetup::marks).collect(),
             saved_cluster_uid: None,
             applied,
             last_positions: Instant::now(),

@@ -1,16 +1,16 @@
 //! What ingest, the sink watchers and the keeper share: the counters of ingest.
 
 use std::{
-    fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use jiff::Timestamp;
 use serde::Serialize;
+
+use super::gap::{Gap, RecentGaps};
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
@@ -38,7 +38,7 @@ pub struct IngestCounters {
     pub heartbeats_missed: AtomicU64,
     /// Gaps that hid something.
     pub gaps: AtomicU64,
-    /// Their length together, in milliseconds.
+    /// Their length together, and that of what new epochs left unseen, in milliseconds.
     pub gap_ms: AtomicU64,
     /// Increments that were seen only as part of a larger one.
     pub skipped_increments: AtomicU64,
@@ -48,7 +48,7 @@ pub struct IngestCounters {
     stood_still_ms: AtomicU64,
     journal_error: Mutex<Option<String>>,
     blocked: Mutex<Vec<BlockedBy>>,
-    last_gap: Mutex<Option<Gap>>,
+    recent_gaps: Mutex<RecentGaps>,
 }
 
 /// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
@@ -58,50 +58,6 @@ pub struct BlockedBy {
     pub sink: String,
     /// What it has not had of the log, in bytes.
     pub bytes: u64,
-}
-
-/// What the watch of a source did not show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// The source's key.
-    pub source: Arc<str>,
-    /// The last sign of life before it, in milliseconds since the epoch.
-    pub from_ms: u64,
-    /// The list that ended it, in milliseconds since the epoch.
-    pub to_ms: u64,
-    /// Increments that were seen only as part of a larger one.
-    pub skipped: u64,
-    /// The API server's own history was replaced by another one.
-    pub epoch: bool,
-}
-
-impl Gap {
-    /// The last sign of life before it.
-    pub fn from(&self) -> Timestamp {
-        timestamp(self.from_ms)
-    }
-
-    /// The list that ended it.
-    pub fn to(&self) -> Timestamp {
-        timestamp(self.to_ms)
-    }
-}
-
-fn timestamp(ms: u64) -> Timestamp {
-    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
-}
-
-impl fmt::Display for Gap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, skipped, .. } = self;
-        let (from, to) = (self.from(), self.to());
-        let what = if self.epoch { "The API server was restored; the watch" } else { "The watch" };
-        write!(
-            f,
-            "{what} of {source} has a gap from {from} to {to}: the newest version of each Event was replayed, \
-             {skipped} increments came as part of a later one, and Events that came and went are not known"
-        )
-    }
 }
 
 impl IngestCounters {
@@ -130,13 +86,19 @@ impl IngestCounters {
         lock(&self.blocked).clone()
     }
 
-    pub(super) fn set_last_gap(&self, gap: Gap) {
-        *lock(&self.last_gap) = Some(gap);
+    /// States a gap: in the log, in the counters, and among the recent ones.
+    pub(super) fn state_gap(&self, gap: Gap) {
+        gap.log();
+        let count = if gap.epoch { &self.epochs } else { &self.gaps };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.gap_ms.fetch_add(gap.length_ms(), Ordering::Relaxed);
+        self.skipped_increments.fetch_add(gap.skipped, Ordering::Relaxed);
+        lock(&self.recent_gaps).add(gap);
     }
 
-    /// The last gap of any source since the start of the process.
-    pub fn last_gap(&self) -> Option<Gap> {
-        lock(&self.last_gap).clone()
+    /// The newest gaps of all sources since the start of the process, 16 at most, oldest first.
+    pub fn recent_gaps(&self) -> Vec<Gap> {
+        lock(&self.recent_gaps).list()
     }
 
     /// Why the journal cannot be written, while it cannot.

@@ -104,20 +104,22 @@ impl ResourceApi {
 
     pub(super) async fn list(&self, page: &Page) -> Result<Answer, ListWatchError> {
         let limit = page.limit.map(|limit| limit.to_string()).unwrap_or_default();
-        let not_older_than = if page.not_older_than { NOT_OLDER_THAN } else { "" };
         let query = [
             ("limit", &*limit),
             ("continue", &*page.continue_token),
             ("resourceVersion", &*page.resource_version),
-            ("resourceVersionMatch", not_older_than),
+            ("resourceVersionMatch", page.version_match.as_str()),
         ];
         self.send("list", &query, "List", None).await
     }
 
     pub(super) async fn watch(&self, watch: &Watch) -> Result<Answer, ListWatchError> {
         let seconds = watch.server_timeout.as_secs().to_string();
-        let (initial, not_older_than) =
-            if watch.send_initial_events { ("true", NOT_OLDER_THAN) } else { ("", "") };
+        let (initial, not_older_than) = if watch.send_initial_events {
+            ("true", VersionMatch::NotOlderThan.as_str())
+        } else {
+            ("", "")
+        };
         let query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -171,7 +173,27 @@ impl ResourceApi {
     }
 }
 
-const NOT_OLDER_THAN: &str = "NotOlderThan";
+/// How the resourceVersion of a list is meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum VersionMatch {
+    /// As it always was: it depends on the other members.
+    #[default]
+    Unset,
+    /// What is newest will do, unless it is older.
+    NotOlderThan,
+    /// As it was at that version.
+    Exact,
+}
+
+impl VersionMatch {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unset => "",
+            Self::NotOlderThan => "NotOlderThan",
+            Self::Exact => "Exact",
+        }
+    }
+}
 
 /// Which page of a list.
 #[derive(Clone, Debug, Default)]
@@ -182,8 +204,8 @@ pub(super) struct Page {
     pub(super) continue_token: String,
     /// See the API's own documents; empty for a list of what is newest.
     pub(super) resource_version: String,
-    /// Says that a list of a resourceVersion other than "" need not be of exactly that one.
-    pub(super) not_older_than: bool,
+    /// What is said of a resourceVersion other than "".
+    pub(super) version_match: VersionMatch,
 }
 
 /// From where, and for how long, to watch.

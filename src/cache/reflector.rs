@@ -26,7 +26,8 @@
 //! empty. And a watch from a resourceVersion of the future, as after an etcd was restored from a
 //! snapshot, answers 200 and stays quiet for ever; hence the [`probe`]. A watch is never taken up
 //! again without one, and a list that is older than the resume point is of another epoch, whatever
-//! it was made for.
+//! it was made for. An etcd that was restored and has grown past the resume point since is told by
+//! what was read before: see [`witness`].
 
 mod health;
 mod internal_errors;
@@ -38,6 +39,7 @@ mod probe;
 mod streaming_list;
 mod watch;
 mod watch_end;
+mod witness;
 
 use std::{
     pin::pin,
@@ -51,6 +53,7 @@ use self::{health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::S
 pub use self::{
     health::{Reconnect, SharedHealth, SourceHealth},
     options::{Follow, ReflectorOptions, StartFrom, WatchErrorHandler},
+    witness::{Witness, Witnesses},
 };
 use super::{
     Backoff, BackoffManager, ListWatchError, ReflectorStore, ReplaceReason, ResourceApi,
@@ -60,6 +63,9 @@ use super::{
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
 const MAX_ASKED_WAIT: Duration = Duration::from_mins(1);
+
+/// How often the store is told that it has all that has happened, at most.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// What to do next.
 enum State {
@@ -121,6 +127,8 @@ pub struct Reflector<S> {
     /// The first list came in pages though it need not: the API server has no cache of it.
     paginated: bool,
     internal_errors: InternalErrors,
+    /// When the store was last told that it has all that has happened.
+    told_caught_up: Option<Instant>,
     /// When the next resync is due: while watches follow a list.
     resync_at: Option<Instant>,
 }
@@ -139,6 +147,7 @@ impl<S: ReflectorStore> Reflector<S> {
             last_unavailable: false,
             paginated: false,
             internal_errors: InternalErrors::default(),
+            told_caught_up: None,
             resync_at: None,
             options,
         };
@@ -287,10 +296,32 @@ impl<S: ReflectorStore> Reflector<S> {
     /// Everything up to now has been read: what a gap starts from. An answer to a probe, or a
     /// stream that opened, does not say so.
     fn caught_up(&self) {
-        self.locked(|health| {
-            health.caught_up_ms = now_ms();
-            health.last_heard_ms = health.caught_up_ms;
-        });
+        self.caught_up_at(now_ms());
+    }
+
+    /// The same, up to a time in milliseconds since the epoch.
+    fn caught_up_at(&self, ms: Option<u64>) {
+        self.locked(|health| health.caught_up_ms = ms);
+        self.heard();
+    }
+
+    /// The API server has sent something.
+    fn heard(&self) {
+        self.locked(|health| health.last_heard_ms = now_ms());
+    }
+
+    /// Tells the store when it was caught up last, if it was not told within the last second.
+    async fn tell_caught_up(&mut self) -> Result<(), StoreClosed> {
+        let recently = self.told_caught_up.is_some_and(|told| told.elapsed() < TELL_EVERY);
+        let caught_up_ms = self.locked(|health| health.caught_up_ms);
+        if let Follow::Changes { .. } = self.options.follow
+            && !recently
+            && let Some(at_ms) = caught_up_ms
+        {
+            self.told_caught_up = Some(Instant::now());
+            self.store.caught_up(at_ms).await?;
+        }
+        Ok(())
     }
 
     /// The API server answers.

@@ -56,6 +56,18 @@ pub struct Applied {
     pub resource_version: Option<String>,
 }
 
+/// What became of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// The store has it.
+    Kept,
+    /// It could not keep it: the list has to be fetched again.
+    NotKept,
+    /// The list contradicts what was read before, so it is of another history, and everything has to
+    /// be fetched as of a [new epoch](ReplaceReason::NewEpoch). Only where changes are followed.
+    OtherHistory,
+}
+
 /// The store has ended, because the program stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store has ended")]
@@ -80,12 +92,11 @@ pub trait ReflectorStore: Send {
         items: Vec<Bytes>,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
 
-    /// The list is whole; it was taken at this resourceVersion. Answers whether the store could
-    /// keep it; if not, the list has to be fetched again.
+    /// The list is whole; it was taken at this resourceVersion.
     fn end_replace(
         &mut self,
         resource_version: &str,
-    ) -> impl Future<Output = Result<bool, StoreClosed>> + Send;
+    ) -> impl Future<Output = Result<Replaced, StoreClosed>> + Send;
 
     /// The list broke off; what came of it is to be forgotten.
     fn abort(&mut self) -> impl Future<Output = Result<(), StoreClosed>> + Send;
@@ -96,6 +107,14 @@ pub trait ReflectorStore: Send {
         &mut self,
         events: Vec<WatchEvent>,
     ) -> impl Future<Output = Result<Applied, StoreClosed>> + Send;
+
+    /// What was given so far is all that had happened by this time, in milliseconds since the epoch.
+    /// Called after [`apply`](Self::apply), once a second at most, while something is heard; not
+    /// after lists. Only where changes are followed.
+    fn caught_up(&mut self, at_ms: u64) -> impl Future<Output = Result<(), StoreClosed>> + Send {
+        let _ = at_ms;
+        async { Ok(()) }
+    }
 
     /// Another resync period has passed while the source is followed. Whether anybody is due is the
     /// store's to know.

@@ -284,7 +284,7 @@ impl ApiServer {
 
     /// The same under an API server that goes on: watches stay open, and say nothing.
     pub fn rewind(&self, snapshot: &Snapshot) {
-        self.shared.state().clone_from(&snapshot.0);
+        self.shared.state().restore(&snapshot.0);
     }
 
     /// Closes every connection.

@@ -27,7 +27,10 @@ mod seen_table;
 mod tests;
 
 pub(super) use look::look;
-pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
+pub use model::{
+    DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState, StateCommit, Totals,
+    Unfinished,
+};
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
 pub use seen_table::{ReadError, SeenTable};

@@ -88,7 +88,7 @@ async fn sample(compacted: bool) -> Sample {
     }
     assert_eq!(journalled.len() as u64, written, "nothing was retired");
     // One that drains for long would wait for the sink that refuses.
-    bridge.stop(Duration::from_millis(200)).await;
+    let _ = bridge.stop(Duration::from_millis(200)).await;
     if compacted {
         server.compact(server.revision());
     }

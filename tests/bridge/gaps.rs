@@ -1,11 +1,14 @@
 //! What a gap hides, and what is said of it.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use tidings::{
     admin::{IngestStatus, status},
-    bridge::{Bridge, BridgeView},
+    bridge::{Bridge, BridgeView, SourceStart},
     demo::api_server::{ApiServer, EventObject, Fault, On, Written, seconds},
 };
 
@@ -53,7 +56,7 @@ async fn a_gap_gives_the_newest_versions_and_says_what_it_hid() {
     let expected = [(new.id(), 4, true), (known.id(), 6, true), (single.id(), 1, true)];
     assert_eq!(short(&received[3..]), expected);
     assert_eq!(ingest.skipped_increments, 3 + 5);
-    assert!((0.3..=missed + 1.0).contains(&ingest.gap_seconds), "{ingest:?}, {missed} s");
+    assert!((0.3..=missed + 5.0).contains(&ingest.gap_seconds), "{ingest:?}, {missed} s");
     assert_eq!(ingest.epochs, 0);
 
     // What the gap took is forgotten; what it left is not.
@@ -171,4 +174,227 @@ async fn a_gap_of_thousands_is_in_order_and_survives_a_list_that_breaks_off() {
             .flatten()
             .all(|entry| { !entry.file_name().to_string_lossy().starts_with("staging-") })
     );
+}
+
+/// Copies the files of a journal.
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().flatten().filter(|e| e.path().is_file()) {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+fn logs(journal: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(journal).unwrap().flatten().map(|entry| entry.path());
+    files.filter(|path| path.extension().is_some_and(|e| e == "log")).collect()
+}
+
+/// Two crashes in the last moments of a list, as they leave the journal: with the state of before,
+/// and the log of after, without its last frame if that was not written.
+async fn crash_at_the_end_of_a_gap(last_frame_is_written: bool) {
+    let (server, sink) = (server(), MemorySink::default());
+    let [before, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    create(&server, "first");
+    let bridge = start(&server, before.path(), &sink).await;
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    let down = Timestamp::now();
+    copy(before.path(), after.path());
+    // So many fill two frames, and the last one of the list has nothing but the resume point.
+    for n in 0..1000 {
+        let event = create(&server, &format!("web-{n}"));
+        patch(&server, &event, 3);
+    }
+    server.compact(server.revision());
+    let bridge = start(&server, after.path(), &MemorySink::default()).await;
+    until("the gap is stated", || ingest(&bridge.view()).gaps == 1).await;
+    let stated = ingest(&bridge.view()).recent_gaps.remove(0);
+    stop(bridge).await;
+    assert_eq!((stated.replayed, stated.skipped_increments), (1000, 2000));
+
+    std::fs::copy(before.path().join("state.redb"), after.path().join("state.redb")).unwrap();
+    if !last_frame_is_written {
+        let newest = logs(after.path()).into_iter().max().unwrap();
+        let log = std::fs::File::options().write(true).open(newest).unwrap();
+        log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+    }
+    let bridge = start(&server, after.path(), &MemorySink::default()).await;
+    until("the gap is stated", || ingest(&bridge.view()).gaps == 1).await;
+    let ingest = ingest(&bridge.view());
+    stop(bridge).await;
+    let again = &ingest.recent_gaps[0];
+    assert_eq!((again.replayed, again.skipped_increments), (1000, 2000));
+    assert_eq!((ingest.skipped_increments, ingest.epochs), (2000, 0));
+    assert_eq!(again.from, stated.from);
+    assert!(again.from.parse::<Timestamp>().unwrap() < down, "{again:?} {down}");
+    assert!(again.to.parse::<Timestamp>().unwrap() > down, "{again:?} {down}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_before_the_end_of_a_list_does_not_hide_the_gap() {
+    crash_at_the_end_of_a_gap(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_right_after_a_list_does_not_hide_the_gap() {
+    crash_at_the_end_of_a_gap(true).await;
+}
+
+/// Restores a server under a bridge that is down to before the last that it read, and lets it go on
+/// past the resume point; with `compacted` the history that shows it is gone, too. Everything has to
+/// come, once.
+async fn restored_and_grown_past(compacted: bool) {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let kept = create(&server, "kept").id();
+    let snapshot = server.snapshot();
+    let bridge = start(&server, dir.path(), &sink).await;
+    until("a watch", || server.open_watches() == 1).await;
+    for n in 0..5 {
+        create(&server, &format!("lost-{n}"));
+    }
+    sink.wait_for(6).await;
+    stop(bridge).await;
+    let (resume, down) = (server.revision(), Timestamp::now());
+    server.restore(&snapshot);
+    let after: Vec<_> = (0..10).map(|n| create(&server, &format!("after-{n}")).id()).collect();
+    assert!(server.revision() > resume);
+    if compacted {
+        server.compact(server.revision());
+    }
+    let bridge = start(&server, dir.path(), &sink).await;
+    sink.wait_for(17).await;
+    assert_eq!(sink.ids()[6..], [std::slice::from_ref(&kept), &after].concat());
+    let next = create(&server, "next").id();
+    sink.wait_for(18).await;
+    let stated = ingest(&bridge.view());
+    stop(bridge).await;
+    assert_eq!((stated.epochs, stated.gaps, stated.recent_gaps.len()), (1, 0, 1), "{stated:?}");
+    let gap = &stated.recent_gaps[0];
+    assert!(gap.epoch && gap.from.parse::<Timestamp>().unwrap() < down, "{gap:?} {down}");
+    let bridge = start(&server, dir.path(), &sink).await;
+    let last = create(&server, "last").id();
+    sink.wait_for(19).await;
+    assert_eq!(ingest(&bridge.view()).epochs, 0);
+    stop(bridge).await;
+    assert_eq!(sink.ids()[17..], [next, last]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
+    restored_and_grown_past(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_contradicts_what_was_read_is_of_a_new_epoch() {
+    restored_and_grown_past(true).await;
+}
+
+/// What a journal has lost between two runs.
+type Lose = fn(&Path);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ordinary_gap_is_no_new_epoch_however_the_source_began_and_whatever_was_lost() {
+    let lost: [(&str, Lose); 3] = [
+        ("nothing", |_| {}),
+        ("the state", |journal| std::fs::remove_file(journal.join("state.redb")).unwrap()),
+        ("the log", |journal| logs(journal).iter().for_each(|l| std::fs::remove_file(l).unwrap())),
+    ];
+    let hour = SourceStart::Since(Duration::from_secs(3600));
+    for begin in [SourceStart::All, SourceStart::Now, hour] {
+        for (what, lose) in lost {
+            let (server, dir) = (server(), tempfile::tempdir().unwrap());
+            let sink = MemorySink::default();
+            let setup = || {
+                let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+                setup.start = begin;
+                setup.field_selector = "type=Normal".to_owned();
+                setup.start()
+            };
+            let old = Some(seconds(Timestamp::now() - Duration::from_secs(7200)));
+            let mut before = EventObject::about_pod("shop", "before", "Started", "before");
+            before.metadata.creation_timestamp.clone_from(&old);
+            (before.first_timestamp, before.last_timestamp) = (old.clone(), old);
+            server.create(before).unwrap();
+            let bridge = setup().await;
+            until("a watch", || server.open_watches() == 1).await;
+            let [first, gone] = ["first", "gone"].map(|pod| create(&server, pod));
+            // Out of the selection, and into it again.
+            for kind in ["Warning", "Normal"] {
+                server.patch("shop", &first.name, &serde_json::json!({"type": kind})).unwrap();
+            }
+            let last = format!("{}-{}", first.uid, server.revision());
+            until("all of it", || sink.ids().contains(&last)).await;
+            stop(bridge).await;
+            lose(dir.path());
+            server.delete("shop", &gone.name).unwrap();
+            let new = create(&server, "new").id();
+            server.compact(server.revision());
+            let bridge = setup().await;
+            until("a watch", || server.open_watches() == 1).await;
+            // What was lost with the log may be taken for what was before the start.
+            if what != "the log" {
+                until("what is new", || sink.ids().contains(&new)).await;
+            }
+            assert_eq!(ingest(&bridge.view()).epochs, 0, "{begin:?}, lost: {what}");
+            stop(bridge).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gaps_of_two_sources_are_both_told() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.namespaces = vec!["shop".to_owned(), "bank".to_owned()];
+        setup.start()
+    };
+    let in_bank = |pod| {
+        server.create(EventObject::about_pod("bank", pod, "Started", "Started")).unwrap();
+    };
+    let bridge = setup().await;
+    until("two watches", || server.open_watches() == 2).await;
+    create(&server, "one");
+    in_bank("one");
+    sink.wait_for(2).await;
+    stop(bridge).await;
+    create(&server, "two");
+    in_bank("two");
+    in_bank("three");
+    server.compact(server.revision());
+    let bridge = setup().await;
+    until("both are stated", || ingest(&bridge.view()).gaps == 2).await;
+    let recent = ingest(&bridge.view()).recent_gaps;
+    let mut told: Vec<_> = recent.iter().map(|gap| (&*gap.source, gap.replayed)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("bank", 2), ("shop", 1)]);
+    stop(bridge).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_hour_with_compactions_is_no_gap_and_changes_nothing() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let bridge = start(&server, dir.path(), &sink).await;
+    create(&server, "one");
+    sink.wait_for(1).await;
+    let view = bridge.view();
+    for half_second in 0..7200 {
+        tokio::time::advance(Duration::from_millis(500)).await;
+        // Paused time stands still while an answer is on its way: so it is pushed.
+        std::thread::sleep(Duration::from_millis(1));
+        match half_second % 600 {
+            // Other resources are written, and every five minutes history is cut off.
+            0 => server.compact(server.revision()),
+            n if n % 20 == 0 => server.skip_revisions(7),
+            _ => {}
+        }
+        let closed = status(&view).sources[0].stream_closed_seconds;
+        assert!(closed.is_some_and(|seconds| seconds < 60.0), "{half_second}: {closed:?}");
+    }
+    let next = create(&server, "two").id();
+    sink.wait_for(2).await;
+    let ingest = ingest(&view);
+    assert_eq!((ingest.gaps, ingest.epochs, ingest.recent_gaps.len()), (0, 0, 0), "{ingest:?}");
+    assert!(status(&view).sources[0].watches >= 6, "{:?}", status(&view).sources);
+    assert_eq!(sink.ids()[1], next);
+    stop(bridge).await;
 }

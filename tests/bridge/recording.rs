@@ -14,9 +14,9 @@ use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
 use tidings::{
     cache::{
-        Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, ResourceApi,
-        SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent, WatchEventType,
-        resource_version_of,
+        Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, Replaced,
+        ResourceApi, SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent,
+        WatchEventType, Witnesses, resource_version_of,
     },
     demo::api_server::ApiServer,
 };
@@ -71,9 +71,9 @@ impl ReflectorStore for Recording {
         Ok(())
     }
 
-    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+    async fn end_replace(&mut self, resource_version: &str) -> Result<Replaced, StoreClosed> {
         self.note(Call::End(resource_version.parse().unwrap()));
-        Ok(true)
+        Ok(Replaced::Kept)
     }
 
     async fn abort(&mut self) -> Result<(), StoreClosed> {
@@ -115,10 +115,21 @@ impl Drop for Followed {
 
 /// Starts a reflector of all namespaces.
 pub(crate) fn follow(server: &ApiServer, resume: Option<u64>, start: StartFrom) -> Followed {
+    follow_with(server, resume, start, &Witnesses::default())
+}
+
+/// The same with what tells one history from another.
+pub(crate) fn follow_with(
+    server: &ApiServer,
+    resume: Option<u64>,
+    start: StartFrom,
+    witnesses: &Witnesses,
+) -> Followed {
     let store = Recording::default();
     let options = ReflectorOptions {
         name: "*".to_owned(),
         follow: Follow::Changes { resume, start },
+        witnesses: witnesses.clone(),
         ..ReflectorOptions::default()
     };
     let api = ResourceApi::new(client(server), &ApiResource::erase::<Event>(&()));

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use tidings::{
-    cache::{ReplaceReason, StartFrom},
-    demo::api_server::{ApiServer, Fault, On, StreamFault},
+    cache::{ReplaceReason, StartFrom, Witness, Witnesses},
+    demo::api_server::{ApiServer, Fault, On, Snapshot, StreamFault, Written},
 };
 use tokio::time::Instant;
 
 use crate::{
-    recording::{Call, Followed, follow, pass},
+    recording::{Call, Followed, follow, follow_with, pass},
     support::{create, server},
 };
 
@@ -158,4 +158,100 @@ async fn an_etcd_restored_while_the_watch_reports_an_error_is_noticed_by_the_lis
     else {
         panic!("{:?}", followed.reasons())
     };
+}
+
+/// Follows a server from a resume point, with an Event as it was written for a witness.
+fn with_witness(server: &ApiServer, resume: u64, event: &Written) -> Followed {
+    let witnesses = Witnesses::default();
+    witnesses.read(Witness {
+        namespace: "shop".to_owned(),
+        name: event.name.clone(),
+        uid: event.uid.clone(),
+        resource_version: event.resource_version,
+    });
+    follow_with(server, Some(resume), StartFrom::List, &witnesses)
+}
+
+/// A server, what it is restored from, and the Event that is lost then.
+fn to_be_restored() -> (ApiServer, Snapshot, Written) {
+    let server = server();
+    create(&server, "kept");
+    let snapshot = server.snapshot();
+    let lost = create(&server, "lost");
+    (server, snapshot, lost)
+}
+
+fn grow_past(server: &ApiServer, resume: u64) {
+    for n in 0..10 {
+        create(server, &format!("after-{n}"));
+    }
+    assert!(server.revision() > resume);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_history_with_the_same_numbers_is_told_by_a_witness() {
+    let (server, snapshot, lost) = to_be_restored();
+    let resume = server.revision();
+    server.restore(&snapshot);
+    grow_past(&server, resume);
+    let followed = with_witness(&server, resume, &lost);
+    followed.watching().await;
+    assert_eq!(followed.reasons(), [ReplaceReason::NewEpoch]);
+    assert_eq!(followed.listed().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restore_that_has_grown_past_an_open_watch_is_noticed() {
+    let (server, snapshot, lost) = to_be_restored();
+    let resume = server.revision();
+    let followed = with_witness(&server, resume, &lost);
+    followed.watching().await;
+    server.rewind(&snapshot);
+    grow_past(&server, resume);
+    let started = Instant::now();
+    followed.until("a new epoch", |f| f.reasons() == [ReplaceReason::NewEpoch]).await;
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    followed.watching().await;
+    assert_eq!(followed.listed().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_witness_that_changed_was_deleted_or_was_compacted_is_no_reason_for_alarm() {
+    for (delete, compact) in [(false, false), (true, false), (false, true), (true, true)] {
+        let server = server();
+        let witness = create(&server, "witness");
+        let resume = server.revision();
+        let patched = server.patch_count("shop", &witness.name, 2, jiff::Timestamp::now());
+        let mut expected = vec![patched.unwrap().resource_version];
+        if delete {
+            expected.push(server.delete("shop", &witness.name).unwrap().resource_version);
+        }
+        if compact {
+            // The resume point can still be watched from, and no longer be listed.
+            server.compact(resume + 1);
+        }
+        let followed = with_witness(&server, resume, &witness);
+        followed.until("all of it", |f| f.changes() == expected).await;
+        // Nor does a probe of the open watch raise one.
+        pass(Duration::from_secs(120)).await;
+        assert_eq!(followed.reasons(), [], "deleted: {delete}, compacted: {compact}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_witness_that_cannot_be_asked_for_is_asked_for_again() {
+    let server = server();
+    let last = create(&server, "last");
+    // The probe is answered, and the question after it is not.
+    server.fail_once(On::List, Fault::Delay(Duration::ZERO));
+    let refused = server.fail_once(On::List, Fault::Unavailable);
+    let followed = with_witness(&server, server.revision(), &last);
+    followed.watching().await;
+    assert_eq!(server.fault_hits(refused), 1);
+    let asked = server
+        .requests()
+        .into_iter()
+        .filter(|r| r.request.param("resourceVersionMatch") == "Exact");
+    assert_eq!(asked.count(), 2);
+    assert_eq!(followed.reasons(), []);
 }

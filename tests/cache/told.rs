@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 use tidings::cache::{
-    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, WatchEventType,
+    Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent, WatchEventType,
 };
 
 /// A store that writes down what it is told.
@@ -51,11 +51,11 @@ impl ReflectorStore for Told {
         Ok(())
     }
 
-    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+    async fn end_replace(&mut self, resource_version: &str) -> Result<Replaced, StoreClosed> {
         let listed: Vec<String> = self.listed.iter().map(|(n, v)| format!("{n}@{v}")).collect();
         self.note(format!("replace [{}] at {resource_version}", listed.join(" ")));
         *self.held.lock().unwrap() = self.listed.drain(..).collect();
-        Ok(true)
+        Ok(Replaced::Kept)
     }
 
     async fn abort(&mut self) -> Result<(), StoreClosed> {

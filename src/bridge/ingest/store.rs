@@ -4,8 +4,12 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Message;
-use crate::cache::{
-    Applied, ReflectorStore, ReplaceReason, StoreClosed, WatchEvent, resource_version_of,
+use crate::{
+    bridge::shared::now_ms,
+    cache::{
+        Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent,
+        resource_version_of,
+    },
 };
 
 /// The end of the channel that a reflector of one source holds.
@@ -23,14 +27,15 @@ impl JournalStore {
 
 impl ReflectorStore for JournalStore {
     async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
-        self.send(Message::BeginReplace { source: self.source, reason }).await
+        let asked_ms = now_ms();
+        self.send(Message::BeginReplace { source: self.source, reason, asked_ms }).await
     }
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         self.send(Message::Page { source: self.source, items }).await
     }
 
-    async fn end_replace(&mut self, resource_version: &str) -> Result<bool, StoreClosed> {
+    async fn end_replace(&mut self, resource_version: &str) -> Result<Replaced, StoreClosed> {
         let resource_version = number(resource_version);
         let (kept, answer) = oneshot::channel();
         self.send(Message::EndReplace { source: self.source, resource_version, kept }).await?;
@@ -49,6 +54,10 @@ impl ReflectorStore for JournalStore {
         };
         self.send(Message::Apply { source: self.source, events }).await?;
         Ok(applied)
+    }
+
+    async fn caught_up(&mut self, at_ms: u64) -> Result<(), StoreClosed> {
+        self.send(Message::CaughtUp { source: self.source, at_ms }).await
     }
 
     /// The journal holds nothing that could be told again.

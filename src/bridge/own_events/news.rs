@@ -1,6 +1,6 @@
 //! What is worth an Event, and what was said already.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -25,8 +25,8 @@ pub(super) struct Facts {
     pub(super) sinks: Vec<SinkFacts>,
     /// In bytes.
     pub(super) retention_size: u64,
-    /// The last gap of any source.
-    pub(super) gap: Option<Gap>,
+    /// The newest gaps of all sources, oldest first.
+    pub(super) gaps: Vec<Gap>,
     /// How many places of the journal were found damaged, and the last of them.
     pub(super) damages: u64,
     pub(super) damage: Option<Damage>,
@@ -71,8 +71,10 @@ struct Said {
 #[derive(Debug, Default)]
 pub(super) struct News {
     sinks: HashMap<String, Said>,
-    source: Said,
-    gap: Option<Gap>,
+    sources: HashMap<Arc<str>, Told>,
+    /// The number of the last gap that was looked at.
+    last_gap: u64,
+    journal: Said,
     damages: u64,
     begun: bool,
 }
@@ -93,19 +95,16 @@ impl News {
             said.fullness(sink, facts.retention_size, now, &mut items);
             said.blocking(sink, now, &mut items);
         }
-        if let Some(gap) = facts.gap.as_ref().filter(|gap| self.gap.as_ref() != Some(gap))
-            && self.source.may_say("WatchGap", now)
-        {
-            items.push(Item {
-                event_type: EventType::Warning,
-                reason: "WatchGap",
-                message: gap.to_string(),
-            });
-            self.gap = Some(gap.clone());
+        for gap in facts.gaps.iter().filter(|gap| gap.number > self.last_gap) {
+            self.sources.entry(Arc::clone(&gap.source)).or_default().add(gap);
+        }
+        self.last_gap = facts.gaps.last().map_or(self.last_gap, |gap| gap.number);
+        for (source, told) in &mut self.sources {
+            told.tell(source, now, &mut items);
         }
         // What opening found is news, too: no run before has said it.
         if let Some(damage) = facts.damage.as_ref().filter(|_| facts.damages > self.damages)
-            && self.source.may_say("JournalDamaged", now)
+            && self.journal.may_say("JournalDamaged", now)
         {
             let message = match facts.damages - self.damages {
                 1 => format!("The journal is damaged: {damage}"),
@@ -115,6 +114,54 @@ impl News {
             self.damages = facts.damages;
         }
         items
+    }
+}
+
+/// What has been told of a source, and what has not.
+#[derive(Debug, Default)]
+struct Told {
+    said: Said,
+    gaps: Untold,
+    epochs: Untold,
+}
+
+/// Gaps that have not been told.
+#[derive(Debug, Default)]
+struct Untold {
+    count: u64,
+    /// The first of them, with what all of them hid, up to the end of the last.
+    all: Option<Gap>,
+}
+
+impl Told {
+    fn add(&mut self, gap: &Gap) {
+        let untold = if gap.epoch { &mut self.epochs } else { &mut self.gaps };
+        untold.count += 1;
+        match &mut untold.all {
+            Some(all) => {
+                all.from_ms = all.from_ms.min(gap.from_ms);
+                all.to_ms = all.to_ms.max(gap.to_ms);
+                all.replayed += gap.replayed;
+                all.skipped += gap.skipped;
+            }
+            none => *none = Some(gap.clone()),
+        }
+    }
+
+    fn tell(&mut self, source: &str, now: Instant, items: &mut Vec<Item>) {
+        for (reason, untold) in [("WatchGap", &mut self.gaps), ("NewEpoch", &mut self.epochs)] {
+            if untold.count == 0 || !self.said.may_say(reason, now) {
+                continue;
+            }
+            let Untold { count, all } = std::mem::take(untold);
+            let Some(all) = all else { continue };
+            let message = if count == 1 {
+                all.to_string()
+            } else {
+                format!("{count} times in the watch of {source}; all together: {all}")
+            };
+            items.push(Item { event_type: EventType::Warning, reason, message });
+        }
     }
 }
 
@@ -299,6 +346,14 @@ mod tests {
         assert_eq!(told.at(201, &takes(900)), ["JournalNearFull"]);
     }
 
+    fn gap(number: u64, source: &str, to_ms: u64, epoch: bool) -> Gap {
+        Gap { number, source: source.into(), from_ms: 1_000, to_ms, replayed: 9, skipped: 3, epoch }
+    }
+
+    fn with(gaps: &[Gap]) -> Facts {
+        Facts { gaps: gaps.to_vec(), ..facts(|_| {}) }
+    }
+
     #[test]
     fn a_sink_that_blocks_is_told_of_when_it_does_and_when_it_does_no_longer() {
         let mut told = Telling::new();
@@ -321,16 +376,41 @@ mod tests {
 
     #[test]
     fn a_gap_is_told_with_its_interval() {
-        let gap =
-            |to_ms| Gap { source: "*".into(), from_ms: 1_000, to_ms, skipped: 3, epoch: false };
-        let with = |gap| Facts { gap: Some(gap), ..facts(|_| {}) };
         let mut told = Telling::new();
-        let items = told.0.since(&with(gap(5_000)), told.1);
+        let first = gap(1, "*", 5_000, false);
+        let items = told.0.since(&with(std::slice::from_ref(&first)), told.1);
         assert_eq!(items[0].reason, "WatchGap");
         for part in ["1970-01-01T00:00:01Z", "1970-01-01T00:00:05Z", "3 increments"] {
             assert!(items[0].message.contains(part), "{}", items[0].message);
         }
-        assert_eq!(told.at(70, &with(gap(5_000))), NOTHING);
-        assert_eq!(told.at(71, &with(gap(9_000))), ["WatchGap"]);
+        assert_eq!(told.at(70, &with(std::slice::from_ref(&first))), NOTHING);
+        assert_eq!(told.at(71, &with(&[first, gap(2, "*", 9_000, false)])), ["WatchGap"]);
+    }
+
+    #[test]
+    fn gaps_of_two_sources_and_a_new_epoch_are_all_told_and_more_in_a_minute_are_summed_up() {
+        let mut told = Telling::new();
+        let mut gaps = vec![gap(1, "a", 5_000, false), gap(2, "b", 5_000, false)];
+        gaps.push(gap(3, "b", 6_000, true));
+        let mut first = told.at(0, &with(&gaps));
+        first.sort_unstable();
+        assert_eq!(first, ["NewEpoch", "WatchGap", "WatchGap"]);
+        for number in 4..8 {
+            gaps.push(gap(number, "a", 1_000 * number, false));
+            assert_eq!(told.at(number, &with(&gaps)), NOTHING);
+        }
+        let items = told.0.since(&with(&gaps), told.1 + Duration::from_secs(61));
+        let message = &items[0].message;
+        for part in [
+            "4 times",
+            "watch of a",
+            "from 1970-01-01T00:00:01Z to 1970-01-01T00:00:07Z",
+            "36 Events",
+            "12 increments",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(items.len(), 1);
+        assert_eq!(told.at(200, &with(&gaps)), NOTHING);
     }
 }

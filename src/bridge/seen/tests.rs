@@ -60,7 +60,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::open(dir.path()).unwrap();
         let (mut state, _) = State::open(&directory, 0, 0).unwrap();
-        let sources = [("*".to_owned(), crate::journal::SourceState { id: 0, first_start_ms: 0 })];
+        let sources = [("*".to_owned(), crate::journal::SourceState::default())];
         state.commit(&StateCommit { sources: sources.into(), ..StateCommit::default() }).unwrap();
         let mut seen = Seen::new(state.seen());
         let (mut model, mut saved) = (Model::new(), Model::new());

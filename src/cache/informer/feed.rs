@@ -12,7 +12,7 @@ use super::{
 };
 use crate::cache::{
     Applied, DeletedFinalStateUnknown, ListWatchError, Queue, ReflectorStore, ReplaceReason,
-    StoreClosed, TransformError, WatchEvent, WatchEventType, head::Metadata, object_key,
+    Replaced, StoreClosed, TransformError, WatchEvent, WatchEventType, head::Metadata, object_key,
 };
 
 /// What the reflector of an informer feeds.
@@ -118,15 +118,15 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
         self.open()
     }
 
-    async fn end_replace(&mut self, _: &str) -> Result<bool, StoreClosed> {
+    async fn end_replace(&mut self, _: &str) -> Result<Replaced, StoreClosed> {
         self.open()?;
         let listed = std::mem::take(&mut self.listed);
         if let Err(error) = self.queue.replace_keeping(listed, &self.unread) {
             tracing::error!(%error, cause = %error.source, "a list cannot be taken");
-            return Ok(false);
+            return Ok(Replaced::NotKept);
         }
         self.informer.note_synced(&*self.queue);
-        Ok(true)
+        Ok(Replaced::Kept)
     }
 
     async fn abort(&mut self) -> Result<(), StoreClosed> {

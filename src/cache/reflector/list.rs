@@ -2,12 +2,17 @@
 
 use super::{
     Follow, Reflector, State, StepError, Turn,
+    health::now_ms,
     pager::{Listed, PAGE_SIZE},
 };
-use crate::cache::{ListWatchError, ReflectorStore, ReplaceReason, StoreClosed, api::Page};
+use crate::cache::{
+    ListWatchError, ReflectorStore, ReplaceReason, Replaced, StoreClosed, api::Page,
+};
 
 impl<S: ReflectorStore> Reflector<S> {
     pub(super) async fn list(&mut self, reason: ReplaceReason) -> Result<Turn, StoreClosed> {
+        // A list is of when it was asked for, however long it takes.
+        let asked_ms = now_ms();
         self.store.begin_replace(reason).await?;
         let page = self.first_page();
         let mut listed = self.pages(reason, &page).await;
@@ -41,12 +46,18 @@ impl<S: ReflectorStore> Reflector<S> {
             self.paginated = true;
         }
         self.last_unavailable = false;
-        if !self.store.end_replace(&resource_version).await? {
-            let again = self.list_again(reason);
-            return Ok(self.backed_off(again));
+        match self.store.end_replace(&resource_version).await? {
+            Replaced::Kept => {}
+            Replaced::NotKept => {
+                let again = self.list_again(reason);
+                return Ok(self.backed_off(again));
+            }
+            Replaced::OtherHistory => {
+                return Ok(Turn::at_once(State::List(ReplaceReason::NewEpoch)));
+            }
         }
         self.seen(resource_version);
-        self.caught_up();
+        self.caught_up_at(asked_ms);
         Ok(Turn::at_once(self.first_watch(None)))
     }
 

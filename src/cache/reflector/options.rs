@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::Witnesses;
 use crate::cache::ListWatchError;
 
 /// The shortest time that client-go lets a watch last, unless it ends by itself.
@@ -65,6 +66,9 @@ pub struct ReflectorOptions {
     pub streaming_lists: bool,
     /// What the store is to make of it.
     pub follow: Follow,
+    /// By what the store's history is told from another one; the store keeps it up. Only asked
+    /// with [`Follow::Changes`].
+    pub witnesses: Witnesses,
     /// Called with each error that ends a round of list and watch, before the pause (client-go's
     /// `WatchErrorHandler`). Without one the error is logged.
     pub watch_error_handler: Option<WatchErrorHandler>,
@@ -80,6 +84,7 @@ impl Default for ReflectorOptions {
             max_internal_error_retry: Duration::ZERO,
             streaming_lists: false,
             follow: Follow::State,
+            witnesses: Witnesses::default(),
             watch_error_handler: None,
         }
     }

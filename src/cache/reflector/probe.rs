@@ -11,10 +11,13 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-use super::{Follow, Reflector, SharedHealth, State, Turn, health::now_ms};
+use super::{
+    Follow, Reflector, SharedHealth, State, Turn, Witness, Witnesses, health::now_ms,
+    witness::unknown_witness,
+};
 use crate::cache::{
     ListError, ListWatchError, ReflectorStore, ReplaceReason, ResourceApi, StoreClosed,
-    api::Page,
+    api::{Page, VersionMatch},
     list_items::{ListItems, ListMeta},
 };
 
@@ -35,9 +38,10 @@ impl<S: ReflectorStore> Reflector<S> {
     ) -> Result<Turn, StoreClosed> {
         self.locked(|health| health.lists += 1);
         Ok(match list_one(&self.api, Some(self.last_number())).await {
-            Ok(server) => Turn::at_once(
-                self.new_epoch(&server.to_string(), self.reason()).unwrap_or(State::Watch(None)),
-            ),
+            Ok(server) => match self.new_epoch(&server.to_string(), self.reason()) {
+                Some(epoch) => Turn::at_once(epoch),
+                None => self.ask_the_witnesses().await,
+            },
             Err(error) if error.is_expired() => Turn::at_once(State::List(self.reason())),
             Err(error) if error.is_too_large_resource_version() => {
                 let since = too_large_since.unwrap_or_else(Instant::now);
@@ -55,6 +59,25 @@ impl<S: ReflectorStore> Reflector<S> {
             }
             Err(error) => self.failed(&error, State::Probe { too_large_since }),
         })
+    }
+
+    /// Watches on, unless the API server, which is not behind, has another history.
+    async fn ask_the_witnesses(&mut self) -> Turn {
+        match unknown_witness(&self.api, &self.options.witnesses).await {
+            Ok(None) => Turn::at_once(State::Watch(None)),
+            Ok(Some(Witness { namespace, name, resource_version, .. })) => {
+                tracing::warn!(
+                    source = self.options.name,
+                    resume_point = self.last,
+                    object = %format!("{namespace}/{name}"),
+                    resource_version,
+                    "the API server has never had an object that was read from it: its etcd was restored and has \
+                     grown past the resume point, or it is another one"
+                );
+                Turn::at_once(State::List(ReplaceReason::NewEpoch))
+            }
+            Err(error) => self.failed(&error, State::Probe { too_large_since: None }),
+        }
     }
 
     /// The list of a new epoch, if an API server that is at `server` is behind the resume point and
@@ -94,10 +117,14 @@ pub(super) fn number(resource_version: &str) -> Result<u64, ListWatchError> {
 
 /// Asks for one object, for the sake of the resourceVersion of the list.
 async fn list_one(api: &ResourceApi, not_older_than: Option<u64>) -> Result<u64, ListWatchError> {
+    let version_match = match not_older_than {
+        Some(_) => VersionMatch::NotOlderThan,
+        None => VersionMatch::Unset,
+    };
     let page = Page {
         limit: Some(1),
         resource_version: not_older_than.map(|rv| rv.to_string()).unwrap_or_default(),
-        not_older_than: not_older_than.is_some(),
+        version_match,
         ..Page::default()
     };
     let mut answer = api.list(&page).await?;
@@ -111,14 +138,24 @@ async fn list_one(api: &ResourceApi, not_older_than: Option<u64>) -> Result<u64,
 }
 
 /// Probes a server that a watch is open to; completes when it turns out to be behind what the watch
-/// has `fed`. Other failures are the watch's own to notice.
-pub(super) async fn turns_out_behind(api: ResourceApi, fed: &AtomicU64, health: SharedHealth) {
+/// has `fed`, or to have another history. Other failures are the watch's own to notice.
+pub(super) async fn turns_out_another(
+    api: ResourceApi,
+    fed: &AtomicU64,
+    health: SharedHealth,
+    witnesses: Witnesses,
+) {
     loop {
         sleep(PROBE_EVERY).await;
         let last = fed.load(Ordering::Relaxed);
         match list_one(&api, Some(last)).await {
             Ok(server) if server < last => return,
-            Ok(_) => health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms(),
+            Ok(_) => {
+                health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms();
+                if let Ok(Some(_)) = unknown_witness(&api, &witnesses).await {
+                    return;
+                }
+            }
             Err(error) if error.is_too_large_resource_version() => return,
             Err(_) => {}
         }

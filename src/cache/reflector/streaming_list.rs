@@ -10,7 +10,9 @@ use super::{
     watch::{Read, Stream},
     watch_end::{VERY_SHORT_WATCH, WatchEnd, is_retriable},
 };
-use crate::cache::{ListWatchError, ReflectorStore, StoreClosed, WatchEventType, head::ObjectHead};
+use crate::cache::{
+    ListWatchError, ReflectorStore, Replaced, StoreClosed, WatchEventType, head::ObjectHead,
+};
 
 /// So often it is said that the bookmark behind the objects has not come yet.
 const WARN_EVERY: Duration = Duration::from_secs(10);
@@ -60,7 +62,7 @@ impl<S: ReflectorStore> Reflector<S> {
         let Collected { objects, resource_version, .. } = collected;
         self.store.begin_replace(self.reason()).await?;
         self.store.replace_page(objects.into_values().collect()).await?;
-        if !self.store.end_replace(&resource_version).await? {
+        if self.store.end_replace(&resource_version).await? != Replaced::Kept {
             self.stream_open(false);
             let next = self.round();
             return Ok(self.backed_off(next));

@@ -12,7 +12,9 @@ use kube::core::Status;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Follow, InternalErrors, Reflector, State, Turn, probe::turns_out_behind, watch_end::WatchEnd,
+    Follow, InternalErrors, Reflector, State, Turn,
+    probe::turns_out_another,
+    watch_end::{VERY_SHORT_WATCH, WatchEnd},
 };
 use crate::cache::{
     ListWatchError, ReflectorStore, ResourceApi, StoreClosed, WatchEvent, WatchEventType,
@@ -25,6 +27,12 @@ use crate::cache::{
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
+
+/// A store that took so long may have kept events waiting in the connection: what is read then is
+/// no sign of what happens now,
+const BACKLOG_AFTER: Duration = Duration::from_millis(250);
+/// until a read has to wait this long for something to read.
+const NOTHING_WAITED: Duration = Duration::from_millis(5);
 
 /// A watch that is open.
 pub(super) struct Stream {
@@ -135,7 +143,17 @@ impl<S: ReflectorStore> Reflector<S> {
             None => self.open_watch(self.last.clone(), false).await?,
         };
         let watched = match stream {
-            Ok(stream) => self.follow(stream).await?,
+            Ok(stream) => {
+                let watched = self.follow(stream).await?;
+                if let WatchEnd::Closed = watched.end
+                    && watched.lasted >= VERY_SHORT_WATCH
+                {
+                    // A server that ends a watch has sent all that it had.
+                    self.caught_up();
+                    self.tell_caught_up().await?;
+                }
+                watched
+            }
             Err(error) => {
                 let (events, lasted) = (0, Duration::ZERO);
                 Watched { end: WatchEnd::Refused(error), events, lasted }
@@ -180,16 +198,18 @@ impl<S: ReflectorStore> Reflector<S> {
         let fed = AtomicU64::new(self.last_number());
         let changes = matches!(self.options.follow, Follow::Changes { .. });
         let (api, health, reconnect) = (self.api.clone(), self.health(), self.reconnect());
+        let witnesses = self.options.witnesses.clone();
         let mut given_up = pin!(reconnect.asked());
         let mut behind = pin!(async {
             if changes {
-                turns_out_behind(api, &fed, health).await;
+                turns_out_another(api, &fed, health, witnesses).await;
             } else {
                 std::future::pending::<()>().await;
             }
         });
-        let mut taken = 0;
+        let (mut taken, mut backlog) = (0, false);
         let end = loop {
+            let asked = Instant::now();
             let reading = async {
                 tokio::select! {
                     // A stream that is never silent needs no probe.
@@ -201,9 +221,18 @@ impl<S: ReflectorStore> Reflector<S> {
             };
             let Read { events, end } = self.resyncing(reading).await?;
             if !events.is_empty() {
-                self.caught_up();
+                let read = Instant::now();
+                self.heard();
+                backlog &= read - asked < NOTHING_WAITED;
+                if !backlog {
+                    self.caught_up();
+                }
                 taken += self.feed(events).await?;
                 fed.store(self.last_number(), Ordering::Relaxed);
+                if !backlog {
+                    self.tell_caught_up().await?;
+                }
+                backlog |= read.elapsed() > BACKLOG_AFTER;
             }
             if let Some(end) = end {
                 break end;

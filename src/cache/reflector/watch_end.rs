@@ -57,9 +57,6 @@ impl<S: ReflectorStore> Reflector<S> {
                     let next = self.round();
                     return self.backed_off(next);
                 }
-                if let WatchEnd::Closed = end {
-                    self.caught_up();
-                }
                 Turn::at_once(State::Watch(None))
             }
             WatchEnd::Error(error) | WatchEnd::Malformed(error) => {
@@ -106,10 +103,7 @@ impl<S: ReflectorStore> Reflector<S> {
                 self.backed_off(gap)
             }
             WatchEnd::Closed if lasted < VERY_SHORT_WATCH => self.backed_off(probe),
-            WatchEnd::Closed => {
-                self.caught_up();
-                Turn::at_once(probe)
-            }
+            WatchEnd::Closed => Turn::at_once(probe),
             WatchEnd::Silent | WatchEnd::Behind | WatchEnd::GivenUp => {
                 self.say_if_dead(&end);
                 Turn::at_once(probe)

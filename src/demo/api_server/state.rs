@@ -82,6 +82,12 @@ impl State {
         self.revision += revisions;
     }
 
+    /// Goes back to a snapshot; uids are not given out a second time, as they are random.
+    pub(super) fn restore(&mut self, snapshot: &Self) {
+        let random = self.random.clone();
+        *self = Self { random, ..snapshot.clone() };
+    }
+
     pub(super) fn uuid(&mut self) -> String {
         let bits = self.random.u128(..) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
         let hex = format!("{bits:032x}");

@@ -67,14 +67,67 @@ pub struct SavedCorrelator {
     pub bytes: Bytes,
 }
 
-/// What is stored of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is stored of a source. States of earlier versions have the first two members only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceState {
     /// Its number: [`SeenEntry::source`].
     pub id: u16,
     /// When it was first started, milliseconds since the epoch.
     pub first_start_ms: u64,
+    /// What follows knows the log up to before this sequence; 0: there is nothing of it.
+    #[serde(default)]
+    pub as_of: u64,
+    /// Where the source stood there.
+    #[serde(default)]
+    pub resume: Resume,
+    /// When it was last known that everything is in the log, milliseconds since the epoch.
+    #[serde(default)]
+    pub last_heard_ms: Option<u64>,
+    /// Every version after this resourceVersion, up to the resume point, is in the view `seen` if it
+    /// is the newest of its Event.
+    #[serde(default)]
+    pub whole_from: Option<u64>,
+    /// An Event as it was read, by which the history it was read from is known again.
+    #[serde(default)]
+    pub witness: Option<SavedWitness>,
+    /// What a list has brought so far that has to be stated when it is whole.
+    #[serde(default)]
+    pub unfinished: Option<Unfinished>,
+}
+
+/// An Event that was read of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedWitness {
+    /// Its history.
+    pub epoch: u32,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: u64,
+}
+
+/// What a list that closes a gap has brought so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unfinished {
+    /// Events that were journalled.
+    pub replayed: u64,
+    /// Increments that came as part of a larger one.
+    pub skipped: u64,
+}
+
+impl Unfinished {
+    /// Counts one more Event, which came with this delta.
+    pub fn count(&mut self, delta: u64) {
+        self.replayed += 1;
+        self.skipped += delta.saturating_sub(1);
+    }
 }
 
 /// Something a receiver refused for good.

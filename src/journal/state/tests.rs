@@ -39,11 +39,21 @@ fn sample() -> StateCommit {
         position: Position { next: 38, skipped: 3 },
         bytes: Bytes::from_static(b"state"),
     };
+    let source = SourceState {
+        id: 1,
+        first_start_ms: 5,
+        as_of: 41,
+        resume: Resume { epoch: 1, resource_version: 9 },
+        last_heard_ms: Some(77),
+        whole_from: Some(3),
+        witness: Some(SavedWitness { epoch: 1, resource_version: 8, ..SavedWitness::default() }),
+        unfinished: Some(Unfinished { replayed: 2, skipped: 1 }),
+    };
     StateCommit {
         sinks: [("audit".to_owned(), sink)].into(),
         correlators: [("audit".to_owned(), correlator)].into(),
         seen: Arc::new((0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect()),
-        sources: [("all".to_owned(), SourceState { id: 1, first_start_ms: 5 })].into(),
+        sources: [("all".to_owned(), source)].into(),
         applied: 40,
         objects: ObjectsCommit::default(),
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],

@@ -1,0 +1,173 @@
+//! What a watch did not show, and how it is stated: a log line, counters, the newest few for the
+//! status document, and from there an Event of our own.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use jiff::Timestamp;
+
+use crate::journal::Unfinished;
+
+/// The newest so many are kept to be looked at.
+const KEPT: usize = 16;
+
+/// So much earlier than the last sign of life a gap begins, in milliseconds: a watch shows a change
+/// a moment after it was made, and the times of most Events are cut to whole seconds.
+const ON_ITS_WAY_MS: u64 = 1_000;
+
+/// What the watch of a source did not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Counted from one since the start of the process, over all sources.
+    pub number: u64,
+    /// The source's key.
+    pub source: Arc<str>,
+    /// Everything before it was shown, in milliseconds since the epoch.
+    pub from_ms: u64,
+    /// So is everything after it: the list that ended it was taken then, in milliseconds since the
+    /// epoch.
+    pub to_ms: u64,
+    /// How many Events the list brought.
+    pub replayed: u64,
+    /// Increments that were seen only as part of a larger one.
+    pub skipped: u64,
+    /// The API server's own history was replaced by another one.
+    pub epoch: bool,
+}
+
+impl Gap {
+    /// A gap from the last sign of life, as far as one is known, to the list that ended it.
+    ///
+    /// A clock that was set back in between leaves the two in the wrong order; the interval then is
+    /// from the one to the other all the same.
+    pub(super) fn new(
+        source: Arc<str>,
+        last_sign_of_life_ms: Option<u64>,
+        to_ms: u64,
+        Unfinished { replayed, skipped }: Unfinished,
+        epoch: bool,
+    ) -> Self {
+        let from_ms = last_sign_of_life_ms.map_or(to_ms, |ms| ms.saturating_sub(ON_ITS_WAY_MS));
+        let (from_ms, to_ms) = (from_ms.min(to_ms), to_ms.max(from_ms));
+        Self { number: 0, source, from_ms, to_ms, replayed, skipped, epoch }
+    }
+
+    /// When it began.
+    pub fn from(&self) -> Timestamp {
+        timestamp(self.from_ms)
+    }
+
+    /// When it ended.
+    pub fn to(&self) -> Timestamp {
+        timestamp(self.to_ms)
+    }
+
+    /// How long it was, in milliseconds.
+    pub fn length_ms(&self) -> u64 {
+        self.to_ms.saturating_sub(self.from_ms)
+    }
+
+    pub(super) fn log(&self) {
+        let Self { source, replayed, skipped, .. } = self;
+        let (source, from, to) = (&**source, self.from().to_string(), self.to().to_string());
+        if self.epoch {
+            tracing::warn!(
+                source,
+                from,
+                to,
+                replayed,
+                skipped_increments = skipped,
+                "a new epoch: everything that the API server lists is exported again under the same ids; \
+                 what its lost history held after the last that was read is not known"
+            );
+        } else {
+            tracing::warn!(
+                source,
+                from,
+                to,
+                replayed,
+                skipped_increments = skipped,
+                "a gap in the watch: the newest version of each Event was replayed; \
+                 versions between, and Events that came and went, were not seen"
+            );
+        }
+    }
+}
+
+fn timestamp(ms: u64) -> Timestamp {
+    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, replayed, skipped, .. } = self;
+        let (from, to) = (self.from(), self.to());
+        if self.epoch {
+            write!(
+                f,
+                "The API server was restored or replaced while it was not watched for {source}, from {from} to {to}: \
+                 all {replayed} Events that it lists were sent again under the same ids, and \
+                 {skipped} increments came as part of a later one"
+            )
+        } else {
+            write!(
+                f,
+                "The watch of {source} has a gap from {from} to {to}: the newest version of {replayed} Events was \
+                 replayed, {skipped} increments came as part of a later one, and Events that came and went are \
+                 not known"
+            )
+        }
+    }
+}
+
+/// The newest gaps of all sources since the start of the process.
+#[derive(Debug, Default)]
+pub(super) struct RecentGaps {
+    stated: u64,
+    newest: VecDeque<Gap>,
+}
+
+impl RecentGaps {
+    /// Adds one, and numbers it.
+    pub(super) fn add(&mut self, mut gap: Gap) {
+        self.stated += 1;
+        gap.number = self.stated;
+        self.newest.push_back(gap);
+        if self.newest.len() > KEPT {
+            self.newest.pop_front();
+        }
+    }
+
+    /// Oldest first.
+    pub(super) fn list(&self) -> Vec<Gap> {
+        self.newest.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: Unfinished = Unfinished { replayed: 7, skipped: 3 };
+
+    #[test]
+    fn an_interval_begins_before_the_last_sign_of_life_and_is_never_turned_round() {
+        let interval = |last, to| {
+            let gap = Gap::new("*".into(), last, to, FACTS, false);
+            (gap.from_ms, gap.to_ms)
+        };
+        assert_eq!(interval(Some(60_000), 90_000), (59_000, 90_000));
+        assert_eq!(interval(Some(90_000), 60_000), (60_000, 89_000), "a clock that was set back");
+        assert_eq!(interval(Some(60_500), 60_000), (59_500, 60_000));
+        assert_eq!(interval(None, 60_000), (60_000, 60_000));
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_all_are_numbered() {
+        let mut recent = RecentGaps::default();
+        for n in 0..40 {
+            recent.add(Gap::new("*".into(), Some(n), n, FACTS, false));
+        }
+        let numbers: Vec<_> = recent.list().iter().map(|gap| gap.number).collect();
+        assert_eq!(numbers, (25..=40).collect::<Vec<_>>());
+    }
+}
