@@ -255,3 +255,26 @@ async fn a_witness_that_cannot_be_asked_for_is_asked_for_again() {
     assert_eq!(asked.count(), 2);
     assert_eq!(followed.reasons(), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_hour_with_compactions_keeps_a_stream_open_and_every_list_is_empty_of_news() {
+    let server = server();
+    create(&server, "one");
+    let followed = follow(&server, None, StartFrom::List);
+    followed.watching().await;
+    for _ in 0..12 {
+        for _ in 0..60 {
+            pass(Duration::from_secs(5)).await;
+            server.skip_revisions(3);
+            let closed = followed.health().stream_closed_for();
+            assert!(closed.is_some_and(|time| time < Duration::from_secs(30)), "{closed:?}");
+        }
+        server.compact(server.revision());
+    }
+    assert!(followed.health().watches >= 6, "{:?}", followed.health());
+    let lists = followed.reasons();
+    assert!(lists[1..].iter().all(|reason| matches!(reason, ReplaceReason::Gap { .. })));
+    assert_eq!(followed.listed(), [1001]);
+    let next = create(&server, "next").resource_version;
+    followed.until("what comes next", |f| f.changes() == [next]).await;
+}

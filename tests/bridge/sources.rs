@@ -11,7 +11,9 @@ use tidings::{
 
 use tokio::runtime::Runtime;
 
-use crate::support::{MemorySink, Received, Setup, create, server, settled, stop, until};
+use crate::support::{
+    MemorySink, Received, Setup, create, push_time, server, settled, stop, until,
+};
 
 fn about(namespace: &str, pod: &str) -> EventObject {
     EventObject::about_pod(namespace, pod, "Started", "Started container web")
@@ -237,17 +239,9 @@ async fn a_deletion_is_no_news_but_is_taken_note_of() {
     assert_eq!(sink.received().len(), 2);
 }
 
-/// Paused time stands still while ingest has its thread: so it is pushed, faster than it goes.
-async fn push_time() {
-    loop {
-        tokio::time::advance(Duration::from_millis(20)).await;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_restored_etcd_is_a_new_epoch_and_all_of_it_comes_again_under_the_same_ids() {
-    let time = tokio::spawn(push_time());
+    let time = tokio::spawn(push_time(Duration::from_millis(20)));
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let setup = || Setup::new(&server, dir.path()).sink("a", &sink);
     let kept = [create(&server, "one").id(), create(&server, "two").id()];
@@ -275,7 +269,7 @@ async fn a_restored_etcd_is_a_new_epoch_and_all_of_it_comes_again_under_the_same
 
 #[tokio::test(start_paused = true)]
 async fn the_gap_of_a_new_epoch_starts_when_the_source_was_last_heard_of() {
-    let time = tokio::spawn(push_time());
+    let time = tokio::spawn(push_time(Duration::from_millis(20)));
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     create(&server, "kept");
     let snapshot = server.snapshot();

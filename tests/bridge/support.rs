@@ -364,3 +364,12 @@ async fn until_said(what: impl Fn() -> String, mut condition: impl FnMut() -> bo
         panic!("after a minute still not: {}", what());
     }
 }
+
+/// Paused time stands still while ingest has its thread: so it is pushed, by so much in each
+/// millisecond.
+pub(crate) async fn push_time(by: Duration) {
+    loop {
+        tokio::time::advance(by).await;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
