@@ -70,6 +70,7 @@ impl Deliver {
             settled.totals.filtered += work.filtered;
             settled.totals.correlated_away += work.correlated_away;
             settled.totals.lost += work.lost;
+            settled.totals.delivered += work.delivered_before;
             if !work.batch.records.is_empty() {
                 self.from = work.from.next;
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));

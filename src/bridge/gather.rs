@@ -51,6 +51,8 @@ pub(super) struct Work {
     pub(super) correlated_away: u64,
     /// Records that were gone before they could be read.
     pub(super) lost: u64,
+    /// Records that are gone and had been delivered by a run that a crash kept from saving it.
+    pub(super) delivered_before: u64,
     /// What is held at the position.
     pub(super) held: Holding,
     /// The sequence of the first version that is.
@@ -82,6 +84,8 @@ pub(super) struct Gather {
     /// The time of the next summary, and when it is sent if no record brings it about.
     summary: Option<(u64, Instant)>,
     last_save: Instant,
+    /// The sequence up to which earlier runs have delivered.
+    delivered_before: u64,
     /// Of the frame in hand.
     enrichments: Enrichments,
 }
@@ -114,8 +118,14 @@ impl Gather {
             due: None,
             summary: None,
             last_save: Instant::now(),
+            delivered_before: 0,
             enrichments: Enrichments::default(),
         }
+    }
+
+    /// Earlier runs have delivered everything before a sequence, whatever they saved.
+    pub(super) fn delivered_before(self, next: u64) -> Self {
+        Self { delivered_before: next, ..self }
     }
 
     /// Runs until the feed or the delivery ends.
@@ -153,16 +163,7 @@ impl Gather {
 
     async fn take(&mut self, fed: &Fed) -> Result<(), Closed> {
         if fed.lost > 0 {
-            let sink = self.progress.snapshot().name;
-            tracing::error!(
-                sink,
-                lost = fed.lost,
-                "records were lost: the journal dropped them before this sink had them"
-            );
-            // Settled before the first record is, it has to be settled with the place behind it: or
-            // it would be found, and counted, once more after a crash.
-            self.work.lost += fed.lost;
-            self.work.position = Position { next: fed.frame().first, skipped: fed.frame().skipped };
+            self.lose(fed);
         }
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
@@ -192,6 +193,24 @@ impl Gather {
             self.flush(true).await?;
         }
         Ok(())
+    }
+
+    /// Takes what is gone between the last frame and this one.
+    fn lose(&mut self, fed: &Fed) {
+        let delivered = self.delivered_before.saturating_sub(fed.from()).min(fed.lost);
+        let lost = fed.lost - delivered;
+        if lost > 0 {
+            tracing::error!(
+                sink = self.progress.name(),
+                lost,
+                "records were lost: the journal dropped them before this sink had them"
+            );
+        }
+        // Settled before the first record is, it has to be settled with the place behind it: or
+        // it would be found, and counted, once more after a crash.
+        self.work.lost += lost;
+        self.work.delivered_before += delivered;
+        self.work.position = Position { next: fed.frame().first, skipped: fed.frame().skipped };
     }
 
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without

@@ -405,7 +405,8 @@ fn spawn_watcher(
 ) {
     let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
     let (out, works) = mpsc::channel(ahead);
-    let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
+    let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
+        .delivered_before(high_water.at_start());
     let deliver = Deliver {
         name: sink.name,
         sink: sink.sink,
