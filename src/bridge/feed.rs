@@ -40,6 +40,11 @@ impl Fed {
         &self.published.frame
     }
 
+    /// The sequence up to which the sink has been given everything before.
+    pub(super) fn from(&self) -> u64 {
+        self.from
+    }
+
     /// The records that the sink has not had.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.frame().records().filter(|record| record.seq >= self.from)

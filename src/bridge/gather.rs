@@ -50,6 +50,8 @@ pub(super) struct Gather {
     /// The time of the next summary, and when it is sent if no record brings it about.
     summary: Option<(u64, Instant)>,
     last_save: Instant,
+    /// The sequence up to which earlier runs have delivered.
+    delivered_before: u64,
     /// Of the frame in hand.
     enrichments: Enrichments,
 }
@@ -82,8 +84,14 @@ impl Gather {
             due: None,
             summary: None,
             last_save: Instant::now(),
+            delivered_before: 0,
             enrichments: Enrichments::default(),
         }
+    }
+
+    /// Earlier runs have delivered everything before a sequence, whatever they saved.
+    pub(super) fn delivered_before(self, next: u64) -> Self {
+        Self { delivered_before: next, ..self }
     }
 
     /// Runs until the feed or the delivery ends.
@@ -125,16 +133,7 @@ impl Gather {
 
     async fn take(&mut self, fed: &Fed) -> Result<(), Closed> {
         if fed.lost > 0 {
-            let sink = self.progress.snapshot().name;
-            tracing::error!(
-                sink,
-                lost = fed.lost,
-                "records were lost: the journal dropped them before this sink had them"
-            );
-            // Settled before the first record is, it has to be settled with the place behind it: or
-            // it would be found, and counted, once more after a crash.
-            self.work.lost += fed.lost;
-            self.work.position = Position { next: fed.frame().first, skipped: fed.frame().skipped };
+            self.lose(fed);
         }
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
@@ -165,6 +164,24 @@ impl Gather {
             self.flush(true).await?;
         }
         Ok(())
+    }
+
+    /// Takes what is gone between the last frame and this one.
+    fn lose(&mut self, fed: &Fed) {
+        let delivered = self.delivered_before.saturating_sub(fed.from()).min(fed.lost);
+        let lost = fed.lost - delivered;
+        if lost > 0 {
+            tracing::error!(
+                sink = self.progress.name(),
+                lost,
+                "records were lost: the journal dropped them before this sink had them"
+            );
+        }
+        // Settled before the first record is, it has to be settled with the place behind it: or
+        // it would be found, and counted, once more after a crash.
+        self.work.lost += lost;
+        self.work.delivered_before += delivered;
+        self.work.position = Position { next: fed.frame().first, skipped: fed.frame().skipped };
     }
 
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without

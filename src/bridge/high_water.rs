@@ -62,6 +62,11 @@ impl HighWater {
         seq < self.had
     }
 
+    /// The sequence up to which the sink has had records in earlier runs.
+    pub(super) fn at_start(&self) -> u64 {
+        self.had
+    }
+
     /// Everything before `next` has been delivered.
     pub(super) fn raise(&mut self, next: u64) {
         if next > self.highest {

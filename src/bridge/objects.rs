@@ -44,7 +44,10 @@ mod watched;
 mod watching;
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -65,7 +68,10 @@ pub(super) use self::{
     enricher::{Enricher, Told},
     sighting::Sighting,
 };
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
 
 use super::{
     now_ms,
@@ -76,11 +82,18 @@ use crate::{
     cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue},
     correlate::Key,
     event::{EnvelopeParts, EventFields, ObjectInfo},
-    journal::{Frame, LogHandle, ObjectsCommit, ObjectsReader, ObjectsView},
+    journal::{
+        Frame, LogHandle, ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedObject,
+    },
 };
 
 /// The start waits so long for the watched kinds to be listed.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A store that a failed commit has closed is opened again within this time, if it can be.
+const REOPENED_WITHIN: Duration = Duration::from_secs(2);
+/// The pause between two attempts to read it.
+const READ_RETRY: Duration = Duration::from_millis(100);
 
 /// What is known of the objects that records are about. See the [module](self).
 pub(super) struct Objects {
@@ -89,6 +102,8 @@ pub(super) struct Objects {
     at_hand: Arc<AtHand>,
     queue: RateLimitingQueue<Reference>,
     reader: ObjectsReader,
+    /// The reader could not read when it was last tried.
+    unreadable: AtomicBool,
     options: ObjectOptions,
     burst: usize,
     requests: Arc<AtomicU64>,
@@ -112,6 +127,7 @@ impl Objects {
             at_hand: Arc::new(AtHand::new(cache)),
             queue: RateLimitingQueue::new(ItemExponentialFailureRateLimiter::new(first, longest)),
             reader,
+            unreadable: AtomicBool::new(false),
             options,
             burst: burst as usize,
             requests: Arc::default(),
@@ -221,7 +237,7 @@ impl Objects {
                 let event = parts.and_then(|parts| parts.fields());
                 let key = event.as_ref().and_then(Ref::of).map(|of| of.key(&self.view.keys));
                 let stored = |key: Key| {
-                    self.view.loaded(key, self.reader.get(stored_key(key)));
+                    self.view.loaded(key, self.stored(key));
                     self.view.touch(key, record.seq);
                     self.view.is_decided(key, record.seq)
                 };
@@ -241,11 +257,37 @@ impl Objects {
         self.view.recovered(tail, now_ms());
     }
 
-    /// Reads what the state store has of an object.
+    /// Reads what the state store has of an object. After a commit that failed it is closed until the
+    /// next one. For that the first one waits; while the disk takes nothing the others do not, or
+    /// it would keep events from being delivered.
     async fn load(&self, key: Key) {
-        let reader = self.reader.clone();
-        let stored = answer_of(spawn_blocking(move || reader.get(stored_key(key)))).await;
+        let until = Instant::now() + REOPENED_WITHIN;
+        let stored = loop {
+            let reader = self.reader.clone();
+            let read = answer_of(spawn_blocking(move || reader.get(stored_key(key)))).await;
+            let waits = Instant::now() < until && !self.unreadable.load(Ordering::Relaxed);
+            if read.is_ok() || !waits {
+                break self.read(read);
+            }
+            sleep(READ_RETRY).await;
+        };
         self.view.loaded(key, stored);
+    }
+
+    /// The same at the start, when the store has just been opened. Blocks on the disk.
+    fn stored(&self, key: Key) -> Option<SavedObject> {
+        self.read(self.reader.get(stored_key(key)))
+    }
+
+    /// What was read; that it could not be is said once, until it can.
+    fn read(&self, read: Result<Option<SavedObject>, ReadError>) -> Option<SavedObject> {
+        let before = self.unreadable.swap(read.is_err(), Ordering::Relaxed);
+        read.unwrap_or_else(|error| {
+            if !before {
+                tracing::error!(%error, "what is kept of objects cannot be read: some events may be enriched unlike before");
+            }
+            None
+        })
     }
 
     /// What is to be saved, with `all` of which records are about what; `oldest` is the oldest record

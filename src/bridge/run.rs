@@ -323,7 +323,8 @@ impl SinkParts<'_> {
         let Self { feed, stage, progress, high_water, stop, watchdog } = self;
         let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
         let (out, works) = mpsc::channel(ahead);
-        let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
+        let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
+            .delivered_before(high_water.at_start());
         sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
         let name = format!("delivery to sink {}", sink.name);
         let deliver = Deliver {

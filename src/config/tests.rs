@@ -106,7 +106,7 @@ sinks:
     retry: {{initial: 1s, max: 1s, maxAttempts: 3}}
     timeout: 1m
     compression: zstd
-    overflow: dropOldest
+    overflow: block
     start: oldest
   otel: {{otlp: {{endpoint: "https://c:4317", protocol: http, headers: {{a: 5, B: {{env: UID}}}}, tls: }}}}
   pager:
@@ -168,6 +168,9 @@ fn check_says_what_it_found() {
     let needs = "enrichment needs of the API server: get, list and watch for pods, replicasets.apps, \
         deployments.apps; get for whatever else events are about (deploy/rbac-enrichment.yaml)";
     assert_eq!(summary.to_string(), format!("{name}: ok (1 sink: a → stdout)\n{needs}"));
+    fs::write(&path, "sinks: {a: {stdout: , overflow: block}}\n").unwrap();
+    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap().to_string();
+    assert!(summary.contains("\nwarning: overflow: block (a): "), "{summary}");
     fs::write(
         &path,
         "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n  a: {stdout: }\n",

@@ -2,11 +2,14 @@
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
+use proptest::prelude::*;
 use tidings::{
     admin::status,
     bridge::{BatchOptions, BridgeView, CorrelateMode, Overflow, RetryClass},
     demo::api_server::{ApiServer, EventObject, Written},
 };
+
+use tokio::runtime::Runtime;
 
 use crate::support::{
     MemorySink, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
@@ -226,4 +229,89 @@ async fn what_a_correlator_holds_back_stays_in_the_journal_too() {
     let had: HashSet<_> = received.into_iter().map(|event| event.id).collect();
     assert!(ids(&created).iter().all(|id| had.contains(id)));
     stop(bridge).await;
+}
+
+/// What happens while a sink that loses the oldest comes and goes.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many Events of so many bytes.
+    Create(usize, usize),
+    Hold(bool),
+    Stop,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..80usize, 10..16_000usize).prop_map(|(count, bytes)| Step::Create(count, bytes)),
+        2 => any::<bool>().prop_map(Step::Hold),
+        1 => Just(Step::Stop),
+        1 => Just(Step::Crash),
+    ]
+}
+
+async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
+    let start = async || {
+        for _ in 0..500 {
+            let mut setup = Setup::new(&server, dir.path()).tuned("lossy", &sink, patient.clone());
+            setup.retention = 1 << 20;
+            match setup.try_start().await {
+                Ok(bridge) => return bridge,
+                // One that was dropped lets go of the journal a moment later.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        panic!("the journal is not let go of");
+    };
+    let mut bridge = start().await;
+    let mut created = Vec::new();
+    sink.hold(true);
+    for step in steps {
+        match step {
+            Step::Create(count, bytes) => {
+                let message = "x".repeat(bytes);
+                for _ in 0..count {
+                    let pod = format!("web-{}", created.len());
+                    let event = EventObject::about_pod("shop", &pod, "A", &message);
+                    created.push(server.create(event).unwrap());
+                }
+                let count = created.len() as u64;
+                let view = bridge.view();
+                until("all is journalled", || journalled(&view) == count).await;
+            }
+            Step::Hold(held) => sink.hold(held),
+            Step::Stop => {
+                bridge.stop(Duration::from_millis(50)).await;
+                bridge = start().await;
+            }
+            Step::Crash => {
+                drop(bridge);
+                bridge = start().await;
+            }
+        }
+    }
+    sink.hold(false);
+    let counts = settled(&bridge.view(), "lossy", created.len() as u64).await;
+    let had: HashSet<_> = sink.ids().into_iter().collect();
+    let missing = ids(&created).iter().filter(|id| !had.contains(*id)).count() as u64;
+    assert_eq!((counts.lost, counts.delivered), (missing, created.len() as u64 - missing));
+    stop(bridge).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_count_of_lost_is_the_truth(steps in prop::collection::vec(step(), 4..20)) {
+        Runtime::new().unwrap().block_on(exactly_what_it_did_not_get(steps));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_kept_from_being_saved_and_retention_took_was_delivered() {
+    let steps = [Step::Hold(false), Step::Create(70, 15_000), Step::Crash, Step::Hold(true)];
+    let later = [Step::Create(79, 15_000), Step::Crash, Step::Create(79, 15_000), Step::Crash];
+    exactly_what_it_did_not_get([steps, later].concat()).await;
 }

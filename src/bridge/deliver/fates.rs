@@ -63,6 +63,7 @@ impl Fates {
         totals.filtered += to.filtered - from.filtered;
         totals.correlated_away += to.correlated_away - from.correlated_away;
         totals.lost += to.lost - from.lost;
+        totals.delivered += to.delivered_before - from.delivered_before;
         for fate in &self.of[from.at..to.at] {
             match fate {
                 Fate::Open => {}

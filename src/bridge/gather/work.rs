@@ -25,6 +25,8 @@ pub(in crate::bridge) struct Work {
     pub(in crate::bridge) correlated_away: u64,
     /// Records that were gone before they could be read.
     pub(in crate::bridge) lost: u64,
+    /// Records that are gone and had been delivered by a run that a crash kept from saving it.
+    pub(in crate::bridge) delivered_before: u64,
     /// What is held at the position.
     pub(in crate::bridge) held: Holding,
     /// The sequence of the first version that is.
@@ -54,6 +56,7 @@ pub(in crate::bridge) struct Mark {
     pub(in crate::bridge) filtered: u64,
     pub(in crate::bridge) correlated_away: u64,
     pub(in crate::bridge) lost: u64,
+    pub(in crate::bridge) delivered_before: u64,
     pub(in crate::bridge) held: Holding,
     pub(in crate::bridge) first_held: Option<u64>,
     /// So many of its resume points are covered.
@@ -76,6 +79,7 @@ impl Work {
             filtered: self.filtered,
             correlated_away: self.correlated_away,
             lost: self.lost,
+            delivered_before: self.delivered_before,
             held: self.held,
             first_held: self.first_held,
             resumes: self.resumes.len(),

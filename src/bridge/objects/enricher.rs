@@ -5,9 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use tokio::time::sleep;
 
-use super::{
-    Enrich, Known, Objects, Reference, Versions, reference::Ref, sighting::Decision, stored_key,
-};
+use super::{Enrich, Known, Objects, Reference, Versions, reference::Ref, sighting::Decision};
 use crate::{
     bridge::now_ms,
     correlate::Key,
@@ -77,7 +75,7 @@ impl Enricher {
     fn tell_stored(&self, record: &Record) -> Told {
         let Some(reference) = object_of(record) else { return self.told(&no_object()) };
         let key = reference.as_ref().key(&self.objects.view.keys);
-        let stored = self.objects.reader.get(stored_key(key)).unwrap_or_default();
+        let stored = self.objects.stored(key).unwrap_or_default();
         match Versions::load(stored.versions).at(record.seq) {
             Some(version) => self.told(&version.known),
             None => self.told(&Known::missing(Missing::Timeout)),

@@ -94,7 +94,6 @@ fn not_in_this_version() {
         "off": sink("correlate: {mode: off}"),
         "false": sink("correlate: {mode: false}"),
         "another mode": sink("correlate: {mode: all}"),
-        "block": sink("overflow: block"),
         "another overflow": sink("overflow: drop"),
         "leader election": "leaderElection:\n  enabled: true\nsinks: {a: {stdout: {}}}\n",
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redb::{ReadableDatabase as _, ReadableTable as _, Table, TableDefinition, WriteTransaction};
 
-use super::seen_table::Store;
+use super::seen_table::{ReadError, Store};
 
 /// The key of an object: the sequence of the last record about it, and its versions packed.
 pub(super) const OBJECTS: TableDefinition<'_, u128, (u64, &[u8])> = TableDefinition::new("objects");
@@ -57,17 +57,20 @@ pub struct ObjectsCommit {
 pub struct ObjectsReader(pub(super) Arc<Store>);
 
 impl ObjectsReader {
-    /// What is kept of an object; nothing, too, if the store cannot be read.
-    pub fn get(&self, key: u128) -> Option<SavedObject> {
-        let read = |database: &redb::Database| -> Result<Option<SavedObject>, redb::Error> {
+    /// What is kept of an object.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read now, which does not mean that nothing is kept.
+    pub fn get(&self, key: u128) -> Result<Option<SavedObject>, ReadError> {
+        self.0.read_or_say(|database| {
             let table = database.begin_read()?.open_table(OBJECTS)?;
             let row = table.get(key)?;
             Ok(row.map(|row| {
                 let (last, packed) = row.value();
                 SavedObject { last, versions: unpack(packed) }
             }))
-        };
-        self.0.read(read)?.ok().flatten()
+        })
     }
 }
 

@@ -167,6 +167,7 @@ fn a_commit_after_a_failed_one_opens_the_file_again() {
     assert!(state.dead_letters(None, 1).unwrap().is_empty());
     // Not: it is not there.
     assert!(state.seen().get(UidKey(1)).is_err());
+    assert!(state.objects().get(1).is_err());
     state.commit(&sample()).unwrap();
     assert_eq!(state.seen().get(UidKey(1)).unwrap(), Some(entry(1)));
     drop(state);
@@ -222,20 +223,20 @@ fn objects_are_kept_by_what_records_need_of_them() {
     commit(&mut state, vec![(1, object(3, &[version(2, "a")])), (2, object(4, &[]))], 1);
     // What is said again is no version, and of an object without versions nothing is kept.
     commit(&mut state, vec![(1, object(7, &[version(5, "a"), version(6, "b")]))], 1);
-    assert_eq!(reader.get(1), Some(object(7, &[version(2, "a"), version(6, "b")])));
-    assert_eq!(reader.get(2), None);
+    assert_eq!(reader.get(1).unwrap(), Some(object(7, &[version(2, "a"), version(6, "b")])));
+    assert_eq!(reader.get(2).unwrap(), None);
     // A record of the sequence 6 needs only the last of them.
     commit(
         &mut state,
         vec![(1, object(9, &[version(9, "c")])), (3, object(5, &[version(5, "")]))],
         6,
     );
-    assert_eq!(reader.get(1), Some(object(9, &[version(6, "b"), version(9, "c")])));
-    assert_eq!(reader.get(3), None);
+    assert_eq!(reader.get(1).unwrap(), Some(object(9, &[version(6, "b"), version(9, "c")])));
+    assert_eq!(reader.get(3).unwrap(), None);
     drop((state, reader));
     let (state, loaded) = State::open(&Directory::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
     assert_eq!((loaded.objects, loaded.highest_sequence()), (Some(view), 8));
-    assert_eq!(state.objects().get(1).unwrap().last, 9);
+    assert_eq!(state.objects().get(1).unwrap().unwrap().last, 9);
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn every_object_is_looked_at_before_long() {
     }
     let reader = state.objects();
     assert_eq!(
-        [1, 2399, 2400, 2500].map(|key| reader.get(key).is_some()),
+        [1, 2399, 2400, 2500].map(|key| reader.get(key).unwrap().is_some()),
         [false, false, true, true]
     );
 }
