@@ -6,8 +6,8 @@
 //!   stated, and each lies within an interval stated; and unless the state with its totals was set
 //!   aside, it was counted as lost for that sink.
 //!
-//! A few journals are damaged in each run of the tests; `TIDINGS_DAMAGE_TRIALS=1000` damages more,
-//! `TIDINGS_DAMAGE_SEED=n` begins with another one.
+//! A few journals are damaged in each run of the tests; `DAMAGE_TRIALS=1000` damages more,
+//! `DAMAGE_SEED=n` begins with another one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -211,7 +211,7 @@ async fn trial(sample: &Sample, markers: &mut BTreeSet<String>, seed: u64, outco
     let mut setup =
         Setup::new(&sample.server, dir.path()).sink("behind", &behind).sink("ahead", &ahead);
     setup.retention = RETENTION;
-    let said = format!("TIDINGS_DAMAGE_SEED={seed}: {harms:?}");
+    let said = format!("DAMAGE_SEED={seed}: {harms:?}");
     let bridge = match setup.try_start().await {
         Ok(bridge) => bridge,
         Err(error) => panic!("{said}: {error}"),
@@ -278,8 +278,8 @@ async fn a_journal_is_inspected_and_verified_beside_its_bridge_and_without_it() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_damaged_the_bridge_starts_and_states_what_it_cost() {
-    let trials = number("TIDINGS_DAMAGE_TRIALS", TRIALS);
-    let first = number("TIDINGS_DAMAGE_SEED", 1);
+    let trials = number("DAMAGE_TRIALS", TRIALS);
+    let first = number("DAMAGE_SEED", 1);
     let mut outcome = Outcome::default();
     let seeds: Vec<_> = (first..first + trials).collect();
     for seeds in seeds.chunks(COPIES) {
