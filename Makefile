@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help demo test conformance e2e lint bench build tools schema
+.PHONY: help demo test damage conformance e2e lint bench build tools schema
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" end
 
 test: tools ## All tests that need no other program
 	$(CARGO) test --locked
+
+damage: tools ## A thousand journals damaged at random, each opened and run; `make test` has 24
+	DAMAGE_TRIALS=1000 $(CARGO) test --locked --test bridge -- --nocapture whatever_is_damaged
 
 conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:dir adds more
 	$(CARGO) test --quiet --locked --test conformance

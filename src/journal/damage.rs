@@ -173,8 +173,9 @@ impl Damages {
     pub(super) fn aside<E>(&self, make: impl FnOnce() -> Result<PathBuf, E>) -> Result<PathBuf, E> {
         let mut noted = self.noted();
         let path = match noted.aside.take() {
-            Some(path) => path,
-            None => make()?,
+            // It may have been old enough to go.
+            Some(path) if path.is_dir() => path,
+            _ => make()?,
         };
         noted.aside = Some(path.clone());
         Ok(path)

@@ -189,15 +189,35 @@ impl Directory {
             path = self.path().join(format!("{ASIDE}{time}-{number}"));
         }
         fs::create_dir(&path)?;
-        for aside in self.asides()?.iter().rev().skip(KEPT_ASIDE) {
+        for aside in asides(self.path())?.iter().rev().skip(KEPT_ASIDE) {
             aside.remove();
         }
         Ok(path)
     }
 
-    /// What was set aside, the oldest first.
-    pub(super) fn asides(&self) -> io::Result<Vec<Aside>> {
-        asides(self.path())
+    /// Removes what was set aside: all that is older than `age_ms` and, while the directory takes
+    /// more than `size` with its `bytes`, the oldest; but of the newest only what takes more than a
+    /// quarter of that. Answers how many bytes that was.
+    pub(super) fn drop_aside(
+        &self,
+        now_ms: u64,
+        age_ms: u64,
+        size: u64,
+        mut bytes: u64,
+    ) -> io::Result<u64> {
+        let asides = asides(self.path())?;
+        let newest = asides.last().map(|aside| aside.path.clone());
+        let mut dropped = 0;
+        for aside in asides {
+            let spare = newest.as_ref() != Some(&aside.path) || aside.bytes > size / 4;
+            let old = now_ms.saturating_sub(aside.time_ms) > age_ms;
+            if old || (spare && bytes > size) {
+                aside.remove();
+                bytes = bytes.saturating_sub(aside.bytes);
+                dropped += aside.bytes;
+            }
+        }
+        Ok(dropped)
     }
 
     /// What everything that is not a segment takes on disk, in bytes.

@@ -300,7 +300,12 @@ impl Log {
         let age = u64::try_from(self.options.retention_age.as_millis()).unwrap_or(u64::MAX);
         let size = self.options.retention_size;
         let log_bytes = self.shared.lock().log_bytes();
-        other = other.saturating_sub(self.drop_aside(now_ms, age, log_bytes + other)?);
+        other = other.saturating_sub(self.directory.drop_aside(
+            now_ms,
+            age,
+            size,
+            log_bytes + other,
+        )?);
         let mut retained = Retained { segments: 0, bytes: 0, oldest: self.tail, disk_bytes: 0 };
         loop {
             let mut row = self.shared.lock();
@@ -325,26 +330,6 @@ impl Log {
             self.disk.sync_directory(self.directory.path())?;
         }
         Ok(retained)
-    }
-
-    /// Removes what was set aside: all that is older than `age` and, while the directory takes more
-    /// than the retention size, the oldest, before any segment goes; but of the newest only what
-    /// takes more than a quarter of that size. Answers how many bytes that was.
-    fn drop_aside(&self, now_ms: u64, age: u64, mut bytes: u64) -> io::Result<u64> {
-        let size = self.options.retention_size;
-        let asides = self.directory.asides()?;
-        let newest = asides.last().map(|aside| aside.path.clone());
-        let mut dropped = 0;
-        for aside in asides {
-            let spare = newest.as_ref() != Some(&aside.path) || aside.bytes > size / 4;
-            let old = now_ms.saturating_sub(aside.time_ms) > age;
-            if old || (spare && bytes > size) {
-                aside.remove();
-                bytes = bytes.saturating_sub(aside.bytes);
-                dropped += aside.bytes;
-            }
-        }
-        Ok(dropped)
     }
 
     /// The directory that it is in.

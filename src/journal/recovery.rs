@@ -141,20 +141,12 @@ pub(super) fn recover(
     out.last_first = found.last().map_or(1, |last| last.first);
     raise(&mut out.tail, out.last_first);
     out.header_lost = found.last().is_some_and(|last| last.header.is_none());
-    if let (Some(last), Some(walk)) = (found.last_mut(), walks.last()) {
-        let nothing = out.header_lost && walk.start.is_none() && !walk.unread;
-        let reason = "no frame can be read in it; the log goes on without it";
-        let gone = nothing
-            && match last.length {
-                0 => disk.remove(&last.path).is_ok(),
-                _ => directory.set_aside(&last.name(), reason, now_ms).is_ok(),
-            };
-        if gone {
-            found.pop();
-            walks.pop();
-        } else {
-            out.active = reopen(disk, last, walk, before_last, &mut out.cut_bytes);
-        }
+    let last_first = out.last_first;
+    set_unusable_aside(disk, directory, now_ms, &mut found, &mut walks, &mut out);
+    if let (Some(last), Some(walk)) = (found.last_mut(), walks.last())
+        && last.first == last_first
+    {
+        out.active = reopen(disk, last, walk, before_last, &mut out.cut_bytes);
     }
     if let (Some(last), None) = (found.last(), &out.active) {
         // A segment that is not appended to again must not share its name with the next one.
@@ -162,6 +154,51 @@ pub(super) fn recover(
     }
     out.segments = describe(disk, found, walks, &out);
     Ok(out)
+}
+
+/// Takes the segments out of which nothing can be read. One that is empty was never written.
+fn set_unusable_aside(
+    disk: &dyn Disk,
+    directory: &Directory,
+    now_ms: u64,
+    found: &mut Vec<Found>,
+    walks: &mut Vec<Walk>,
+    out: &mut Recovered,
+) {
+    for at in (0..found.len()).rev() {
+        let (segment, walk) = (&found[at], &walks[at]);
+        let usable = segment.header.is_some() || walk.start.is_some() || walk.unread;
+        // Those before the last whole header were not walked.
+        if usable || !matches!(first_frame(disk, segment), Ok(None)) {
+            continue;
+        }
+        let reason = "no frame can be read in it; the log goes on without it";
+        let gone = match segment.length {
+            0 => disk.remove(&segment.path).is_ok(),
+            _ => directory.set_aside(&segment.name(), reason, now_ms).is_ok(),
+        };
+        if !gone {
+            continue;
+        }
+        // Between two others its readers find that it is missing, and at the end the views do.
+        if let (0, Some(next)) = (at, found.get(1)) {
+            let header = next.header.as_ref();
+            let to_ms = header.map_or(0, |(header, _)| header.newest_ms).max(out.newest_ms);
+            directory.damages().note(Damage {
+                kind: DamageKind::Records,
+                file: segment.name(),
+                offset: 0,
+                bytes: segment.length,
+                from_ms: None,
+                to_ms,
+                records: next.first.saturating_sub(segment.first),
+                reason: String::new(),
+            });
+        }
+        out.cut_bytes += if at + 1 == found.len() { segment.length } else { 0 };
+        found.remove(at);
+        walks.remove(at);
+    }
 }
 
 /// Moves a position up to `next`; the numbers between are never used.
@@ -324,8 +361,12 @@ fn describe(disk: &dyn Disk, found: Vec<Found>, walks: Vec<Walk>, out: &Recovere
                 newest_ms = header.newest_ms;
                 before_ms = header.newest_ms;
                 next_start = Position { next: header.first, skipped: header.skipped };
-            } else if let Some(start) = walk.start.or_else(|| first_frame(disk, &segment)) {
-                next_start = start;
+            } else {
+                let first = walk.start.or_else(|| first_frame(disk, &segment).ok()?);
+                // What may be missing between its name and its first frame is of it.
+                let skipped = first.unwrap_or(next_start).skipped;
+                let skipped = skipped.min(segment.first.saturating_sub(1));
+                next_start = Position { next: segment.first, skipped };
             }
             Segment {
                 generation: 0,
@@ -345,8 +386,7 @@ fn describe(disk: &dyn Disk, found: Vec<Found>, walks: Vec<Walk>, out: &Recovere
 }
 
 /// Where a segment without a header starts, by the first frame that can be read.
-fn first_frame(disk: &dyn Disk, segment: &Found) -> Option<Position> {
-    let file = segment.open().ok()?;
-    let next = Scanner::default().next(disk, &file, segment.length);
-    Some(next.ok()??.1.start())
+fn first_frame(disk: &dyn Disk, segment: &Found) -> io::Result<Option<Position>> {
+    let next = Scanner::default().next(disk, &segment.open()?, segment.length)?;
+    Ok(next.map(|(_, frame)| frame.start()))
 }

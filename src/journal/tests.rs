@@ -1,5 +1,6 @@
 //! What the log promises, a test for each rule that cost somebody a journal once.
 
+mod damage;
 mod faults;
 
 use std::{

@@ -6,8 +6,8 @@
 //!   stated, and each lies within an interval stated; and unless the state with its totals was set
 //!   aside, it was counted as lost for that sink.
 //!
-//! A few journals are damaged in each run of the tests; `TIDINGS_DAMAGE_TRIALS=1000` damages more,
-//! `TIDINGS_DAMAGE_SEED=n` begins with another one.
+//! A few journals are damaged in each run of the tests; `DAMAGE_TRIALS=1000` damages more,
+//! `DAMAGE_SEED=n` begins with another one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -138,6 +138,8 @@ fn harm(files: &[PathBuf], random: &mut Rng) -> String {
             bytes[at..end].fill(0);
             format!("zeros from {at} to {end}")
         }
+        // That the oldest segment is gone is not to be told from retention, but for the count.
+        _ if Some(path) == of(".log").first().copied() => String::new(),
         _ => {
             fs::remove_file(path).unwrap();
             if random.bool() {
@@ -209,7 +211,7 @@ async fn trial(sample: &Sample, markers: &mut BTreeSet<String>, seed: u64, outco
     let mut setup =
         Setup::new(&sample.server, dir.path()).sink("behind", &behind).sink("ahead", &ahead);
     setup.retention = RETENTION;
-    let said = format!("TIDINGS_DAMAGE_SEED={seed}: {harms:?}");
+    let said = format!("DAMAGE_SEED={seed}: {harms:?}");
     let bridge = match setup.try_start().await {
         Ok(bridge) => bridge,
         Err(error) => panic!("{said}: {error}"),
@@ -232,10 +234,52 @@ async fn trial(sample: &Sample, markers: &mut BTreeSet<String>, seed: u64, outco
     stop(bridge).await;
 }
 
+/// What a command says of a journal on stdout, and its exit code.
+fn tidings(arguments: &[&str], journal: &Path) -> (String, Option<i32>) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidings"));
+    let output = command.arg("journal").args(arguments).arg("--path").arg(journal).output();
+    let output = output.unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.code())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_is_inspected_and_verified_beside_its_bridge_and_without_it() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let journal = dir.path();
+    let bridge = Setup::new(&server, journal).sink("audit", &sink).start().await;
+    for n in 0..3 {
+        create(&server, &format!("web-{n}"));
+    }
+    settled(&bridge.view(), "audit", 3).await;
+    let (text, code) = tidings(&["verify"], journal);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("no damage in 1 segments") && text.contains("a bridge has it"), "{text}");
+    stop(bridge).await;
+    let (text, code) = tidings(&["verify"], journal);
+    assert_eq!((code, text.contains("3 records and the state")), (Some(0), true), "{text}");
+    let (text, code) = tidings(&["inspect"], journal);
+    assert_eq!(code, Some(0));
+    for part in ["00000000000000000001.log", "  *  resourceVersion ", "audit  next sequence 4"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (text, _) = tidings(&["inspect", "--output", "json"], journal);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["state"]["sinks"]["audit"]["totals"]["delivered"], 3);
+    let path = journal.join("00000000000000000001.log");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[2] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let (text, code) = tidings(&["verify"], journal);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("00000000000000000001.log at 0: its header cannot be read"), "{text}");
+    assert_eq!(tidings(&["verify"], &journal.join("nowhere")).1, Some(1));
+    assert_eq!(tidings(&["verify", "--config", "x"], journal).1, Some(2), "one or the other");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_damaged_the_bridge_starts_and_states_what_it_cost() {
-    let trials = number("TIDINGS_DAMAGE_TRIALS", TRIALS);
-    let first = number("TIDINGS_DAMAGE_SEED", 1);
+    let trials = number("DAMAGE_TRIALS", TRIALS);
+    let first = number("DAMAGE_SEED", 1);
     let mut outcome = Outcome::default();
     let seeds: Vec<_> = (first..first + trials).collect();
     for seeds in seeds.chunks(COPIES) {

@@ -211,6 +211,49 @@ async fn a_journal_that_is_gone_or_damaged_from_end_to_end_is_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_gone_or_cut_beside_its_state_is_read_again() {
+    let log_gone = |journal: &Path| {
+        for path in segments(journal) {
+            std::fs::remove_file(path).unwrap();
+        }
+    };
+    harmed(log_gone, false).await;
+    harmed(|journal| segments(journal).into_iter().for_each(scribble), false).await;
+    harmed(
+        |journal| {
+            segments(journal).into_iter().for_each(scribble);
+            remove(journal, "positions.json");
+        },
+        false,
+    )
+    .await;
+    // Half of the last segment, and so of what the view of Events knows.
+    harmed(
+        |journal| {
+            let path = segments(journal).pop().unwrap();
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        },
+        false,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_in_the_place_of_files_are_set_aside() {
+    let replace = |journal: &Path| {
+        let mut files = segments(journal);
+        let others = ["state.redb", "positions.json", "delivered/ahead"];
+        files.extend(others.map(|name| journal.join(name)));
+        for path in files {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+    };
+    harmed(replace, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     create(&server, "one");

@@ -258,6 +258,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::DamageKind;
 
     fn facts(change: impl FnOnce(&mut SinkFacts)) -> Facts {
         let mut sink = SinkFacts { name: "audit".to_owned(), ..SinkFacts::default() };
@@ -412,5 +413,31 @@ mod tests {
         }
         assert_eq!(items.len(), 1);
         assert_eq!(told.at(200, &with(&gaps)), NOTHING);
+    }
+
+    #[test]
+    fn damage_is_told_also_of_what_the_start_found() {
+        let damage = |reason: &str| Damage {
+            kind: DamageKind::File,
+            file: "state.redb".to_owned(),
+            offset: 0,
+            bytes: 0,
+            from_ms: None,
+            to_ms: 9,
+            records: 0,
+            reason: reason.to_owned(),
+        };
+        let with = |damages, reason| {
+            let damage = Some(damage(reason));
+            Facts { damages, damage, ..facts(|_| {}) }
+        };
+        let mut told = Telling::new();
+        let items = told.0.since(&with(1, "torn"), told.1);
+        assert_eq!(items[0].message, "The journal is damaged: state.redb: torn");
+        assert_eq!(told.at(1, &with(3, "worn")), NOTHING, "once a minute");
+        let items = told.0.since(&with(4, "gone"), told.1 + Duration::from_secs(60));
+        let said = "The journal is damaged in 3 places; the last: state.redb: gone";
+        assert_eq!((items[0].reason, &*items[0].message), ("JournalDamaged", said));
+        assert_eq!(told.at(200, &with(4, "gone")), NOTHING);
     }
 }
