@@ -17,6 +17,7 @@
 //! ```
 
 mod cluster;
+mod control;
 mod correlation;
 mod deliver;
 mod feed;
@@ -39,12 +40,15 @@ mod shared;
 mod sink;
 
 pub use cluster::ClusterError;
+pub use control::{
+    Control, ControlError, Replay, ReplayFrom, ReplayProgress, ReplayRun, ReplayState,
+};
 pub use filter::{EvalError, Filter, FilterError};
 pub use heartbeat::Heartbeat;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
 pub use own_events::{COMPONENT, OwnEvents};
-pub use progress::{Enrichments, SinkCondition, SinkProgress, SinkSnapshot};
+pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{
     Bridge, BridgeError, BridgeOptions, BridgeView, JournalOptions, SinkOptions, SourceOptions,
     SourceStart, SourceView,

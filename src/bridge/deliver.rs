@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::{Batch, Record},
-    journal::DeadLetter,
+    journal::{DeadLetter, LetterState},
 };
 
 /// After so many refusals of single events in a row it is the sink that is wrong, not the events.
@@ -277,6 +277,9 @@ impl Deliver {
         reason: String,
     ) -> DeadLetter {
         DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: None,
             sink: self.name.clone(),
             seq: record.seq,
             id: record.id().to_owned(),

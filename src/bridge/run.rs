@@ -1,6 +1,7 @@
 //! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -20,6 +21,7 @@ use super::{
     BatchOptions, CorrelateMode, Enrich, Filter, Heartbeat, IngestCounters, ObjectOptions,
     OwnEvents, RetryOptions, Sink, SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
+    control::{Control, ReplayDesk},
     correlation::Stage,
     deliver::{Deliver, Stop},
     feed::{Feed, LIVE},
@@ -198,6 +200,7 @@ pub struct Bridge {
     stop_keeper: oneshot::Sender<()>,
     keeper: Option<JoinHandle<()>>,
     give_up: GiveUp,
+    control: Control,
 }
 
 /// Tells ingest not to wait for the disk any longer; at the latest when it is dropped, or a thread
@@ -239,6 +242,8 @@ impl Bridge {
         let objects = restored.objects(objects, &sinks);
         let mut enriching = 0;
         let mut correlates = false;
+        let mut desks = BTreeMap::new();
+        let (letters_changed, _) = watch::channel(());
         for sink in sinks {
             let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
                 enriching += 1;
@@ -252,6 +257,8 @@ impl Bridge {
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
+            let (desk, orders) = ReplayDesk::new();
+            desks.insert(sink.name.clone(), desk);
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
             correlates |= stage.has_correlator();
@@ -267,6 +274,8 @@ impl Bridge {
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
         };
+        let (to_keeper, letter_requests) = mpsc::channel(1);
+        let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
         let give_up = Arc::new(AtomicBool::new(false));
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let (stop_keeper, keeper_stops) = oneshot::channel();
@@ -297,9 +306,16 @@ impl Bridge {
             last_positions: Instant::now(),
             last_seen: Instant::now(),
             failing: false,
+            letters_changed,
         };
         let sync = journal.log.sync;
-        let keeper = tokio::spawn(keeper::run(keeper, to_ingest.clone(), sync, keeper_stops));
+        let keeper = tokio::spawn(keeper::run(
+            keeper,
+            to_ingest.clone(),
+            sync,
+            letter_requests,
+            keeper_stops,
+        ));
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
@@ -340,12 +356,18 @@ impl Bridge {
             stop_keeper,
             keeper: Some(keeper),
             give_up: GiveUp(give_up),
+            control,
         })
     }
 
     /// What can be seen of it.
     pub fn view(&self) -> BridgeView {
         self.view.clone()
+    }
+
+    /// What may be asked of it.
+    pub fn control(&self) -> Control {
+        self.control.clone()
     }
 
     /// Completes when the bridge cannot go on by itself; [`stop`](Self::stop) is still due then.
