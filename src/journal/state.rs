@@ -111,9 +111,9 @@ impl State {
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });
-        let (database, mut loaded, dead, known) = opened.map_err(refused)?;
+        let (database, mut loaded, mut dead, known) = opened.map_err(refused)?;
         loaded.set_aside = set_aside;
-        let dead = DeadLetters { limit: dead_letter_bytes, ..dead };
+        dead.limit = dead_letter_bytes;
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
         Ok((Self { store, dead, sweep: Sweep::default() }, loaded))
     }
@@ -258,7 +258,7 @@ fn load(database: &Database) -> Result<(Loaded, DeadLetters), Unusable> {
         return Err(Unusable::Newer(version));
     }
     let loaded = read_tables(database).map_err(unusable)?;
-    Ok((loaded, DeadLetters::load(database, u64::MAX).map_err(unusable)?))
+    Ok((loaded, DeadLetters::load(database).map_err(unusable)?))
 }
 
 /// Makes the tables that are not there; answers the version.

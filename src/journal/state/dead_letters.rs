@@ -241,9 +241,9 @@ impl DeadLettersReader {
 
 impl DeadLetters {
     /// Counts what is in the tables, which are made if they are not there.
-    pub(super) fn load(database: &redb::Database, limit: u64) -> Result<Self, redb::Error> {
+    pub(super) fn load(database: &redb::Database) -> Result<Self, redb::Error> {
         let transaction = database.begin_read()?;
-        let mut dead = Self { limit, ..Self::default() };
+        let mut dead = Self::default();
         dead.next = transaction.open_table(META)?.get(NEXT)?.map_or(0, |next| next.value());
         for item in transaction.open_table(LETTERS)?.iter()? {
             let (number, row) = item?;
