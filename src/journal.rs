@@ -46,6 +46,8 @@ pub use positions::{Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use state::{
-    CommitError, DeadLetter, Loaded, ObjectsCommit, ObjectsReader, ObjectsView, ReadError,
-    SavedCorrelator, SavedObject, SeenTable, SinkState, SourceState, State, StateCommit, Totals,
+    CommitError, DeadLetter, DeadLettersReader, LetterCounts, LetterError, LetterFate,
+    LetterOutcome, LetterQuery, LetterState, Letters, Loaded, ObjectsCommit, ObjectsReader,
+    ObjectsView, ReadError, SavedCorrelator, SavedObject, SeenTable, SinkState, SourceState, State,
+    StateCommit, Totals,
 };

@@ -95,9 +95,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::journal::LetterState;
 
     fn letter(seq: usize, unidentified: u64) -> DeadLetter {
         DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: None,
             sink: "a".to_owned(),
             seq: seq as u64,
             id: String::new(),

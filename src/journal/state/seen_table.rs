@@ -82,6 +82,18 @@ impl Store {
         self.database.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
     }
 
+    /// The same, with what went wrong in words.
+    pub(super) fn read_or_say<T>(
+        &self,
+        call: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, ReadError> {
+        let error = |reason| ReadError { path: self.path.clone(), reason };
+        match self.read(call) {
+            Some(read) => read.map_err(|e| error(e.to_string())),
+            None => Err(error("it is closed after a failure".to_owned())),
+        }
+    }
+
     /// Changes have been committed; for each, whether the table had its uid before.
     pub(super) fn note(&self, changes: &[(UidKey, Option<SeenEntry>)], replaced: &[bool]) {
         let mut known = self.known();
@@ -113,7 +125,7 @@ impl SeenTable {
         if !self.0.known().may_contain(uid) {
             return Ok(None);
         }
-        self.read(|database| {
+        self.0.read_or_say(|database| {
             let table = database.begin_read()?.open_table(SEEN)?;
             Ok(table.get(uid.0)?.map(|value| entry(value.value())))
         })
@@ -121,7 +133,7 @@ impl SeenTable {
 
     /// The uids of up to `limit` Events, ascending, from one on, with the sources that they are of.
     pub fn page(&self, from: UidKey, limit: usize) -> Result<Vec<(UidKey, u16)>, ReadError> {
-        self.read(|database| {
+        self.0.read_or_say(|database| {
             let table = database.begin_read()?.open_table(SEEN)?;
             let mut page = Vec::with_capacity(limit);
             for item in table.range(from.0..)?.take(limit) {
@@ -140,17 +152,6 @@ impl SeenTable {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn read<T>(
-        &self,
-        call: impl FnOnce(&Database) -> Result<T, redb::Error>,
-    ) -> Result<T, ReadError> {
-        let error = |reason| ReadError { path: self.0.path().to_owned(), reason };
-        match self.0.read(call) {
-            Some(read) => read.map_err(|e| error(e.to_string())),
-            None => Err(error("it is closed after a failure".to_owned())),
-        }
     }
 }
 
