@@ -11,15 +11,19 @@
 //! objects   what is known of the objects that events are about, for sinks that ask for it
 //! gather    match, enrichment, correlation, and batches by count, bytes and linger
 //! deliver   attempts until each event has a fate; backoff, halving, dead letters
+//! errands   dead letters once more, dead letters of other sinks, replays: beside the journal's order
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
+//! control   what may be asked of all this while it runs
 //! own events  what of all this is worth an Event about the bridge itself
 //! watchdog  which part is stuck, if one is
 //! ```
 
 mod cluster;
+mod control;
 mod correlation;
 mod deliver;
+mod errands;
 mod feed;
 mod filter;
 mod gap;
@@ -45,6 +49,9 @@ mod view;
 mod watchdog;
 
 pub use cluster::ClusterError;
+pub use control::{
+    Control, ControlError, Replay, ReplayFrom, ReplayProgress, ReplayRun, ReplayState,
+};
 pub use filter::{EvalError, Filter, FilterError};
 pub use gap::Gap;
 pub use heartbeat::Heartbeat;
@@ -54,7 +61,7 @@ pub use options::{
     SinkOptions, SinkStart, SourceOptions, SourceStart,
 };
 pub use own_events::{COMPONENT, OwnEvents};
-pub use progress::{Enrichments, SinkCondition, SinkProgress, SinkSnapshot};
+pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{Bridge, BridgeError};
 pub(crate) use shared::now_ms;
 pub use shared::{BlockedBy, IngestCounters};

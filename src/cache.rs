@@ -19,6 +19,9 @@ mod delta_fifo;
 mod error;
 #[cfg(test)]
 mod fixture;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod in_order;
 mod indexer;

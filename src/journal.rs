@@ -51,8 +51,9 @@ pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use state::{
-    CommitError, DeadLetter, Loaded, ObjectsCommit, ObjectsReader, ObjectsView, ReadError,
-    SavedCorrelator, SavedObject, SavedWitness, SeenTable, SinkState, SourceState, State,
-    StateCommit, Totals, Unfinished,
+    CommitError, DeadLetter, DeadLettersReader, LetterCounts, LetterError, LetterFate,
+    LetterOutcome, LetterQuery, LetterState, Letters, Loaded, ObjectsCommit, ObjectsReader,
+    ObjectsView, ReadError, SavedCorrelator, SavedObject, SavedWitness, SeenTable, SinkState,
+    SourceState, State, StateCommit, Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

@@ -6,6 +6,9 @@
 
 #[cfg(all(test, any(feature = "http-client", feature = "kafka")))]
 mod fixtures;
+#[cfg(all(fuzzing, feature = "otlp", feature = "webhook"))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "http-client")]
 mod http;
 #[cfg(feature = "kafka")]

@@ -15,6 +15,7 @@ use tokio::{
 
 use super::{
     EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
+    errands::Errand,
     gather::{Mark, Work},
     high_water::HighWater,
     own_events::is_own,
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     event::{Batch, Record},
-    journal::DeadLetter,
+    journal::{DeadLetter, LetterState},
 };
 use fates::{Fate, Fates};
 
@@ -34,8 +35,8 @@ const REFUSALS_IN_A_ROW: u32 = 20;
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
 /// An attempt that has not ended so long after its limit never will.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
-const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
+/// So many batches in a row go before an errand that waits.
+const LIVE_FIRST: u32 = 7;
 
 /// What the program wants of its deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,12 @@ pub(super) struct Deliver {
     pub(super) progress: Arc<SinkProgress>,
     pub(super) high_water: HighWater,
     pub(super) stop: watch::Receiver<Stop>,
+    /// What is sent beside the journal's order.
+    pub(super) errands: mpsc::Receiver<Errand>,
+    /// Batches since the last errand.
+    pub(super) live_in_a_row: u32,
+    /// The sink that dead letters are forwarded to.
+    pub(super) forward: Option<String>,
     pub(super) refusals_in_a_row: u32,
     /// The sequence at which the work in hand starts.
     pub(super) from: u64,
@@ -64,6 +71,12 @@ pub(super) struct Deliver {
 
 /// The program ends before the batch has its fates; what has none stays pending.
 struct Interrupted;
+
+/// What is sent next.
+enum Next {
+    Live(Work),
+    Errand(Errand),
+}
 
 /// Records of a batch that are sent as one.
 struct Piece {
@@ -98,7 +111,16 @@ impl Deliver {
     /// Runs until gathering ends, or the program does not wait any longer.
     pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
         let mut settled = Settled::default();
-        while let Some(mut work) = works.recv().await {
+        while let Some(next) = self.next(&mut works).await {
+            let mut work = match next {
+                Next::Live(work) => work,
+                Next::Errand(errand) => {
+                    let Ok(outcome) = self.attempt(&errand.batch).await else { break };
+                    // Who does not wait any longer has ended the errand.
+                    let _ = errand.answer.send(outcome);
+                    continue;
+                }
+            };
             let end = work.end();
             let mut start = Mark { position: work.from, ..Mark::default() };
             let mut fates = Fates::new(end.at);
@@ -133,6 +155,29 @@ impl Deliver {
             self.progress.update(|sink| sink.oldest_in_hand_ms = None);
         }
         self.sink.close().await;
+    }
+
+    /// What is sent next; nothing when gathering has ended.
+    async fn next(&mut self, works: &mut mpsc::Receiver<Work>) -> Option<Next> {
+        let free = *self.stop.borrow() == Stop::No;
+        if free
+            && self.live_in_a_row >= LIVE_FIRST
+            && let Ok(errand) = self.errands.try_recv()
+        {
+            self.live_in_a_row = 0;
+            return Some(Next::Errand(errand));
+        }
+        tokio::select! {
+            biased;
+            work = works.recv() => {
+                self.live_in_a_row = self.live_in_a_row.saturating_add(1);
+                work.map(Next::Live)
+            }
+            Some(errand) = self.errands.recv(), if free => {
+                self.live_in_a_row = 0;
+                Some(Next::Errand(errand))
+            }
+        }
     }
 
     async fn deliver(&mut self, batch: Batch, fates: &mut Fates) -> Result<(), Interrupted> {
@@ -282,6 +327,8 @@ impl Deliver {
             );
             let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
             letter.unidentified = rejected;
+            // Which events these are is not known.
+            letter.forward = None;
             fates.dead_letter(places[0], letter);
         }
     }
@@ -337,6 +384,9 @@ impl Deliver {
         reason: String,
     ) -> DeadLetter {
         DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: self.forward.clone(),
             sink: self.name.clone(),
             seq: record.seq,
             id: record.id().to_owned(),
@@ -363,8 +413,7 @@ impl Deliver {
             RetryClass::Misconfigured => SinkCondition::Misconfigured,
             _ => SinkCondition::Retrying,
         };
-        let backoff = self.backoff(piece.attempts, class);
-        let wait = after.map_or(backoff, |after| backoff.max(after.min(MAX_ASKED_WAIT)));
+        let wait = self.retry.wait(piece.attempts, class, after);
         let mut news = false;
         self.progress.update(|sink| {
             let before = sink.last_error.replace(reason.to_owned());
@@ -393,17 +442,6 @@ impl Deliver {
             () = sleep_until(until) => Ok(()),
             _ = stop.wait_for(|stop| *stop != Stop::No) => Err(Interrupted),
         }
-    }
-
-    /// Exponential with full jitter: uniform between nothing and a bound that doubles. What only
-    /// a person can mend is tried near the longest bound from the start.
-    fn backoff(&self, attempts: u32, class: RetryClass) -> Duration {
-        if class == RetryClass::Misconfigured {
-            return self.retry.max.mul_f64(0.5 + fastrand::f64() / 2.0);
-        }
-        let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(31));
-        let bound = self.retry.initial.saturating_mul(doubled).min(self.retry.max);
-        bound.mul_f64(fastrand::f64())
     }
 }
 

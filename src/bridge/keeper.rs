@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     SinkProgress,
+    control::{LetterChange, LetterRequest},
     ingest::{Desk, Message},
     marks::SourceMarks,
     objects::Objects,
@@ -64,10 +65,22 @@ pub(super) struct Keeper {
     pub(super) failing: bool,
     /// Of its work on the disk.
     pub(super) pulse: Pulse,
+    /// Wakes who sends letters.
+    pub(super) letters_changed: watch::Sender<()>,
 }
 
 /// By sink, who is to be told that its changes are on the disk.
 type Waiting = BTreeMap<String, Vec<oneshot::Sender<()>>>;
+
+/// What the keeper is woken for.
+enum Wake {
+    /// To save: ahead of time, or for the last time.
+    Save {
+        early: bool,
+        last: bool,
+    },
+    Letters(LetterRequest),
+}
 
 /// Saves once a second until it is told to stop, and then once more.
 pub(super) async fn run(
@@ -75,6 +88,7 @@ pub(super) async fn run(
     to_ingest: mpsc::Sender<Message>,
     desk: Arc<Desk>,
     sync: Sync,
+    mut requests: mpsc::Receiver<LetterRequest>,
     mut stop: oneshot::Receiver<()>,
 ) {
     let mut ticks = tokio::time::interval(SAVE_EVERY);
@@ -82,11 +96,27 @@ pub(super) async fn run(
     let mut last_sync = Instant::now();
     let mut demand = keeper.seen.demand();
     loop {
-        let (early, last) = tokio::select! {
-            _ = ticks.tick() => (false, false),
+        let wake = tokio::select! {
+            _ = ticks.tick() => Wake::Save { early: false, last: false },
+            Some(request) = requests.recv() => Wake::Letters(request),
             // It lives as long as the keeper. What cannot be saved is tried once a second.
-            _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => (true, false),
-            _ = &mut stop => (false, true),
+            _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => {
+                Wake::Save { early: true, last: false }
+            }
+            _ = &mut stop => Wake::Save { early: false, last: true },
+        };
+        let (early, last) = match wake {
+            Wake::Save { early, last } => (early, last),
+            Wake::Letters(request) => {
+                let changing = spawn_blocking(move || {
+                    keeper.pulse.works("changing dead letters");
+                    keeper.change_letters(request);
+                    keeper.pulse.rests();
+                    keeper
+                });
+                keeper = answer_of(changing).await;
+                continue;
+            }
         };
         let mut taken = keeper.take(last, early);
         // What the view `seen` knows has to be in the log for good: or what a power cut took from the
@@ -153,6 +183,19 @@ fn wake(to_ingest: &mpsc::Sender<Message>) {
 }
 
 impl Keeper {
+    fn change_letters(&mut self, LetterRequest { letters, what, answer }: LetterRequest) {
+        let changed = match what {
+            LetterChange::Retry => {
+                let configured: Vec<_> = self.sinks.iter().map(|s| s.snapshot().name).collect();
+                self.state.retry_letters(&letters, &configured)
+            }
+            LetterChange::Drop => self.state.drop_letters(&letters),
+        };
+        self.letters_changed.send_replace(());
+        // Who does not wait any longer has no use for it.
+        let _ = answer.send(changed);
+    }
+
     /// What has changed since the last call, and who waits for it.
     fn take(&mut self, last: bool, early: bool) -> (StateCommit, Waiting) {
         let mut commit = StateCommit { applied: self.applied, ..StateCommit::default() };
@@ -161,6 +204,9 @@ impl Keeper {
             if let Some(Changes { state, unsaved }) = sink.take_changes() {
                 let name = sink.name();
                 commit.dead_letters.extend(unsaved.dead_letters);
+                if !unsaved.letter_fates.is_empty() {
+                    commit.letter_fates.insert(name.clone(), unsaved.letter_fates);
+                }
                 if let Some(correlator) = unsaved.correlator {
                     commit.correlators.insert(name.clone(), correlator);
                 }
@@ -219,6 +265,9 @@ impl Keeper {
                         sink.saved();
                     }
                 }
+                if commit.dead_letters.iter().any(|letter| letter.forward.is_some()) {
+                    self.letters_changed.send_replace(());
+                }
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.
                     let _ = waits.send(());
@@ -260,6 +309,7 @@ impl Keeper {
                 dead_letters = others;
                 sink.put_back(Unsaved {
                     dead_letters: own,
+                    letter_fates: commit.letter_fates.remove(&name).unwrap_or_default(),
                     correlator: commit.correlators.remove(&name),
                     waiting: waiting.remove(&name).unwrap_or_default(),
                 });

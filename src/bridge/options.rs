@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 
-use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
+use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, RetryClass, Sink};
 use crate::{event::Cluster, journal::LogOptions};
 
 /// When a batch is full.
@@ -42,6 +42,29 @@ impl Default for RetryOptions {
             max: Duration::from_secs(30),
             max_attempts: None,
         }
+    }
+}
+
+/// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
+const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
+
+impl RetryOptions {
+    /// The wait after so many attempts: exponential with full jitter, uniform between nothing and a
+    /// bound that doubles, but no shorter than the receiver asks for. What only a person can mend is
+    /// tried near the longest bound from the start.
+    pub(super) fn wait(
+        &self,
+        attempts: u32,
+        class: RetryClass,
+        asked: Option<Duration>,
+    ) -> Duration {
+        let backoff = if class == RetryClass::Misconfigured {
+            self.max.mul_f64(0.5 + fastrand::f64() / 2.0)
+        } else {
+            let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(31));
+            self.initial.saturating_mul(doubled).min(self.max).mul_f64(fastrand::f64())
+        };
+        asked.map_or(backoff, |asked| backoff.max(asked.min(MAX_ASKED_WAIT)))
     }
 }
 
@@ -108,6 +131,8 @@ pub struct JournalOptions {
     pub path: PathBuf,
     /// Retention and sync.
     pub log: LogOptions,
+    /// How many bytes the dead letters may take; the oldest go first.
+    pub dead_letters: u64,
 }
 
 /// One sink and how its watcher treats it.
@@ -134,6 +159,8 @@ pub struct SinkOptions {
     pub start: SinkStart,
     /// What happens when it has not had more than the journal is to hold.
     pub overflow: Overflow,
+    /// The sink that its dead letters are sent to, beside being kept.
+    pub forward_dead_letters: Option<String>,
 }
 
 /// Everything that a bridge is made of.

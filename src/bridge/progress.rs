@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     event::Missing,
-    journal::{DeadLetter, Position, Resume, SavedCorrelator, SinkState, Totals},
+    journal::{
+        DeadLetter, LetterFate, LetterOutcome, Position, Resume, SavedCorrelator, SinkState, Totals,
+    },
 };
 
 /// How a sink does.
@@ -85,6 +87,8 @@ pub(super) struct Changes {
 #[derive(Debug, Default)]
 pub(super) struct Unsaved {
     pub(super) dead_letters: Vec<DeadLetter>,
+    /// What became of letters that this sink was sent.
+    pub(super) letter_fates: Vec<LetterFate>,
     pub(super) correlator: Option<SavedCorrelator>,
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
@@ -153,6 +157,21 @@ pub struct SinkSnapshot {
     pub enrichments: Option<Enrichments>,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
     pub oldest_in_hand_ms: Option<u64>,
+    /// Beside the fates, since the start of the process.
+    pub errands: ErrandCounts,
+}
+
+/// What a sink was sent outside the journal's order, since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrandCounts {
+    /// Dead letters of this sink that it took in the end.
+    pub retried: u64,
+    /// Dead letters of other sinks that it took.
+    pub forwarded: u64,
+    /// Dead letters of other sinks that it refused.
+    pub forwards_refused: u64,
+    /// Events that it was sent once more by a replay.
+    pub replayed: u64,
 }
 
 impl SinkSnapshot {
@@ -219,6 +238,7 @@ impl SinkProgress {
             match_errors: 0,
             enrichments: None,
             oldest_in_hand_ms: None,
+            errands: ErrandCounts::default(),
         };
         let positions = saved.positions;
         // A sink that is new has to be saved once, or its start would be chosen again; so has its
@@ -281,6 +301,28 @@ impl SinkProgress {
         inner.changed = true;
     }
 
+    /// Takes in what became of a letter that the sink was sent once more, or that another sink
+    /// forwards to it. An event of its own that it has now moves from one fate to another.
+    pub(super) fn settle_letter(&self, fate: LetterFate) {
+        let mut inner = lock(&self.inner);
+        let totals = &mut inner.snapshot.totals;
+        if fate.outcome == LetterOutcome::Delivered {
+            totals.dead_lettered = totals.dead_lettered.saturating_sub(1);
+            totals.delivered += 1;
+        }
+        inner.unsaved.letter_fates.push(fate);
+        inner.changed = true;
+    }
+
+    /// Answers when everything that is settled so far is on the disk.
+    pub(super) fn when_saved(&self) -> oneshot::Receiver<()> {
+        let (waiting, saved) = oneshot::channel();
+        let mut inner = lock(&self.inner);
+        inner.unsaved.waiting.push(waiting);
+        inner.changed = true;
+        saved
+    }
+
     pub(super) fn update(&self, change: impl FnOnce(&mut SinkSnapshot)) {
         change(&mut lock(&self.inner).snapshot);
     }
@@ -315,6 +357,7 @@ impl SinkProgress {
     pub(super) fn put_back(&self, mut unsaved: Unsaved) {
         let mut inner = lock(&self.inner);
         unsaved.dead_letters.append(&mut inner.unsaved.dead_letters);
+        unsaved.letter_fates.append(&mut inner.unsaved.letter_fates);
         unsaved.waiting.append(&mut inner.unsaved.waiting);
         // The newer one holds.
         unsaved.correlator = inner.unsaved.correlator.take().or(unsaved.correlator);

@@ -1,6 +1,8 @@
 //! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod sink;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -8,12 +10,13 @@ use tokio::{
 };
 
 use super::{
-    BridgeOptions, BridgeView, SinkOptions, SinkProgress, TaskEnd, Watchdog,
+    BridgeOptions, BridgeView, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
+    control::{Control, ReplayDesk},
     correlation::Stage,
-    deliver::{Deliver, Stop},
+    deliver::Stop,
+    errands::{Courier, LetterRound, Replays},
     feed::{Feed, LIVE},
-    gather::Gather,
     high_water::HighWater,
     ingest::{Desk, Ending, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
@@ -23,15 +26,12 @@ use super::{
     tasks::{Failing, Task, Tasks, first_failure},
 };
 use crate::{journal::OpenError, watch::Broadcaster};
+use sink::{Errands, SinkParts};
 
 /// Messages between reflectors and ingest: each at most a few hundred KiB.
 const INGEST_QUEUE: usize = 4;
 /// Frames between ingest and the broadcaster's loop.
 const BROADCAST_QUEUE: usize = 8;
-/// Batches between gathering and delivery: the next one is ready when one has arrived.
-const BATCHES_AHEAD: usize = 2;
-/// The same where a batch is one event.
-const EVENTS_AHEAD: usize = 16;
 /// A sink may take so long to let go of its connections.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// The last save may take so long; the end of the program does not wait for a disk that hangs.
@@ -80,6 +80,7 @@ pub struct Bridge {
     stop_keeper: oneshot::Sender<()>,
     keeper: Task,
     give_up: GiveUp,
+    control: Control,
 }
 
 /// Tells ingest not to wait any longer; at the latest when it is dropped, or a thread that waits for
@@ -119,6 +120,8 @@ impl Bridge {
         let objects = restored.objects(objects, &sinks);
         let mut enriching = 0;
         let mut correlates = false;
+        let mut desks = BTreeMap::new();
+        let (letters_changed, _) = watch::channel(());
         for sink in sinks {
             let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
                 enriching += 1;
@@ -134,6 +137,29 @@ impl Bridge {
             let high_water = HighWater::open(&restored, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
+            let (desk, orders) = ReplayDesk::new();
+            desks.insert(sink.name.clone(), desk);
+            let (courier, errands) = Courier::new(sink.retry, Arc::clone(&progress));
+            let errands = Errands {
+                letters: LetterRound {
+                    sink: sink.name.clone(),
+                    letters: restored.state.dead_letters(),
+                    changed: letters_changed.subscribe(),
+                    progress: Arc::clone(&progress),
+                    courier: courier.clone(),
+                },
+                replays: Replays {
+                    sink: sink.name.clone(),
+                    orders,
+                    log: log.clone(),
+                    progress: Arc::clone(&progress),
+                    courier,
+                    batch: sink.batch,
+                    filter: sink.filter.clone(),
+                    enricher: enricher.clone(),
+                },
+                errands,
+            };
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
             correlates |= stage.has_correlator();
@@ -142,6 +168,7 @@ impl Bridge {
                 stage,
                 progress,
                 high_water,
+                errands,
                 stop: stop.clone(),
                 watchdog: &watchdog,
             };
@@ -153,11 +180,14 @@ impl Bridge {
             sources: Arc::default(),
             ingest: Arc::default(),
             log,
+            dead_letters: restored.state.dead_letters(),
             object_requests: objects.as_ref().map(|objects| objects.requests()),
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
             watchdog: watchdog.clone(),
         };
+        let (to_keeper, letter_requests) = mpsc::channel(1);
+        let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
         let (desk, ending) = (Arc::<Desk>::default(), Arc::<Ending>::default());
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let (stop_keeper, keeper_stops) = oneshot::channel();
@@ -191,10 +221,13 @@ impl Bridge {
             last_positions: Instant::now(),
             last_seen: Instant::now(),
             failing: false,
+            letters_changed,
             pulse: watchdog.pulse("the keeper"),
         };
         let sync = journal.log.sync;
-        let keeping = keeper::run(keeper, to_ingest.clone(), Arc::clone(&desk), sync, keeper_stops);
+        let at_desk = Arc::clone(&desk);
+        let keeping =
+            keeper::run(keeper, to_ingest.clone(), at_desk, sync, letter_requests, keeper_stops);
         let keeper = Task::spawn("the keeper", async {
             keeping.await;
             Ok(())
@@ -244,12 +277,18 @@ impl Bridge {
             stop_keeper,
             keeper,
             give_up: GiveUp(ending),
+            control,
         })
     }
 
     /// What can be seen of it.
     pub fn view(&self) -> BridgeView {
         self.view.clone()
+    }
+
+    /// What may be asked of it.
+    pub fn control(&self) -> Control {
+        self.control.clone()
     }
 
     /// Completes when the bridge cannot go on by itself, with what caused it;
@@ -304,41 +343,5 @@ impl Failing for Bridge {
             error = self.sinks.next_failure() => error,
             error = self.aside.next_failure() => error,
         }
-    }
-}
-
-/// What a sink's watcher is made of beside its options.
-struct SinkParts<'a> {
-    feed: Feed,
-    stage: Stage,
-    progress: Arc<SinkProgress>,
-    high_water: HighWater,
-    stop: watch::Receiver<Stop>,
-    watchdog: &'a Watchdog,
-}
-
-impl SinkParts<'_> {
-    /// Two tasks, so that the next batch is made while one is on its way; neither outlives the other.
-    fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
-        let Self { feed, stage, progress, high_water, stop, watchdog } = self;
-        let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
-        let (out, works) = mpsc::channel(ahead);
-        let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
-            .delivered_before(high_water.at_start());
-        sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
-        let name = format!("delivery to sink {}", sink.name);
-        let deliver = Deliver {
-            name: sink.name,
-            sink: sink.sink,
-            retry: sink.retry,
-            timeout: sink.timeout,
-            progress,
-            high_water,
-            stop,
-            refusals_in_a_row: 0,
-            from: 0,
-            pulse: watchdog.pulse(&*name),
-        };
-        sinks.spawn(name, deliver.run(works));
     }
 }

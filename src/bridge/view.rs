@@ -6,7 +6,7 @@ use super::{IngestCounters, SinkProgress, Watchdog};
 use crate::{
     cache::{Reconnect, SharedHealth},
     event::Cluster,
-    journal::LogHandle,
+    journal::{DeadLettersReader, LogHandle},
 };
 
 /// A source as the status page shows it.
@@ -42,6 +42,8 @@ pub struct BridgeView {
     pub ingest: Arc<IngestCounters>,
     /// The log, for its tail and its size on disk.
     pub log: LogHandle,
+    /// The dead letters, for their counts.
+    pub dead_letters: DeadLettersReader,
     /// How often the API server was asked for a single object, or for its kinds; nothing where no
     /// sink is told of objects.
     pub object_requests: Option<Arc<AtomicU64>>,

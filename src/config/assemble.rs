@@ -64,6 +64,7 @@ fn journal_options(journal: JournalSettings) -> JournalOptions {
             retention_age: journal.retention_age,
             sync,
         },
+        dead_letters: journal.dead_letters,
     }
 }
 
@@ -83,6 +84,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         timeout: settings.timeout,
         start: settings.start,
         overflow: settings.overflow,
+        forward_dead_letters: settings.forward_dead_letters,
     })
 }
 

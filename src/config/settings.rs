@@ -77,6 +77,8 @@ pub struct JournalSettings {
     pub retention_age: Duration,
     /// When it is forced to disk.
     pub sync: SyncPolicy,
+    /// How many bytes the dead letters may take.
+    pub dead_letters: u64,
 }
 
 /// When the journal is forced to disk.
@@ -113,6 +115,8 @@ pub struct SinkSettings {
     pub start: SinkStart,
     /// What happens when it lags by more than the journal holds.
     pub overflow: Overflow,
+    /// The sink that its dead letters are sent to as well.
+    pub forward_dead_letters: Option<String>,
 }
 
 /// A transport and its options.

@@ -15,9 +15,10 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMet
 use redb::{StorageError, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
-use self::{fingerprints::Fingerprints, seen_table::Store};
+use self::{dead_letters::DeadLetters, fingerprints::Fingerprints, seen_table::Store};
 use super::{Directory, OpenError, Position};
 
+mod dead_letters;
 mod fingerprints;
 mod look;
 mod model;
@@ -26,6 +27,10 @@ mod seen_table;
 #[cfg(test)]
 mod tests;
 
+pub use dead_letters::{
+    DeadLettersReader, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery,
+    LetterState, Letters,
+};
 pub(super) use look::look;
 pub use model::{
     DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState, StateCommit, Totals,
@@ -51,8 +56,6 @@ const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources"
 /// What it knows up to, as the next sequence and how many were never used, and the state itself.
 const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
     TableDefinition::new("correlators");
-/// In the order in which they died: everything but the envelope as JSON, the envelope.
-const DEAD: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
 
 /// Why a commit failed. All of it is stored, or nothing, which is more likely; the same is to be
 /// committed again later, together with what has changed by then.
@@ -72,16 +75,6 @@ pub struct State {
     sweep: Sweep,
 }
 
-/// What there is of dead letters.
-#[derive(Clone, Copy, Debug, Default)]
-struct DeadLetters {
-    /// The most that their envelopes may take, in bytes.
-    limit: u64,
-    next: u64,
-    count: u64,
-    bytes: u64,
-}
-
 /// Why a file cannot be used.
 #[derive(Debug)]
 enum Unusable {
@@ -96,7 +89,7 @@ impl State {
     /// Opens the state of a directory. One that is damaged is [set aside](Directory::set_aside)
     /// and a new one is begun; [`Loaded::set_aside`] says so.
     ///
-    /// Of dead letters the newest are kept whose envelopes take `dead_letter_bytes` together.
+    /// Of dead letters the newest are kept that take `dead_letter_bytes` together.
     ///
     /// # Errors
     ///
@@ -145,50 +138,83 @@ impl State {
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every
     /// position in it.
     pub fn commit(&mut self, commit: &StateCommit) -> Result<(), CommitError> {
-        let (mut dead, mut sweep) = (self.dead, self.sweep);
+        let (mut dead, mut sweep) = (self.dead.clone(), self.sweep);
         let stored = self.store.with_database(|database| {
+            dead.make_sure(database)?;
             let transaction = database.begin_write()?;
-            let replaced = write(&transaction, commit, &mut dead)?;
+            let replaced = write(&transaction, commit)?;
+            dead.write(&transaction, &commit.dead_letters, &commit.letter_fates)?;
             objects::write(&transaction, &commit.objects, &mut sweep)?;
             transaction.commit()?;
             Ok(replaced)
         });
+        self.dead.in_doubt |= stored.is_err();
         let replaced = stored.map_err(|e| self.error(e))?;
         self.store.note(&commit.seen, &replaced);
-        (self.dead, self.sweep) = (dead, sweep);
+        self.sweep = sweep;
+        self.have(dead);
         Ok(())
     }
 
-    /// How many dead letters are kept.
-    pub fn dead_letter_count(&self) -> u64 {
-        self.dead.count
+    /// The dead letters, to be read beside the commits.
+    pub fn dead_letters(&self) -> DeadLettersReader {
+        DeadLettersReader::new(Arc::clone(&self.store), &self.dead)
     }
 
-    /// The dead letters that are kept, of one sink or of all, the newest first, `limit` at most.
-    pub fn dead_letters(
-        &self,
-        sink: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, CommitError> {
-        let read = |database: &Database| -> Result<Vec<DeadLetter>, redb::Error> {
-            let table = database.begin_read()?.open_table(DEAD)?;
-            let mut letters = Vec::new();
-            for item in table.iter()?.rev() {
-                let (_, value) = item?;
-                let (json, envelope) = value.value();
-                let mut letter: DeadLetter = parse(json)?;
-                if sink.is_none_or(|sink| sink == letter.sink) {
-                    letter.envelope = Bytes::copy_from_slice(envelope);
-                    letters.push(letter);
-                }
-                if letters.len() >= limit {
-                    break;
-                }
+    /// Marks dead letters so that they are sent again, and answers how many are. It is on stable
+    /// storage when this returns; each bridge sends what is marked, now or after its start.
+    ///
+    /// Of letters that are named each has to be one that can be sent: of one of these sinks, and of
+    /// an event that is known. Of others those that cannot be are left as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`LetterError`]; nothing is marked then.
+    pub fn retry_letters(
+        &mut self,
+        letters: &Letters,
+        configured: &[String],
+    ) -> Result<u64, LetterError> {
+        self.change_letters(|dead, transaction| dead.retry(transaction, letters, configured))
+    }
+
+    /// Drops dead letters, and answers how many went. It is on stable storage when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`LetterError`]; nothing is dropped then.
+    pub fn drop_letters(&mut self, letters: &Letters) -> Result<u64, LetterError> {
+        self.change_letters(|dead, transaction| dead.drop(transaction, letters))
+    }
+
+    fn change_letters(
+        &mut self,
+        change: impl FnOnce(
+            &mut DeadLetters,
+            &WriteTransaction,
+        ) -> Result<Result<u64, LetterError>, redb::Error>,
+    ) -> Result<u64, LetterError> {
+        let mut dead = self.dead.clone();
+        let changed = self.store.with_database(|database| {
+            dead.make_sure(database)?;
+            let transaction = database.begin_write()?;
+            let changed = change(&mut dead, &transaction)?;
+            match changed {
+                Ok(_) => transaction.commit()?,
+                Err(_) => transaction.abort()?,
             }
-            Ok(letters)
-        };
-        let letters = self.store.read(read).transpose().map_err(|e| self.error(e))?;
-        Ok(letters.unwrap_or_default())
+            Ok(changed)
+        });
+        self.dead.in_doubt |= changed.is_err();
+        let changed = changed.map_err(|e| self.error(e))??;
+        self.have(dead);
+        Ok(changed)
+    }
+
+    fn have(&mut self, dead: DeadLetters) {
+        self.dead = dead;
+        self.dead.in_doubt = false;
+        self.dead.share();
     }
 
     fn error(&self, source: redb::Error) -> CommitError {
@@ -197,11 +223,7 @@ impl State {
 }
 
 /// Answers for each change of `seen` whether the table had its uid before.
-fn write(
-    transaction: &WriteTransaction,
-    commit: &StateCommit,
-    dead: &mut DeadLetters,
-) -> Result<Vec<bool>, redb::Error> {
+fn write(transaction: &WriteTransaction, commit: &StateCommit) -> Result<Vec<bool>, redb::Error> {
     transaction.open_table(META)?.insert("applied", commit.applied)?;
     if let Some(uid) = &commit.cluster_uid {
         transaction.open_table(CLUSTER)?.insert("uid", uid.as_str())?;
@@ -218,21 +240,7 @@ fn write(
     for (name, source) in &commit.sources {
         sources.insert(name.as_str(), &*json(source))?;
     }
-    let replaced = seen_table::write(transaction, &commit.seen)?;
-    let mut letters = transaction.open_table(DEAD)?;
-    for letter in &commit.dead_letters {
-        letters.insert(dead.next, (&*json(letter), &*letter.envelope))?;
-        dead.next += 1;
-        dead.count += 1;
-        dead.bytes += letter.envelope.len() as u64;
-    }
-    while dead.bytes > dead.limit
-        && let Some((_, value)) = letters.pop_first()?
-    {
-        dead.count = dead.count.saturating_sub(1);
-        dead.bytes = dead.bytes.saturating_sub(value.value().1.len() as u64);
-    }
-    Ok(replaced)
+    seen_table::write(transaction, &commit.seen)
 }
 
 /// Opens the file and reads what is in it. redb promises not to panic on a damaged file whose
@@ -261,7 +269,8 @@ fn load(database: &Database) -> Result<(Loaded, DeadLetters), Unusable> {
     if version > VERSION {
         return Err(Unusable::Newer(version));
     }
-    read_tables(database).map_err(unusable)
+    let loaded = read_tables(database).map_err(unusable)?;
+    Ok((loaded, DeadLetters::load(database).map_err(unusable)?))
 }
 
 /// Makes the tables that are not there; answers the version.
@@ -281,7 +290,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
             seen_table::clear(&transaction)?;
         }
         seen_table::make(&transaction)?;
-        transaction.open_table(DEAD)?;
+        dead_letters::make(&transaction)?;
         transaction.open_table(OBJECTS)?;
         transaction.open_table(OBJECTS_VIEW)?;
         version
@@ -290,7 +299,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
     Ok(version.unwrap_or(VERSION))
 }
 
-fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error> {
+fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
     let transaction = database.begin_read()?;
     let applied = transaction.open_table(META)?.get("applied")?.map_or(1, |v| v.value());
     let cluster_uid = transaction.open_table(CLUSTER)?.get("uid")?.map(|v| v.value().to_owned());
@@ -311,14 +320,7 @@ fn read_tables(database: &Database) -> Result<(Loaded, DeadLetters), redb::Error
         loaded.sources.insert(name.value().to_owned(), parse(value.value())?);
     }
     loaded.objects = objects::load_view(&transaction)?;
-    let letters = transaction.open_table(DEAD)?;
-    let mut dead = DeadLetters { count: letters.len()?, ..DeadLetters::default() };
-    for item in letters.iter()? {
-        let (key, value) = item?;
-        dead.next = key.value().saturating_add(1);
-        dead.bytes += value.value().1.len() as u64;
-    }
-    Ok((loaded, dead))
+    Ok(loaded)
 }
 
 fn unusable(error: redb::Error) -> Unusable {

@@ -99,6 +99,14 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    pub(super) fn new(
+        status: StatusCode,
+        retry_after: Option<&HeaderValue>,
+        body: Vec<u8>,
+    ) -> Self {
+        Self { status, retry_after: retry_after.and_then(status::retry_after), body }
+    }
+
     /// Whether the receiver took it.
     pub(super) fn is_success(&self) -> bool {
         self.status.is_success()
@@ -193,7 +201,7 @@ impl HttpPoster {
             }
         };
         let status = response.status();
-        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(status::retry_after);
+        let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
         let read = if status.is_success() { self.success_bytes } else { REASON_BYTES };
         let wait = if status.is_success() && read > 0 {
@@ -203,7 +211,7 @@ impl HttpPoster {
         };
         let mut body = Vec::new();
         let _ = timeout(wait, read_body(response, read, &mut body)).await;
-        Ok(Reply { status, retry_after, body })
+        Ok(Reply::new(status, retry_after.as_ref(), body))
     }
 
     fn failure(&self, error: reqwest::Error) -> Outcome {

@@ -3,6 +3,8 @@
 //! A partial success is the receiver's last word: it took the request, and names a number that it
 //! dropped. Nothing of it is sent again.
 
+#[cfg(fuzzing)]
+pub(super) mod fuzzing;
 mod grpc;
 mod grpc_status;
 mod http;

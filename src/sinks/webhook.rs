@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 use self::{conceal::Secrets, sign::Signer};
 use super::{
     SinkBuildError, WebhookOptions,
-    http::{self, Address, HttpPoster},
+    http::{self, Address, HttpPoster, Reply},
 };
 use crate::{
     bridge::{Outcome, Sink},
@@ -82,13 +82,17 @@ impl WebhookSink {
             headers.insert(ID, id);
         }
         match self.poster.post(headers, body).await {
-            Ok(reply) if reply.is_success() => Outcome::Delivered,
-            Ok(reply) => {
-                let words = self.secrets.conceal(&String::from_utf8_lossy(&reply.body));
-                reply.refusal(&words)
-            }
+            Ok(reply) => self.outcome_of(&reply),
             Err(outcome) => outcome,
         }
+    }
+
+    /// What an answer means.
+    pub(super) fn outcome_of(&self, reply: &Reply) -> Outcome {
+        if reply.is_success() {
+            return Outcome::Delivered;
+        }
+        reply.refusal(&self.secrets.conceal(&String::from_utf8_lossy(&reply.body)))
     }
 }
 

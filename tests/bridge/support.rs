@@ -18,7 +18,7 @@ use tidings::{
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
-    journal::{DeadLetter, Directory, LogOptions, State, Sync as LogSync},
+    journal::{DeadLetter, Directory, LetterQuery, LogOptions, State, Sync as LogSync},
 };
 use tokio::{sync::watch, time::Instant};
 
@@ -178,6 +178,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) field_selector: String,
     pub(crate) retention: u64,
     pub(crate) age: Duration,
+    pub(crate) dead_letters: u64,
     pub(crate) sinks: Vec<(&'static str, Box<dyn Sink>, Tuning)>,
     pub(crate) objects: ObjectOptions,
     pub(crate) own_events: Option<OwnEvents>,
@@ -195,6 +196,7 @@ pub(crate) struct Tuning {
     pub(crate) filter: Option<&'static str>,
     pub(crate) correlate: CorrelateMode,
     pub(crate) enrich: Option<Enrich>,
+    pub(crate) forward: Option<&'static str>,
 }
 
 impl Default for Tuning {
@@ -212,6 +214,7 @@ impl Default for Tuning {
             filter: None,
             correlate: CorrelateMode::default(),
             enrich: None,
+            forward: None,
         }
     }
 }
@@ -226,6 +229,7 @@ impl<'a> Setup<'a> {
             field_selector: String::new(),
             retention: 64 << 20,
             age: Duration::from_secs(3600),
+            dead_letters: 64 << 20,
             sinks: Vec::new(),
             objects: ObjectOptions::default(),
             own_events: None,
@@ -261,6 +265,7 @@ impl<'a> Setup<'a> {
             timeout: tuning.timeout,
             start: tuning.start,
             overflow: tuning.overflow,
+            forward_dead_letters: tuning.forward.map(str::to_owned),
         });
         let options = BridgeOptions {
             cluster: Cluster { name: Some("test".to_owned()), uid: None },
@@ -276,6 +281,7 @@ impl<'a> Setup<'a> {
                     retention_age: self.age,
                     sync: LogSync::Interval(Duration::from_secs(1)),
                 },
+                dead_letters: self.dead_letters,
             },
             sinks: sinks.collect(),
             objects: self.objects,
@@ -343,7 +349,8 @@ pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkSta
 /// The dead letters of a journal that no bridge holds, oldest first.
 pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
     let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
-    let mut letters = state.dead_letters(None, usize::MAX).unwrap();
+    let query = LetterQuery { limit: usize::MAX, ..LetterQuery::default() };
+    let mut letters = state.dead_letters().list(&query).unwrap();
     letters.reverse();
     letters
 }

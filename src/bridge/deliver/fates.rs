@@ -91,3 +91,107 @@ impl Fates {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::journal::LetterState;
+
+    fn letter(seq: usize, unidentified: u64) -> DeadLetter {
+        DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: None,
+            sink: "a".to_owned(),
+            seq: seq as u64,
+            id: String::new(),
+            class: String::new(),
+            reason: String::new(),
+            attempts: 1,
+            first_ms: 0,
+            time_ms: 0,
+            unidentified,
+            envelope: bytes::Bytes::new(),
+        }
+    }
+
+    fn fate() -> impl Strategy<Value = Fate> {
+        prop_oneof![
+            4 => Just(Fate::Delivered),
+            1 => Just(Fate::Redelivered),
+            2 => Just(Fate::DeadLettered),
+        ]
+    }
+
+    /// Fates with a letter for each that is dead-lettered: one by one, or one for a row of them.
+    fn fates(of: &[Fate], in_rows: bool) -> Fates {
+        let mut fates = Fates::new(of.len());
+        let mut place = 0;
+        while place < of.len() {
+            let row = of[place..].iter().take_while(|fate| **fate == Fate::DeadLettered).count();
+            if in_rows && row > 0 {
+                fates.dead_letter(place, letter(place, row as u64));
+            }
+            let taken = if in_rows { row.max(1) } else { 1 };
+            for place in place..place + taken {
+                fates.set(place, of[place]);
+                if !in_rows && of[place] == Fate::DeadLettered {
+                    fates.dead_letter(place, letter(place, 0));
+                }
+            }
+            place += taken;
+        }
+        fates
+    }
+
+    fn letters(settled: &Settled) -> u64 {
+        settled.dead_letters.iter().map(|letter| letter.unidentified.max(1)).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn two_stretches_come_to_what_the_whole_comes_to(
+            of in prop::collection::vec(fate(), 1..30),
+            in_rows in any::<bool>(),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let resume = |version| ("*".into(), Resume { epoch: 0, resource_version: version });
+            let resumes: [(Arc<str>, Resume); 2] = [resume(1), resume(2)];
+            let at = at.index(of.len() + 1);
+            let mark = Mark { at, filtered: 3, lost: 1, resumes: 1, ..Mark::default() };
+            let end = Mark {
+                at: of.len(),
+                filtered: 5,
+                correlated_away: 2,
+                lost: 1,
+                resumes: 2,
+                ..Mark::default()
+            };
+            let (mut whole, mut in_two) = (Settled::default(), Settled::default());
+            fates(&of, in_rows).settle(Mark::default(), end, &resumes, &mut whole);
+            let mut halves = fates(&of, in_rows);
+            halves.settle(Mark::default(), mark, &resumes, &mut in_two);
+            let refused = of[..at].iter().filter(|fate| **fate == Fate::DeadLettered).count();
+            prop_assert_eq!(in_two.totals.dead_lettered, refused as u64);
+            prop_assert_eq!(letters(&in_two), refused as u64);
+            prop_assert_eq!((in_two.totals.filtered, in_two.resumes.len()), (3, 1));
+            halves.settle(mark, end, &resumes, &mut in_two);
+            prop_assert_eq!(in_two.totals, whole.totals);
+            prop_assert_eq!(letters(&in_two), in_two.totals.dead_lettered);
+            prop_assert_eq!(letters(&whole), whole.totals.dead_lettered);
+            prop_assert_eq!(in_two.resumes, whole.resumes);
+        }
+    }
+
+    #[test]
+    fn what_was_taken_out_of_order_is_not_answered() {
+        let mut fates = Fates::new(3);
+        fates.set(0, Fate::Delivered);
+        fates.set(2, Fate::Delivered);
+        assert_eq!(fates.answered(), 1);
+        fates.set(1, Fate::DeadLettered);
+        assert_eq!(fates.answered(), 3);
+    }
+}

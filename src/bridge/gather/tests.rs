@@ -125,6 +125,25 @@ async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mark_stands_behind_a_record_with_its_summaries_and_never_between_them() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    rig.append(27, now_ms()).await;
+    let (_, work) = rig.settled().await;
+    let marks = |work: &Work| -> Vec<_> {
+        work.marks.iter().map(|mark| (mark.at, mark.position.next, mark.held.versions)).collect()
+    };
+    let each: Vec<_> = (1..=25).map(|at| (at, at as u64 + 1, 0)).collect();
+    assert_eq!(marks(&work)[..25], each);
+    assert_eq!(marks(&work)[25..], [(25, 27, 1)]);
+    rig.append(2, now_ms() + 601_000).await;
+    let (sequences, work) = rig.settled().await;
+    assert_eq!(sequences[0][..3], [26, 27, 28]);
+    // The summaries of 26 and 27 are there because 28 is.
+    assert_eq!(marks(&work), [(3, 29, 0)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     let journal = tempfile::tempdir().unwrap();
     let mut rig = Rig::new(journal.path(), 500);

@@ -45,7 +45,8 @@ pub(in crate::journal) fn look(path: &Path) -> Result<Look, String> {
     let read = catch_unwind(AssertUnwindSafe(read));
     match read {
         Ok(Ok((loaded, dead))) => {
-            Ok(Look { loaded, dead_letters: dead.count, dead_letter_bytes: dead.bytes })
+            let (dead_letters, dead_letter_bytes) = dead.kept();
+            Ok(Look { loaded, dead_letters, dead_letter_bytes })
         }
         Ok(Err(Unusable::Damaged(reason))) => Err(reason),
         Ok(Err(Unusable::Refused(error))) => Err(error.to_string()),

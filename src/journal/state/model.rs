@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{ObjectsCommit, ObjectsView};
+use super::{LetterFate, LetterState, ObjectsCommit, ObjectsView};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +134,15 @@ impl Unfinished {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
+    /// What it is named by; the store gives it, from 0 on and none twice.
+    #[serde(skip)]
+    pub number: u64,
+    /// Where it is.
+    #[serde(default)]
+    pub state: LetterState,
+    /// The sink that it is still to be forwarded to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<String>,
     /// Which sink.
     pub sink: String,
     /// The record's sequence.
@@ -157,6 +166,19 @@ pub struct DeadLetter {
     pub envelope: Bytes,
 }
 
+impl DeadLetter {
+    /// How many events it stands for.
+    pub fn events(&self) -> u64 {
+        self.unidentified.max(1)
+    }
+
+    /// The sinks that are to be sent it.
+    pub(super) fn due_at(&self) -> impl Iterator<Item = &str> {
+        let again = (self.state == LetterState::RetryRequested).then_some(&*self.sink);
+        again.into_iter().chain(self.forward.as_deref())
+    }
+}
+
 /// What changed since the last commit, all of which is stored or none.
 #[derive(Clone, Debug, Default)]
 pub struct StateCommit {
@@ -171,8 +193,10 @@ pub struct StateCommit {
     pub sources: BTreeMap<String, SourceState>,
     /// The view `seen` now holds everything before this sequence.
     pub applied: u64,
-    /// New dead letters.
+    /// New dead letters; they get their numbers here.
     pub dead_letters: Vec<DeadLetter>,
+    /// What became of older ones, by the sink that they were sent to.
+    pub letter_fates: BTreeMap<String, Vec<LetterFate>>,
     /// What is new in the view `objects`.
     pub objects: ObjectsCommit,
     /// The cluster's uid, when it is news.

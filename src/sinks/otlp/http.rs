@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::{
     super::{
         OtlpOptions, SinkBuildError,
-        http::{self, Address, HttpPoster},
+        http::{self, Address, HttpPoster, Reply},
     },
     grpc_status::RpcStatus,
 };
@@ -42,18 +42,22 @@ impl HttpExporter {
     ) -> Result<ExportLogsServiceResponse, Outcome> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        let reply = self.poster.post(headers, request).await?;
-        if reply.is_success() {
-            // The status says that it was taken. A body that cannot be read takes nothing back.
-            return Ok(ExportLogsServiceResponse::decode(&*reply.body).unwrap_or_default());
-        }
-        // Receivers answer with google.rpc.Status, what stands in front of them with text.
-        let words = match RpcStatus::decode(&*reply.body) {
-            Ok(status) if !status.message.is_empty() => status.message,
-            _ => String::from_utf8_lossy(&reply.body).into_owned(),
-        };
-        Err(reply.refusal(&words))
+        read(&self.poster.post(headers, request).await?)
     }
+}
+
+/// What an answer says.
+pub(super) fn read(reply: &Reply) -> Result<ExportLogsServiceResponse, Outcome> {
+    if reply.is_success() {
+        // The status says that it was taken. A body that cannot be read takes nothing back.
+        return Ok(ExportLogsServiceResponse::decode(&*reply.body).unwrap_or_default());
+    }
+    // Receivers answer with google.rpc.Status, what stands in front of them with text.
+    let words = match RpcStatus::decode(&*reply.body) {
+        Ok(status) if !status.message.is_empty() => status.message,
+        _ => String::from_utf8_lossy(&reply.body).into_owned(),
+    };
+    Err(reply.refusal(&words))
 }
 
 /// The endpoint with `/v1/logs`, unless its path ends so already. A query stays behind the path.

@@ -1,0 +1,26 @@
+//! A `match`: it compiles or is refused with a message, and what compiles answers for each event.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tidings::{bridge::Filter, event::Record};
+
+const ENVELOPES: [&str; 3] = [
+    r#"{"id":"u-7","cluster":{"name":"c","uid":"k"},"change":"created","time":"2026-01-02T03:04:05Z","observedTime":"2026-01-02T03:04:06Z","occurrences":3,"delta":1,"replayed":false,"event":{"metadata":{"name":"web-0.1","namespace":"shop","uid":"u","resourceVersion":"7","labels":{"app":"web"}},"involvedObject":{"kind":"Pod","name":"web-0","namespace":"shop"},"reason":"BackOff","message":"Back-off restarting","type":"Warning","count":3,"source":{"component":"kubelet","host":"n1"}}}"#,
+    r#"{"id":"u-8","cluster":{},"change":"updated","time":"","observedTime":"","occurrences":0,"delta":0,"replayed":true,"object":{"labels":{"a":"b"},"owners":[]},"event":{}}"#,
+    "no envelope",
+];
+
+fuzz_target!(|text: &str| {
+    match Filter::compile(text) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(filter) => {
+            assert_eq!(filter.source(), text);
+            for envelope in ENVELOPES {
+                let record = Record { seq: 1, envelope: envelope.into() };
+                if let Err(error) = filter.wants(&record) {
+                    assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+    }
+});

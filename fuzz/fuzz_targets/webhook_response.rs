@@ -1,0 +1,52 @@
+//! The answer of a webhook: an outcome whose words are short and hold no secret.
+//!
+//! Two bytes of status, one that says how long `Retry-After` is, that, and the body.
+#![no_main]
+
+use std::{sync::OnceLock, time::Duration};
+
+use libfuzzer_sys::fuzz_target;
+use tidings::{
+    bridge::Outcome,
+    sinks::{Compression, Secret, WebhookOptions, WebhookSink, fuzzing::webhook},
+};
+
+const TOKEN: &str = "T0ken-0123456789";
+
+fn sink() -> &'static WebhookSink {
+    static SINK: OnceLock<WebhookSink> = OnceLock::new();
+    SINK.get_or_init(|| {
+        let options = WebhookOptions {
+            url: Secret::new(format!("http://receiver/hook/{TOKEN}")),
+            headers: Vec::new(),
+            tls: None,
+            signing_secret: None,
+            single: false,
+            compression: Compression::None,
+            timeout: Duration::from_secs(1),
+        };
+        WebhookSink::new(&options).expect("the options are good")
+    })
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [high, low, length, rest @ ..] = data else { return };
+    let status = u16::from_be_bytes([*high, *low]) % 1000;
+    let (header, body) = rest.split_at(usize::from(*length).min(rest.len()));
+    let reason = match webhook(sink(), status, header, body) {
+        None => return,
+        Some(Outcome::Delivered) => {
+            assert!((200..300).contains(&status));
+            return;
+        }
+        Some(Outcome::Refused { reason, .. }) => {
+            assert!([400, 413, 422].contains(&status));
+            reason
+        }
+        Some(Outcome::Retry { reason, .. }) => reason,
+        Some(other) => panic!("{other:?}"),
+    };
+    assert!(reason.len() < 4096, "{}", reason.len());
+    assert!(!reason.contains(TOKEN), "{reason}");
+    assert!(!reason.contains('\n'), "{reason}");
+});

@@ -1,0 +1,270 @@
+//! What may be asked of a running bridge: its dead letters, and to send again what it has.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::spawn_blocking,
+};
+
+use super::Filter;
+use crate::{
+    journal::{DeadLetter, DeadLettersReader, LetterError, LetterQuery, Letters, ReadError},
+    suggest::nearest,
+};
+
+/// Asks a running bridge. Clones are cheap; see [`Bridge::control`](super::Bridge::control).
+#[derive(Clone, Debug)]
+pub struct Control {
+    letters: DeadLettersReader,
+    keeper: mpsc::Sender<LetterRequest>,
+    replays: Arc<BTreeMap<String, ReplayDesk>>,
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The bridge has ended, or is about to.
+    #[error("the bridge is stopping")]
+    Stopping,
+    /// The state cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Nothing was done with the letters.
+    #[error(transparent)]
+    Letters(#[from] LetterError),
+    /// There is no such sink.
+    #[error("there is no sink `{sink}`\nhint: {hint}")]
+    NoSuchSink {
+        /// The name asked for.
+        sink: String,
+        /// The one that was meant, or all of them.
+        hint: String,
+    },
+    /// Another replay is under way.
+    #[error("a replay to `{0}` is under way\nhint: wait for its end, or end it")]
+    ReplayRuns(String),
+}
+
+/// What is to be sent to a sink once more, from what the journal holds.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// To which sink.
+    pub sink: String,
+    /// From where on.
+    pub from: ReplayFrom,
+    /// Which events, of those that the sink's own `match` wants; `None` for all.
+    pub filter: Option<Filter>,
+}
+
+/// Where a replay begins. What the journal does not hold any more is not replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ReplayFrom {
+    /// With what was journalled at this time, in milliseconds since the epoch, or later.
+    Time(u64),
+    /// With the record of this sequence.
+    Position(u64),
+}
+
+/// How far a replay is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayProgress {
+    /// The sequence of the next record.
+    pub position: u64,
+    /// The sequence at which it ends: what the sink had been through when it was asked for.
+    pub until: u64,
+    /// Records read.
+    pub read: u64,
+    /// Records that are wanted.
+    pub matched: u64,
+    /// Events that the receiver has.
+    pub delivered: u64,
+    /// Events that the receiver refused; these become no dead letters.
+    pub refused: u64,
+    /// Records that the journal dropped before they were read.
+    pub gone: u64,
+    /// What it does.
+    #[serde(flatten)]
+    pub state: ReplayState,
+}
+
+/// What a replay does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state", content = "why")]
+pub enum ReplayState {
+    /// It goes on.
+    #[default]
+    Running,
+    /// It waits, and why.
+    Waiting(String),
+    /// It is at its end.
+    Done,
+    /// The bridge has stopped before its end.
+    Stopped,
+}
+
+/// A replay under way. Dropping it ends the replay.
+#[derive(Debug)]
+pub struct ReplayRun {
+    progress: watch::Receiver<ReplayProgress>,
+}
+
+impl ReplayRun {
+    /// How far it is, each time that this has changed since the last call; `None` after its end,
+    /// which is told before.
+    pub async fn next(&mut self) -> Option<ReplayProgress> {
+        self.progress.changed().await.ok()?;
+        Some(self.progress.borrow_and_update().clone())
+    }
+}
+
+/// What the keeper is asked to do with letters: it alone writes the state.
+#[derive(Debug)]
+pub(super) struct LetterRequest {
+    pub(super) letters: Letters,
+    pub(super) what: LetterChange,
+    pub(super) answer: oneshot::Sender<Result<u64, LetterError>>,
+}
+
+/// See [`LetterRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LetterChange {
+    Retry,
+    Drop,
+}
+
+/// Where a sink takes replays.
+#[derive(Debug)]
+pub(super) struct ReplayDesk {
+    orders: mpsc::Sender<ReplayOrder>,
+    busy: Arc<AtomicBool>,
+}
+
+impl ReplayDesk {
+    /// A desk, and where its orders come out.
+    pub(super) fn new() -> (Self, mpsc::Receiver<ReplayOrder>) {
+        let (orders, taken) = mpsc::channel(1);
+        (Self { orders, busy: Arc::default() }, taken)
+    }
+}
+
+/// A replay that a sink's errands are asked for.
+#[derive(Debug)]
+pub(super) struct ReplayOrder {
+    pub(super) from: ReplayFrom,
+    pub(super) filter: Option<Filter>,
+    pub(super) progress: watch::Sender<ReplayProgress>,
+    /// Until this is dropped no other replay to the sink is taken.
+    _busy: Busy,
+}
+
+#[derive(Debug)]
+struct Busy(Arc<AtomicBool>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Control {
+    pub(super) fn new(
+        letters: DeadLettersReader,
+        keeper: mpsc::Sender<LetterRequest>,
+        replays: BTreeMap<String, ReplayDesk>,
+    ) -> Self {
+        Self { letters, keeper, replays: Arc::new(replays) }
+    }
+
+    /// The dead letters, the newest first. One that was refused within the last second may not be
+    /// among them yet.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be read.
+    pub async fn dead_letters(&self, query: LetterQuery) -> Result<Vec<DeadLetter>, ControlError> {
+        self.read(move |letters| letters.list(&query)).await
+    }
+
+    /// One dead letter; nothing if it is not kept, or not any more.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be read.
+    pub async fn dead_letter(&self, number: u64) -> Result<Option<DeadLetter>, ControlError> {
+        self.read(move |letters| letters.get(number)).await
+    }
+
+    /// Has dead letters sent again, and answers how many. That they are to be is on the disk when
+    /// this returns: it survives the end of the bridge.
+    ///
+    /// # Errors
+    ///
+    /// One of the letters named cannot be sent, or none of the others can; or the state cannot be
+    /// written. Nothing is done then.
+    pub async fn retry(&self, letters: Letters) -> Result<u64, ControlError> {
+        self.change(letters, LetterChange::Retry).await
+    }
+
+    /// Drops dead letters, and answers how many. They are gone from the disk when this returns. One
+    /// that is on its way to its sink just then may arrive all the same, and counts as delivered.
+    ///
+    /// # Errors
+    ///
+    /// There is no letter of a number; or the state cannot be written. Nothing is done then.
+    pub async fn drop_letters(&self, letters: Letters) -> Result<u64, ControlError> {
+        self.change(letters, LetterChange::Drop).await
+    }
+
+    /// Sends to a sink once more what the journal holds, up to what the sink has been through by
+    /// now: beyond that, live delivery is under way, and must not be overtaken. It neither moves the
+    /// sink's position nor its totals, and gives way to live delivery.
+    ///
+    /// # Errors
+    ///
+    /// There is no such sink, or a replay to it is under way.
+    pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
+        let Replay { sink, from, filter } = replay;
+        let Some(desk) = self.replays.get(&sink) else {
+            let names: Vec<&str> = self.replays.keys().map(String::as_str).collect();
+            let hint = match nearest(&sink, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the sinks are {}", names.join(", ")),
+            };
+            return Err(ControlError::NoSuchSink { sink, hint });
+        };
+        if desk.busy.swap(true, Ordering::Acquire) {
+            return Err(ControlError::ReplayRuns(sink));
+        }
+        let (progress, seen) = watch::channel(ReplayProgress::default());
+        let _busy = Busy(Arc::clone(&desk.busy));
+        let order = ReplayOrder { from, filter, progress, _busy };
+        desk.orders.try_send(order).map_err(|_| ControlError::Stopping)?;
+        Ok(ReplayRun { progress: seen })
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&DeadLettersReader) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ControlError> {
+        let letters = self.letters.clone();
+        let read = spawn_blocking(move || read(&letters)).await;
+        Ok(read.map_err(|_| ControlError::Stopping)??)
+    }
+
+    async fn change(&self, letters: Letters, what: LetterChange) -> Result<u64, ControlError> {
+        let (answer, answered) = oneshot::channel();
+        let request = LetterRequest { letters, what, answer };
+        self.keeper.send(request).await.map_err(|_| ControlError::Stopping)?;
+        Ok(answered.await.map_err(|_| ControlError::Stopping)??)
+    }
+}

@@ -1,0 +1,538 @@
+//! The dead letters: what receivers refused for good, kept until somebody has it sent again or
+//! drops it.
+//!
+//! They are counted in the transaction that changes them, so for each sink, at any moment,
+//! `dead-lettered = events in letters + overflowed + dropped`. What a sink is to be sent of them is
+//! indexed by that sink: its own letters that are to be retried, and those that others forward
+//! to it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use redb::{
+    ReadableDatabase as _, ReadableTable as _, Table, TableDefinition, TableError, WriteTransaction,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{CommitError, META, ReadError, json, model::DeadLetter, parse, seen_table::Store};
+
+/// By number, in the order in which they died: everything but the envelope as JSON, the envelope.
+const LETTERS: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
+/// By the sink that is to be sent it: the number of a letter.
+const DUE: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("dead letters due");
+/// By sink: how many events went with letters for want of room, and by command.
+const GONE: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("dead letters gone");
+/// The number that the next letter gets, in `META`.
+const NEXT: &str = "next dead letter";
+
+/// Where a letter is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LetterState {
+    /// It stays until somebody decides about it.
+    #[default]
+    Kept,
+    /// It is to be sent again, and stays until that has succeeded.
+    RetryRequested,
+}
+
+/// Which letters are asked for. The newest come first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LetterQuery {
+    /// Of one sink; `None`: of all, also of those that are not configured any more.
+    pub sink: Option<String>,
+    /// Of one class.
+    pub class: Option<String>,
+    /// So many at most.
+    pub limit: usize,
+    /// Only those with a lower number: the last one of the page before.
+    pub before: Option<u64>,
+}
+
+/// Which letters something is done with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Letters {
+    /// By number; all of them, or nothing is done.
+    Numbers(Vec<u64>),
+    /// All that are of a sink and of a class; `None` is any.
+    Of {
+        /// The sink.
+        sink: Option<String>,
+        /// The class.
+        class: Option<String>,
+    },
+}
+
+/// Why nothing was done with letters.
+#[derive(Debug, thiserror::Error)]
+pub enum LetterError {
+    /// There is no letter of this number.
+    #[error(
+        "there is no dead letter {0}\nhint: `tidings dead-letters list` shows those that are kept"
+    )]
+    NoSuchLetter(u64),
+    /// The receiver did not say which events it refused.
+    #[error(
+        "dead letter {0} cannot be sent again: the receiver did not say which events of the batch it refused\n\
+         hint: the reason is in the letter; `tidings replay` sends a stretch of time again"
+    )]
+    Unidentified(u64),
+    /// There is no sink to send it to.
+    #[error(
+        "dead letter {number} cannot be sent again: the sink `{sink}` is not configured any more\n\
+         hint: configure a sink of this name, or drop the letter"
+    )]
+    NotConfigured {
+        /// The letter.
+        number: u64,
+        /// Its sink.
+        sink: String,
+    },
+    /// The state cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] CommitError),
+}
+
+/// What became of a letter that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterFate {
+    /// Which letter.
+    pub number: u64,
+    /// What became of it.
+    pub outcome: LetterOutcome,
+}
+
+/// See [`LetterFate`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LetterOutcome {
+    /// Its own sink has it: it goes.
+    Delivered,
+    /// Its own sink has refused it once more: it stays.
+    Refused {
+        /// `invalid`, `too-large` and the like.
+        class: String,
+        /// The receiver's words.
+        reason: String,
+        /// How often it was sent now.
+        attempts: u32,
+        /// When it was given up, milliseconds since the epoch.
+        time_ms: u64,
+    },
+    /// The sink that it was forwarded to has it, or does not want it: it stays.
+    Forwarded,
+}
+
+/// What is kept of one sink's letters, and what is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterCounts {
+    /// Letters that are kept.
+    pub letters: u64,
+    /// Events in them: a letter stands for several where the receiver did not name them.
+    pub events: u64,
+    /// What they take of `journal.deadLetters`, in bytes.
+    pub bytes: u64,
+    /// Letters that this sink is to be sent: its own again, and those of sinks that forward to it.
+    pub due: u64,
+    /// Events in letters that went because there was no room.
+    pub overflowed: u64,
+    /// Events in letters that were dropped by command.
+    pub dropped: u64,
+}
+
+/// The counts by sink, for whoever reads them beside the commits.
+type Shared = Arc<Mutex<BTreeMap<String, LetterCounts>>>;
+
+/// What there is of dead letters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeadLetters {
+    /// The most that they may take, in bytes.
+    pub(super) limit: u64,
+    next: u64,
+    bytes: u64,
+    counts: BTreeMap<String, LetterCounts>,
+    /// A commit failed, and may be in the file all the same.
+    pub(super) in_doubt: bool,
+    shared: Shared,
+}
+
+/// Reads the letters while somebody else writes them. Clones are cheap. Blocks on the disk.
+#[derive(Clone, Debug)]
+pub struct DeadLettersReader {
+    store: Arc<Store>,
+    shared: Shared,
+}
+
+impl DeadLettersReader {
+    pub(super) fn new(store: Arc<Store>, letters: &DeadLetters) -> Self {
+        Self { store, shared: Arc::clone(&letters.shared) }
+    }
+
+    /// The letters that a query asks for.
+    pub fn list(&self, query: &LetterQuery) -> Result<Vec<DeadLetter>, ReadError> {
+        self.store.read_or_say(|database| {
+            let table = database.begin_read()?.open_table(LETTERS)?;
+            let mut letters = Vec::new();
+            let before = query.before.unwrap_or(u64::MAX);
+            for item in table.range(..before)?.rev() {
+                if letters.len() >= query.limit {
+                    break;
+                }
+                let (number, row) = item?;
+                let letter = read(number.value(), row.value())?;
+                if matches(&letter, query.sink.as_deref(), query.class.as_deref()) {
+                    letters.push(letter);
+                }
+            }
+            Ok(letters)
+        })
+    }
+
+    /// One letter; nothing if it is not kept, or not any more.
+    pub fn get(&self, number: u64) -> Result<Option<DeadLetter>, ReadError> {
+        self.store.read_or_say(|database| {
+            let table = database.begin_read()?.open_table(LETTERS)?;
+            table.get(number)?.map(|row| read(number, row.value())).transpose()
+        })
+    }
+
+    /// The letters from a number on that a sink is to be sent, the oldest first: up to `limit`, and
+    /// until their envelopes reach `bytes`.
+    pub fn due(
+        &self,
+        sink: &str,
+        from: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<DeadLetter>, ReadError> {
+        self.store.read_or_say(|database| {
+            let transaction = database.begin_read()?;
+            let due = transaction.open_table(DUE)?;
+            let table = transaction.open_table(LETTERS)?;
+            let mut letters = Vec::new();
+            let mut size = 0;
+            for item in due.range((sink, from)..=(sink, u64::MAX))?.take(limit) {
+                let (_, number) = item?.0.value();
+                if let Some(row) = table.get(number)? {
+                    size += row.value().1.len();
+                    letters.push(read(number, row.value())?);
+                }
+                if size >= bytes {
+                    break;
+                }
+            }
+            Ok(letters)
+        })
+    }
+
+    /// The counts by sink, as of the last commit.
+    pub fn counts(&self) -> BTreeMap<String, LetterCounts> {
+        lock(&self.shared).clone()
+    }
+
+    /// How many letters a sink is to be sent, as of the last commit.
+    pub fn due_count(&self, sink: &str) -> u64 {
+        lock(&self.shared).get(sink).map_or(0, |counts| counts.due)
+    }
+}
+
+impl DeadLetters {
+    /// Counts what is in the tables, which are made if they are not there.
+    pub(super) fn load(database: &redb::Database) -> Result<Self, redb::Error> {
+        let transaction = database.begin_read()?;
+        let mut dead = Self::default();
+        dead.next = transaction.open_table(META)?.get(NEXT)?.map_or(0, |next| next.value());
+        for item in transaction.open_table(LETTERS)?.iter()? {
+            let (number, row) = item?;
+            let size = size(row.value());
+            let letter = read(number.value(), row.value())?;
+            dead.next = dead.next.max(letter.number.saturating_add(1));
+            dead.count(&letter, size, u64::saturating_add);
+        }
+        for item in transaction.open_table(GONE)?.iter()? {
+            let (sink, row) = item?;
+            let counts = dead.counts.entry(sink.value().to_owned()).or_default();
+            (counts.overflowed, counts.dropped) = row.value();
+        }
+        dead.share();
+        Ok(dead)
+    }
+
+    /// Makes sure of the counts after a commit that failed. The numbers go on from where they were: what
+    /// is committed again takes its own place.
+    pub(super) fn make_sure(&mut self, database: &redb::Database) -> Result<(), redb::Error> {
+        if self.in_doubt {
+            let Self { bytes, counts, .. } = Self::load(database)?;
+            (self.bytes, self.counts) = (bytes, counts);
+        }
+        Ok(())
+    }
+
+    /// How many letters are kept, and what they take in bytes.
+    pub(super) fn kept(&self) -> (u64, u64) {
+        (self.counts.values().map(|counts| counts.letters).sum(), self.bytes)
+    }
+
+    /// Shows the counts to readers: after the commit that made them.
+    pub(super) fn share(&self) {
+        lock(&self.shared).clone_from(&self.counts);
+    }
+
+    /// Adds letters, takes in what became of others, and drops the oldest ones for which there is
+    /// no room. Answers whether anything changed.
+    pub(super) fn write(
+        &mut self,
+        transaction: &WriteTransaction,
+        new: &[DeadLetter],
+        fates: &BTreeMap<String, Vec<LetterFate>>,
+    ) -> Result<bool, redb::Error> {
+        if new.is_empty() && fates.is_empty() && self.bytes <= self.limit {
+            return Ok(false);
+        }
+        let mut tables = Tables::open(transaction)?;
+        for (sink, fates) in fates {
+            for fate in fates {
+                self.settle(&mut tables, sink, fate)?;
+            }
+        }
+        for letter in new {
+            let letter = DeadLetter { number: self.next, ..letter.clone() };
+            self.next += 1;
+            self.insert(&mut tables, &letter)?;
+        }
+        if !new.is_empty() {
+            transaction.open_table(META)?.insert(NEXT, self.next)?;
+        }
+        while self.bytes > self.limit {
+            let oldest = tables.letters.first()?.map(|(number, _)| number.value());
+            let Some(number) = oldest else { break };
+            if let Some(letter) = self.remove(&mut tables, number)? {
+                self.counts.entry(letter.sink.clone()).or_default().overflowed += letter.events();
+                self.note_gone(&mut tables, &letter.sink)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Marks letters so that they are sent again. Answers how many are.
+    pub(super) fn retry(
+        &mut self,
+        transaction: &WriteTransaction,
+        which: &Letters,
+        configured: &[String],
+    ) -> Result<Result<u64, LetterError>, redb::Error> {
+        let mut tables = Tables::open(transaction)?;
+        let why_not = |letter: &DeadLetter| {
+            if letter.unidentified > 0 || letter.envelope.is_empty() {
+                return Some(LetterError::Unidentified(letter.number));
+            }
+            let is_configured = configured.contains(&letter.sink);
+            (!is_configured).then(|| LetterError::NotConfigured {
+                number: letter.number,
+                sink: letter.sink.clone(),
+            })
+        };
+        let numbers = match tables.numbers(which)? {
+            Ok(numbers) => numbers,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (mut queued, mut refused) = (0, None);
+        for number in numbers {
+            let Some(mut letter) = tables.get(number)? else { continue };
+            match why_not(&letter) {
+                Some(error) if matches!(which, Letters::Numbers(_)) => return Ok(Err(error)),
+                Some(error) => refused = refused.or(Some(error)),
+                None => {
+                    queued += 1;
+                    letter.state = LetterState::RetryRequested;
+                    self.insert(&mut tables, &letter)?;
+                }
+            }
+        }
+        // Where some can be sent, those that cannot are no reason not to.
+        Ok(refused.filter(|_| queued == 0).map_or(Ok(queued), Err))
+    }
+
+    /// Drops letters. Answers how many went.
+    pub(super) fn drop(
+        &mut self,
+        transaction: &WriteTransaction,
+        which: &Letters,
+    ) -> Result<Result<u64, LetterError>, redb::Error> {
+        let mut tables = Tables::open(transaction)?;
+        let numbers = match tables.numbers(which)? {
+            Ok(numbers) => numbers,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut gone = 0;
+        for number in numbers {
+            let Some(letter) = self.remove(&mut tables, number)? else { continue };
+            gone += 1;
+            self.counts.entry(letter.sink.clone()).or_default().dropped += letter.events();
+            self.note_gone(&mut tables, &letter.sink)?;
+        }
+        Ok(Ok(gone))
+    }
+
+    fn settle(
+        &mut self,
+        tables: &mut Tables<'_>,
+        by: &str,
+        fate: &LetterFate,
+    ) -> Result<(), redb::Error> {
+        let letter = self.remove(tables, fate.number)?;
+        match (&fate.outcome, letter) {
+            (LetterOutcome::Delivered, Some(_)) => {}
+            // This was in the commit that failed.
+            (LetterOutcome::Delivered, None) if self.in_doubt => {}
+            // It was dropped while it was on its way: it did not go with the drop after all.
+            (LetterOutcome::Delivered, None) => {
+                let counts = self.counts.entry(by.to_owned()).or_default();
+                let which = match counts.dropped {
+                    0 => &mut counts.overflowed,
+                    _ => &mut counts.dropped,
+                };
+                *which = which.saturating_sub(1);
+                self.note_gone(tables, by)?;
+            }
+            (LetterOutcome::Refused { class, reason, attempts, time_ms }, Some(mut letter)) => {
+                letter.state = LetterState::Kept;
+                letter.class.clone_from(class);
+                letter.reason.clone_from(reason);
+                letter.attempts = letter.attempts.saturating_add(*attempts);
+                letter.time_ms = *time_ms;
+                self.insert(tables, &letter)?;
+            }
+            (LetterOutcome::Forwarded, Some(mut letter)) => {
+                letter.forward = None;
+                self.insert(tables, &letter)?;
+            }
+            (LetterOutcome::Refused { .. } | LetterOutcome::Forwarded, None) => {}
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, tables: &mut Tables<'_>, letter: &DeadLetter) -> Result<(), redb::Error> {
+        self.remove(tables, letter.number)?;
+        let row = json(letter);
+        let row = (&*row, &*letter.envelope);
+        tables.letters.insert(letter.number, row)?;
+        for sink in letter.due_at() {
+            tables.due.insert((sink, letter.number), ())?;
+        }
+        self.count(letter, size(row), u64::saturating_add);
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        tables: &mut Tables<'_>,
+        number: u64,
+    ) -> Result<Option<DeadLetter>, redb::Error> {
+        let (letter, size) = match tables.letters.remove(number)? {
+            Some(row) => (read(number, row.value())?, size(row.value())),
+            None => return Ok(None),
+        };
+        for sink in letter.due_at() {
+            tables.due.remove((sink, number))?;
+        }
+        self.count(&letter, size, u64::saturating_sub);
+        Ok(Some(letter))
+    }
+
+    /// Counts a letter in or out.
+    fn count(&mut self, letter: &DeadLetter, size: u64, add: fn(u64, u64) -> u64) {
+        self.bytes = add(self.bytes, size);
+        let counts = self.counts.entry(letter.sink.clone()).or_default();
+        counts.letters = add(counts.letters, 1);
+        counts.events = add(counts.events, letter.events());
+        counts.bytes = add(counts.bytes, size);
+        for sink in letter.due_at() {
+            let counts = self.counts.entry(sink.to_owned()).or_default();
+            counts.due = add(counts.due, 1);
+        }
+    }
+
+    fn note_gone(&self, tables: &mut Tables<'_>, sink: &str) -> Result<(), redb::Error> {
+        let counts = self.counts.get(sink).copied().unwrap_or_default();
+        tables.gone.insert(sink, (counts.overflowed, counts.dropped))?;
+        Ok(())
+    }
+}
+
+struct Tables<'a> {
+    letters: Table<'a, u64, (&'static [u8], &'static [u8])>,
+    due: Table<'a, (&'static str, u64), ()>,
+    gone: Table<'a, &'static str, (u64, u64)>,
+}
+
+impl<'a> Tables<'a> {
+    fn open(transaction: &'a WriteTransaction) -> Result<Self, TableError> {
+        Ok(Self {
+            letters: transaction.open_table(LETTERS)?,
+            due: transaction.open_table(DUE)?,
+            gone: transaction.open_table(GONE)?,
+        })
+    }
+
+    fn get(&self, number: u64) -> Result<Option<DeadLetter>, redb::Error> {
+        self.letters.get(number)?.map(|row| read(number, row.value())).transpose()
+    }
+
+    /// The numbers of letters, each of which there is.
+    fn numbers(&self, which: &Letters) -> Result<Result<Vec<u64>, LetterError>, redb::Error> {
+        match which {
+            Letters::Numbers(numbers) => {
+                let mut numbers = numbers.clone();
+                numbers.sort_unstable();
+                numbers.dedup();
+                for number in &numbers {
+                    if self.letters.get(number)?.is_none() {
+                        return Ok(Err(LetterError::NoSuchLetter(*number)));
+                    }
+                }
+                Ok(Ok(numbers))
+            }
+            Letters::Of { sink, class } => {
+                let mut numbers = Vec::new();
+                for item in self.letters.iter()? {
+                    let (number, row) = item?;
+                    let letter = parse::<DeadLetter>(row.value().0)?;
+                    if matches(&letter, sink.as_deref(), class.as_deref()) {
+                        numbers.push(number.value());
+                    }
+                }
+                Ok(Ok(numbers))
+            }
+        }
+    }
+}
+
+/// Makes the tables that are not there.
+pub(super) fn make(transaction: &WriteTransaction) -> Result<(), redb::Error> {
+    Tables::open(transaction)?;
+    Ok(())
+}
+
+fn matches(letter: &DeadLetter, sink: Option<&str>, class: Option<&str>) -> bool {
+    sink.is_none_or(|sink| sink == letter.sink) && class.is_none_or(|class| class == letter.class)
+}
+
+fn read(number: u64, (json, envelope): (&[u8], &[u8])) -> Result<DeadLetter, redb::Error> {
+    let letter: DeadLetter = parse(json)?;
+    Ok(DeadLetter { number, envelope: Bytes::copy_from_slice(envelope), ..letter })
+}
+
+fn size((json, envelope): (&[u8], &[u8])) -> u64 {
+    (json.len() + envelope.len()) as u64
+}
+
+/// What a panicking holder leaves is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
