@@ -99,6 +99,47 @@ async fn a_restored_etcd_is_a_new_epoch() {
     stage.finish_with(&expected).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
+    let mut stage = Stage::set().await;
+    let admin = stage.cluster.admin().await;
+    stage.bridge.launch().await;
+    let load = Load { events: 300, repeated: 60, ..Load::default() };
+    load.write(&admin, &stage.truth).await;
+    stage.all_has_arrived().await;
+    let backups = tempfile::tempdir().expect("a temporary folder");
+    let snapshot = backups.path().join("snapshot.db");
+    stage.cluster.etcd.snapshot_save(&snapshot);
+    let undone = Load { prefix: "undone", events: 100, repeated: 0, ..load.clone() };
+    undone.write(&admin, &stage.truth).await;
+    stage.all_has_arrived().await;
+    let (down, resume) = (Timestamp::now(), newest(&stage.truth));
+    stage.bridge.kill9();
+
+    stage.cluster.etcd.restore_from(&snapshot).await;
+    let restored = async || Api::<Event>::all(admin.clone()).list(&ListParams::default()).await;
+    until("the API server has found its etcd again", async || restored().await.is_ok()).await;
+    let before = std::mem::replace(&mut stage.truth, Truth::start(admin.clone()).await);
+    let unseen = Load { prefix: "unseen", events: 600, repeated: 0, ..load.clone() };
+    unseen.write(&admin, &stage.truth).await;
+    assert!(newest(&stage.truth) > resume, "the numbers of before are all given out again");
+
+    stage.bridge.launch().await;
+    until_within(EPOCH_IS_NOTICED_WITHIN, "the new epoch is stated", async || {
+        stage.bridge.logged("a new epoch").is_some()
+    })
+    .await;
+    Load { prefix: "later", events: 100, repeated: 20, ..load }.write(&admin, &stage.truth).await;
+    assert_eq!(stage.bridge.metric("tidings_source_epochs_total").await, "1");
+    let stated = stage.bridge.logged("a new epoch").expect("stated above");
+    let from: Timestamp = stated["from"].as_str().expect("a time").parse().expect("a time");
+    let early = down.duration_since(from).as_secs_f64();
+    assert!((0.0..=5.0).contains(&early), "{early} s before the end: {stated}");
+    eprintln!("  stated: {stated}; it begins {early:.1} s before the kill");
+    let expected = Expected::every(&stage.truth.versions()).after(&before.versions());
+    stage.finish_with(&expected).await;
+}
+
 /// The newest resourceVersion that a watch has shown.
 fn newest(truth: &Truth) -> u64 {
     truth.versions().last().expect("something was written").resource_version
