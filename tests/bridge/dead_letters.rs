@@ -345,7 +345,7 @@ fn letters_add_up(steps: Vec<Step>) {
             Step::Retry => drop(runtime.block_on(bridge.control().retry(ALL)).unwrap()),
             Step::Drop => drop(runtime.block_on(bridge.control().drop_letters(ALL)).unwrap()),
             Step::Wait(ms) => {
-                runtime.block_on(tokio::time::sleep(Duration::from_millis(ms)));
+                runtime.block_on(async { tokio::time::sleep(Duration::from_millis(ms)).await });
                 // Held to the identity within.
                 sink_status(&bridge.view(), "a");
             }
