@@ -1,8 +1,9 @@
-//! The command line: `run`, `check`, `schema`, `demo`.
+//! The command line: `run`, `check`, `schema`, `demo`, and beside a bridge `dead-letters`, `replay`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
 //! in the configuration or the usage, 1 for anything else.
 
+mod control;
 mod kube_client;
 mod logging;
 mod own_events;
@@ -48,6 +49,10 @@ enum Command {
         #[arg(long)]
         without_secrets: bool,
     },
+    /// List, show, send again or drop what receivers refused; of a running or a stopped bridge
+    DeadLetters(control::DeadLettersArguments),
+    /// Have the running bridge send to one sink again what the journal still has
+    Replay(control::ReplayArguments),
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
@@ -71,6 +76,8 @@ pub fn main() -> ExitCode {
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
             }
         }
+        Command::DeadLetters(arguments) => control::dead_letters(arguments),
+        Command::Replay(arguments) => control::replay(arguments),
         Command::Schema => print(&config::schema()),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {

@@ -79,6 +79,28 @@ pub fn without_file(
     parse("built-in configuration", "sinks: {stdout: {stdout: {}}}\n", variables)
 }
 
+/// What commands beside a bridge need of its configuration.
+#[derive(Clone, Debug)]
+pub struct JournalOnly {
+    /// The section `journal`.
+    pub journal: JournalSettings,
+    /// The names of the sinks, whatever is below them.
+    pub sinks: Vec<String>,
+}
+
+/// Reads of a configuration file only where the journal is and how the sinks are called: what else
+/// there is may be wrong, and what it refers to need not be here.
+pub fn load_journal(
+    path: &Path,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<JournalOnly, Error> {
+    let variables = Variables::new(variables);
+    let loaded = load::journal_from_file(&path.to_string_lossy(), &variables)?;
+    let journal = build::build_journal(&loaded, &variables)?;
+    let sinks = loaded.root.get("sinks").map_or(&[][..], |entry| entry.node.entries());
+    Ok(JournalOnly { journal, sinks: sinks.iter().map(|entry| entry.key.clone()).collect() })
+}
+
 /// Checks a configuration file without running by it.
 pub fn check(
     path: &Path,

@@ -55,15 +55,8 @@ impl AdminServer {
         let failed = |error| ServeError { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let registry = Arc::new(registry(&view));
-        let routes = Router::new()
-            .route("/livez", get(|| async { "ok\n" }))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
-            .route("/api/v1/status", get(serve_status))
-            .with_state(Shared { view, registry });
         let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, routes).await {
+            if let Err(error) = axum::serve(listener, read_only(view)).await {
                 tracing::error!(%error, "the admin server has ended");
             }
         });
@@ -80,6 +73,17 @@ impl Drop for AdminServer {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// What everybody may ask who reaches the server.
+pub(super) fn read_only(view: BridgeView) -> Router {
+    let registry = Arc::new(registry(&view));
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/status", get(serve_status))
+        .with_state(Shared { view, registry })
 }
 
 /// Ready: the journal takes events, and each source has a stream open or had one a minute ago.

@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
 use crate::{
-    admin::AdminServer,
+    admin::{AdminServer, ControlSocket},
     bridge::{Bridge, BridgeView, Heartbeat},
     config::{self, Settings, SyncPolicy},
 };
@@ -89,6 +89,8 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         options.own_events = Some(own_events);
         recording
     });
+    // What is kept nowhere has no operator.
+    let directory = config.map(|_| options.journal.path.clone());
     let mut bridge = tokio::select! {
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
@@ -106,10 +108,13 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
             }
         },
     };
+    let control = directory.and_then(|directory| control_socket(&directory, &bridge));
     let failure = tokio::select! {
         () = signals.stop() => None,
         error = bridge.failed() => Some(error),
     };
+    // While the bridge holds the directory: afterwards the socket there may be its successor's.
+    drop(control);
     if failure.is_none() {
         tracing::info!("stopping: reading ends, what has been read is delivered");
     }
@@ -127,6 +132,20 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
     drop(admin);
     say_where_it_stands(&view);
     failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The socket for `dead-letters` and `replay`. The bridge does its work without it, too.
+fn control_socket(directory: &Path, bridge: &Bridge) -> Option<ControlSocket> {
+    let started = ControlSocket::start(directory, bridge.view(), bridge.control());
+    let failed = |error: &std::io::Error| {
+        tracing::warn!(
+            %error,
+            directory = %directory.display(),
+            "the control socket cannot be made: `tidings dead-letters` and `tidings replay` do not reach \
+             this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
+        );
+    };
+    started.inspect_err(failed).ok()
 }
 
 fn say_where_it_stands(view: &BridgeView) {

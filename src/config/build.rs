@@ -39,6 +39,18 @@ pub(super) fn build(
     if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
 }
 
+/// Checks and resolves the section `journal` alone.
+pub(super) fn build_journal(
+    loaded: &Loaded,
+    variables: &Variables,
+) -> Result<JournalSettings, Error> {
+    let problems = loaded.problems.clone();
+    let secrets = CheckSecrets::Required;
+    let mut builder = Builder { loaded, variables, secrets, problems };
+    let settings = builder.journal();
+    if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
+}
+
 struct Builder<'a> {
     loaded: &'a Loaded,
     variables: &'a Variables,

@@ -33,13 +33,35 @@ const SECTIONS: [&str; 8] =
 
 /// Reads a file.
 pub(super) fn from_file(name: &str, variables: &Variables) -> Result<Loaded, Error> {
-    let text = secrets::read_file(name)
-        .map_err(|error| Error::from(Problem::of_file(name, error.what).hint("check the path")))?;
-    from_text(name, &text, variables)
+    from_text(name, &text_of(name)?, variables)
+}
+
+/// Reads of a file the section `journal` alone; mistakes elsewhere, unless it is no YAML, are nobody's
+/// business then.
+pub(super) fn journal_from_file(name: &str, variables: &Variables) -> Result<Loaded, Error> {
+    let (file, root, mut problems) = tree(name, &text_of(name)?, &variables.of_section("journal"))?;
+    let journal = Reader { file: &file, root: &root, problems: &mut problems }.section("journal");
+    Ok(Loaded { file, root, model: Model { journal, ..Model::default() }, problems })
 }
 
 /// Reads a text; `name` is what errors call it.
 pub(super) fn from_text(name: &str, text: &str, variables: &Variables) -> Result<Loaded, Error> {
+    let (file, root, mut problems) = tree(name, text, variables)?;
+    let model = Reader { file: &file, root: &root, problems: &mut problems }.model();
+    Ok(Loaded { file, root, model, problems })
+}
+
+fn text_of(name: &str) -> Result<String, Error> {
+    secrets::read_file(name)
+        .map_err(|error| Error::from(Problem::of_file(name, error.what).hint("check the path")))
+}
+
+/// The tree of a text, with the overlay on it, and what was wrong with that.
+fn tree(
+    name: &str,
+    text: &str,
+    variables: &Variables,
+) -> Result<(SourceFile, Node, Vec<Problem>), Error> {
     let mut file = SourceFile::new(name, text);
     let (mut root, duplicates) = yaml::parse(file.text()).map_err(|error| {
         Error::from(file.problem_at(error.at, error.what).maybe_hint(error.hint))
@@ -50,14 +72,13 @@ pub(super) fn from_text(name: &str, text: &str, variables: &Variables) -> Result
             |error: yaml::YamlError| file.problem_at(error.at, error.what).maybe_hint(error.hint);
         return Err(Error::new(duplicates.into_iter().map(problem).collect()));
     }
-    let mut problems = overlay::apply(&mut root, variables);
+    let problems = overlay::apply(&mut root, variables);
     if !matches!(root.value, Value::Map(_) | Value::Null) {
         let what = format!("expected a mapping, found {}", root.describe());
         let hint = format!("a configuration has the keys {}", list(&SECTIONS));
         return Err(file.problem(&root.origin, what).hint(hint).into());
     }
-    let model = Reader { file: &file, root: &root, problems: &mut problems }.model();
-    Ok(Loaded { file, root, model, problems })
+    Ok((file, root, problems))
 }
 
 struct Reader<'a> {

@@ -23,7 +23,7 @@ use super::values::{self, DURATION_PATTERN, Size, Span, Text};
 /// environment, `{file: PATH}` what a file holds. Scalars of `cluster`, `source`, `journal`,
 /// `server` and `log` can also be set by the environment: `TIDINGS_JOURNAL__RETENTION__SIZE`,
 /// `TIDINGS_SOURCE__FIELD_SELECTOR`.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, JsonSchema)]
 #[schemars(rename = "Tidings", rename_all = "camelCase", deny_unknown_fields)]
 pub struct Model {
     /// Which cluster the events are of.

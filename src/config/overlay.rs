@@ -55,6 +55,14 @@ impl Variables {
         Self(variables.into_iter().filter_map(named).collect())
     }
 
+    /// Without those that overlay another section.
+    pub(super) fn of_section(&self, section: &str) -> Self {
+        let within = format!("{PREFIX}{section}__").to_ascii_uppercase();
+        let wanted = |name: &str| !name.starts_with(PREFIX) || name.starts_with(&within);
+        let kept = self.0.iter().filter(|(name, _)| wanted(name));
+        Self(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&OsString> {
         self.0.get(name)
     }

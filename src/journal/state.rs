@@ -95,14 +95,6 @@ impl State {
         now_ms: u64,
     ) -> Result<(Self, Loaded), OpenError> {
         let path = directory.path().join(NAME);
-        let refused = |unusable| match unusable {
-            Unusable::Refused(source) => OpenError::Access { path: path.clone(), source },
-            Unusable::Newer(found) => OpenError::Newer { path: path.clone(), found: found as u32 },
-            Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
-            Unusable::Damaged(reason) => {
-                OpenError::Access { path: path.clone(), source: io::Error::other(reason) }
-            }
-        };
         let mut set_aside = None;
         let opened = open_and_load(&path).or_else(|unusable| {
             let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
@@ -111,11 +103,38 @@ impl State {
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });
-        let (database, mut loaded, mut dead, known) = opened.map_err(refused)?;
+        let (database, mut loaded, mut dead, known) =
+            opened.map_err(|unusable| refused(unusable, directory, &path))?;
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
         Ok((Self { store, dead, sweep: Sweep::default() }, loaded))
+    }
+
+    /// Opens the state of a directory for a command beside the bridge: where there is none, none is
+    /// made, and one that is damaged is left for the bridge, which sets it aside and says so.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; on damage, too.
+    pub fn open_as_it_is(directory: &Directory) -> Result<Option<Self>, OpenError> {
+        let path = directory.path().join(NAME);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let (database, _, mut dead, known) = open_and_load(&path).map_err(|unusable| {
+            let unusable = match unusable {
+                Unusable::Damaged(reason) => Unusable::Damaged(format!(
+                    "it is damaged, and the next start of the bridge sets it aside: {reason}"
+                )),
+                other => other,
+            };
+            refused(unusable, directory, &path)
+        })?;
+        let store = Arc::new(Store::new(path, database, known, directory.clone()));
+        // Nothing goes for want of room: how much there is, only the bridge knows.
+        dead.limit = u64::MAX;
+        Ok(Some(Self { store, dead, sweep: Sweep::default() }))
     }
 
     /// The view `seen` as it has been committed, to be read beside the commits.
@@ -207,6 +226,17 @@ impl State {
 
     fn error(&self, source: redb::Error) -> CommitError {
         CommitError { path: self.store.path().to_owned(), source: Box::new(source) }
+    }
+}
+
+/// What is said of a file that cannot be used.
+fn refused(unusable: Unusable, directory: &Directory, path: &Path) -> OpenError {
+    let path = path.to_owned();
+    match unusable {
+        Unusable::Refused(source) => OpenError::Access { path, source },
+        Unusable::Newer(found) => OpenError::Newer { path, found: found as u32 },
+        Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
+        Unusable::Damaged(reason) => OpenError::Access { path, source: io::Error::other(reason) },
     }
 }
 
