@@ -84,6 +84,9 @@ pub struct Letter {
     pub time: String,
     /// Whether it waits to be sent again.
     pub state: LetterState,
+    /// The sink that it is still to be forwarded to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<String>,
     /// The record's sequence in the journal.
     pub position: u64,
     /// The id of the change; empty if it is not known.
@@ -134,6 +137,7 @@ impl Letter {
             first_time: time(letter.first_ms),
             time: time(letter.time_ms),
             state: letter.state,
+            forward: letter.forward.clone(),
             position: letter.seq,
             id: letter.id.clone(),
             object: involved_object(&letter.envelope),
@@ -272,10 +276,15 @@ pub fn parse_replay(body: &[u8]) -> Result<Replay, Refusal> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| {
+    let wrong = |error: &dyn fmt::Display| {
         let what = format!("the body is not what is expected: {error}");
         Refusal::new(what, format!("for example {example}"))
-    })
+    };
+    // serde would take a list for the members in their order, too, and `[null, true]` for all letters.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(wrong(&"no object of JSON"));
+    }
+    serde_json::from_slice(body).map_err(|error| wrong(&error))
 }
 
 /// What the query of `GET /api/v1/dead-letters` asks for.

@@ -97,7 +97,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
 impl std::str::FromStr for Span {
     type Err = String;
 
-    /// The error has the hint in a line of its own.
+    /// The error carries a hint behind a line feed.
     fn from_str(text: &str) -> Result<Self, String> {
         parse_duration(text).map(Self)
     }

@@ -122,14 +122,10 @@ impl State {
         if !path.exists() {
             return Ok(None);
         }
-        let (database, _, mut dead, known) = open_and_load(&path).map_err(|unusable| {
-            let unusable = match unusable {
-                Unusable::Damaged(reason) => Unusable::Damaged(format!(
-                    "it is damaged, and the next start of the bridge sets it aside: {reason}"
-                )),
-                other => other,
-            };
-            refused(unusable, directory, &path)
+        let opened = open_and_load(&path);
+        let (database, _, mut dead, known) = opened.map_err(|unusable| match unusable {
+            Unusable::Damaged(reason) => OpenError::Damaged { path: path.clone(), reason },
+            other => refused(other, directory, &path),
         })?;
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
         // Nothing goes for want of room: how much there is, only the bridge knows.

@@ -331,7 +331,8 @@ pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkSta
 /// The dead letters of a journal that no bridge holds, oldest first.
 pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
     let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
-    let mut letters = state.dead_letters(None, usize::MAX).unwrap();
+    let query = tidings::journal::LetterQuery { limit: usize::MAX, ..Default::default() };
+    let mut letters = state.dead_letters().list(&query).unwrap();
     letters.reverse();
     letters
 }

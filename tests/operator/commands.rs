@@ -48,6 +48,8 @@ pub(crate) fn steady(text: &str, dir: &Path) -> String {
     let text = text.replace(dir.to_str().unwrap(), "DIR");
     let time = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").unwrap();
     let text = time.replace_all(&text, "2026-11-21T14:57:27Z");
+    let name = regex::Regex::new(r"\.[0-9a-f]{16}\b").unwrap();
+    let text = name.replace_all(&text, ".NAME");
     let uid = regex::Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
     uid.unwrap().replace_all(&text, "UID").into_owned()
 }

@@ -40,7 +40,7 @@ async fn they_are_listed_and_shown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_can_be_cut_and_narrowed() {
     let mut stage = Stage::set().await;
-    stage.events((0..40).map(|_| "poison")).await;
+    stage.poison(40).await;
     for running in [true, false] {
         if !running {
             stage.stop().await;
@@ -147,7 +147,7 @@ async fn what_is_not_there_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_may_run_at_once() {
     let stage = Stage::set().await;
-    stage.events((0..20).map(|_| "poison")).await;
+    stage.poison(20).await;
     stage.sink.accept_everything();
     let numbers: Vec<String> = stage.numbers().await.iter().map(u64::to_string).collect();
     let retry = ["dead-letters", "retry", "--all"];

@@ -1,7 +1,10 @@
 //! A bridge with a sink that refuses poison, its control socket, and a configuration by which the
 //! commands find it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use tidings::{
     admin::ControlSocket,
@@ -86,7 +89,14 @@ impl Stage {
         }
         let sink = settled(&self.bridge().view(), "pager", before + count).await;
         // What was refused is kept with the next commit.
-        while self.numbers().await.len() as u64 != sink.dead_lettered {}
+        self.until_listed(|numbers| numbers.len() as u64 == sink.dead_lettered).await;
+    }
+
+    /// So many events that are refused, and as few others as it takes to show that not all are.
+    pub(crate) async fn poison(&self, count: usize) {
+        let tens =
+            (0..count).map(|n| if n % 10 == 9 { vec!["poison", "fine"] } else { vec!["poison"] });
+        self.events(tens.flatten()).await;
     }
 
     /// Runs a command on it.
@@ -102,7 +112,13 @@ impl Stage {
 
     /// Waits until these are the letters that there are.
     pub(crate) async fn until_kept(&self, numbers: &[u64]) {
-        while self.numbers().await != numbers {}
+        self.until_listed(|listed| listed == numbers).await;
+    }
+
+    async fn until_listed(&self, wanted: impl Fn(&[u64]) -> bool) {
+        let listed = async { while !wanted(&self.numbers().await) {} };
+        let waited = tokio::time::timeout(Duration::from_mins(1), listed).await;
+        waited.expect("the letters are as wanted within a minute");
     }
 
     /// What a command said, without what differs from run to run.

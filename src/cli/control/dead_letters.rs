@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::{
     letters::Letters,
@@ -71,18 +71,19 @@ struct Config {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").required(true)))]
 struct Which {
     /// Their numbers, as `list` has them
-    #[arg(value_name = "NUMBER", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "NUMBER", group = "which")]
     numbers: Vec<u64>,
     /// All of them
-    #[arg(long)]
+    #[arg(long, group = "which")]
     all: bool,
     /// With --all: all of this sink
-    #[arg(long, value_name = "NAME", requires = "all", conflicts_with = "numbers")]
+    #[arg(long, value_name = "NAME", requires = "all")]
     sink: Option<String>,
     /// With --all: all of this class
-    #[arg(long, requires = "all", conflicts_with = "numbers")]
+    #[arg(long, requires = "all")]
     class: Option<String>,
 }
 

@@ -94,6 +94,7 @@ pub(super) fn whole(letter: &Letter) -> String {
         ("attempts", letter.attempts.to_string()),
         ("first sent", letter.first_time.clone()),
         ("given up", letter.time.clone()),
+        ("forward to", letter.forward.clone().unwrap_or_default()),
         ("object", object(letter)),
         ("id", letter.id.clone()),
         ("position", letter.position.to_string()),
@@ -165,6 +166,7 @@ mod tests {
             time_ms: 1_795_000_061_000,
             unidentified: 0,
             state: LetterState::Kept,
+            forward: Some("archive".to_owned()),
             envelope: bytes::Bytes::from_static(envelope),
         };
         let unidentified = DeadLetter {

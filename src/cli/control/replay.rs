@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use jiff::Timestamp;
@@ -34,6 +34,7 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// See the command's own help.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("begin").required(true)))]
 pub(in crate::cli) struct ReplayArguments {
     /// The configuration file of the bridge, of which only `journal` is read
     #[arg(long, value_name = "FILE")]
@@ -42,10 +43,10 @@ pub(in crate::cli) struct ReplayArguments {
     #[arg(long, value_name = "NAME")]
     sink: String,
     /// From this time on: how long ago (`2h`, `1h30m`), or a time (`2026-11-21T14:57:00Z`)
-    #[arg(long, value_name = "TIME", value_parser = since, required_unless_present = "from", conflicts_with = "from")]
+    #[arg(long, value_name = "TIME", value_parser = since, group = "begin")]
     since: Option<Timestamp>,
     /// From this position of the journal on, as a replay that was ended names it
-    #[arg(long, value_name = "POSITION")]
+    #[arg(long, value_name = "POSITION", group = "begin")]
     from: Option<u64>,
     /// Only events for which this CEL expression is true, and that the sink's own `match` wants
     #[arg(long = "match", value_name = "CEL")]
@@ -59,11 +60,12 @@ fn since(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse() {
         return Ok(time);
     }
-    let wrong = |what: String| {
-        format!("{what}, nor a time; a time is written as in RFC 3339: `2026-11-21T14:57:00Z`")
-    };
-    let Span(ago) = text.parse().map_err(|error: String| wrong(error.replace('\n', "; ")))?;
-    Timestamp::now().checked_sub(ago).map_err(|error| wrong(error.to_string()))
+    let ago = text.parse().ok().and_then(|Span(ago)| Timestamp::now().checked_sub(ago).ok());
+    ago.ok_or_else(|| {
+        "neither how long ago, such as `2h` or `1h30m`, nor a time as in RFC 3339, such as \
+         `2026-11-21T14:57:00Z`"
+            .to_owned()
+    })
 }
 
 /// Runs the command.
