@@ -80,10 +80,10 @@ struct Which {
     #[arg(long, group = "which")]
     all: bool,
     /// With --all: all of this sink
-    #[arg(long, value_name = "NAME", requires = "all")]
+    #[arg(long, value_name = "NAME", requires = "all", conflicts_with = "numbers")]
     sink: Option<String>,
     /// With --all: all of this class
-    #[arg(long, requires = "all")]
+    #[arg(long, requires = "all", conflicts_with = "numbers")]
     class: Option<String>,
 }
 
