@@ -1,10 +1,7 @@
 //! A bridge with a sink that refuses poison, its control socket, and a configuration by which the
 //! commands find it.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use tidings::{
     admin::ControlSocket,
@@ -128,9 +125,5 @@ impl Stage {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.journal().join("admin.sock")
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.dir.path()
     }
 }

@@ -109,11 +109,11 @@ async fn run(
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::from(&error))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::from(&error))?;
-    let mut lines = Lines { body: None, rest: Vec::new() };
     let mut teller = Teller::new(&asked.sink);
     let mut last = None;
     let replaying = async {
-        lines.body = Some(client.stream("/api/v1/replay", &asked).await?.into_body());
+        let body = client.stream("/api/v1/replay", &asked).await?.into_body();
+        let mut lines = Lines { body, rest: Vec::new() };
         loop {
             let Some(line) = lines.next().await.map_err(|error| client.cut(&*error))? else {
                 return Ok(());
@@ -154,32 +154,33 @@ async fn run(
     }
 }
 
-/// What became of it, in a line or two.
+/// What became of it, in a line or a few.
 fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     let ReplayProgress { position, until, read, matched, delivered, refused, gone, state } =
         progress;
-    let mut text = format!(
-        "{sink}: {delivered} of {matched} events were sent again, of {read} in the journal\n"
-    );
+    let mut lines = vec![format!(
+        "{sink}: {delivered} of {matched} events were sent again, of {read} in the journal"
+    )];
     if *refused > 0 {
-        text += &format!("the receiver refused {refused}; the bridge's log has its words\n");
+        lines.push(format!("the receiver refused {refused}; the bridge's log has its words"));
     }
     if *gone > 0 {
-        text += &format!("{gone} events were dropped by retention before they were read\n");
+        lines.push(format!("{gone} events were dropped by retention before they were read"));
+    }
+    if let ReplayState::Waiting(why) = state {
+        lines.push(format!("it waited: {}", output::plain(why)));
     }
     if *state != ReplayState::Done {
-        if let ReplayState::Waiting(why) = state {
-            text += &format!("it waited: {}\n", output::plain(why));
-        }
-        text +=
-            &format!("not done: it ended before position {until}; go on with --from {position}\n");
+        lines.push(format!(
+            "not done: it ended before position {until}; go on with --from {position}"
+        ));
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 /// The lines of a body.
 struct Lines {
-    body: Option<Incoming>,
+    body: Incoming,
     /// What came behind the last line feed.
     rest: Vec<u8>,
 }
@@ -191,8 +192,7 @@ impl Lines {
                 let line = self.rest.drain(..=end).collect();
                 return Ok(Some(line));
             }
-            let Some(body) = &mut self.body else { return Ok(None) };
-            match body.frame().await {
+            match self.body.frame().await {
                 None => return Ok(None),
                 Some(frame) => {
                     let data = frame?.into_data().unwrap_or_default();
