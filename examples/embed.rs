@@ -51,6 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 retention_age: Duration::from_hours(24),
                 sync: Sync::Interval(Duration::from_secs(1)),
             },
+            dead_letters: 64 << 20,
         },
         // Each sink has a position of its own in the journal, so a sick one lags alone.
         sinks: vec![SinkOptions {
@@ -66,6 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
+            forward_dead_letters: None,
         }],
         objects: ObjectOptions::default(),
         own_events: None,

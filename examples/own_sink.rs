@@ -100,7 +100,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = BridgeOptions {
         cluster: Cluster::default(),
         source: SourceOptions { namespaces: vec![], field_selector: String::new(), start },
-        journal: JournalOptions { path: journal.path().to_owned(), log },
+        journal: JournalOptions { path: journal.path().to_owned(), log, dead_letters: 64 << 20 },
         sinks: vec![SinkOptions {
             name: "lines".to_owned(),
             kind: "lines",
@@ -112,6 +112,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
+            forward_dead_letters: None,
         }],
         objects: ObjectOptions::default(),
         own_events: None,

@@ -11,8 +11,10 @@
 //! objects   what is known of the objects that events are about, for sinks that ask for it
 //! gather    match, enrichment, correlation, and batches by count, bytes and linger
 //! deliver   attempts until each event has a fate; backoff, halving, dead letters
+//! errands   dead letters once more, dead letters of other sinks, replays: beside the journal's order
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
+//! control   what may be asked of all this while it runs
 //! own events  what of all this is worth an Event about the bridge itself
 //! ```
 
@@ -20,6 +22,7 @@ mod cluster;
 mod control;
 mod correlation;
 mod deliver;
+mod errands;
 mod feed;
 mod filter;
 mod gather;

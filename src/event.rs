@@ -13,7 +13,7 @@ mod record;
 mod seen;
 
 pub use envelope::{
-    Cluster, Correlation, CorrelationAction, Envelope, EnvelopeHead, EnvelopeParts,
+    Cluster, Correlation, CorrelationAction, DeadLetterInfo, Envelope, EnvelopeHead, EnvelopeParts,
 };
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};

@@ -35,6 +35,7 @@ impl Collector for BridgeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = status(&self.view);
         sinks(&mut encoder, &now)?;
+        dead_letters(&mut encoder, &now)?;
         sources(&mut encoder, &now)?;
         journal(&mut encoder, &now)
     }
@@ -66,6 +67,12 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
         s.match_errors
     })?;
+    counter("sink_retried", "Dead letters of the sink that it took in the end", |s| s.retried)?;
+    counter("sink_forwarded", "Dead letters of other sinks that it took", |s| s.forwarded)?;
+    counter("sink_forwards_refused", "Dead letters of other sinks that it refused", |s| {
+        s.forwards_refused
+    })?;
+    counter("sink_replayed", "Events taken once more by a replay", |s| s.replayed)?;
     let outcomes = now.sinks.iter().flat_map(|sink| {
         let outcomes = sink.enrichments.iter().flatten();
         outcomes.map(|(outcome, count)| {
@@ -93,6 +100,22 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
         })
     });
     family(encoder, "sink_state", "1 for the state that the sink is in", None, values)
+}
+
+fn dead_letters(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let letters = &now.dead_letters;
+    let values = letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstGauge::new(c.letters)));
+    family(encoder, "dead_letters", "Dead letters that are kept", None, values)?;
+    let values = letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstGauge::new(c.bytes)));
+    let help = "What dead letters take of journal.deadLetters";
+    family(encoder, "dead_letters_size", help, Some(&Unit::Bytes), values)?;
+    let values = letters.iter().flat_map(|(sink, counts)| {
+        [("overflow", counts.overflowed), ("command", counts.dropped)].map(|(reason, count)| {
+            ([("sink", sink.as_str()), ("reason", reason)], ConstCounter::new(count))
+        })
+    });
+    let help = "Events in dead letters that went for want of room or by command, over all runs";
+    family(encoder, "dead_letters_dropped", help, None, values)
 }
 
 fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     bridge::{BridgeView, SinkCondition, now_ms},
     event::Cluster,
+    journal::LetterCounts,
 };
 
 /// `/api/v1/status`.
@@ -28,6 +29,9 @@ pub struct Status {
     pub journal: JournalStatus,
     /// Each sink.
     pub sinks: Vec<SinkStatus>,
+    /// The dead letters of each sink that has or had some, also of one that is not configured any
+    /// more: `deadLettered = events + overflowed + dropped`, once all of it is saved.
+    pub dead_letters: BTreeMap<String, LetterCounts>,
 }
 
 /// One list and watch.
@@ -138,6 +142,14 @@ pub struct SinkStatus {
     /// why it is missing. Absent where it is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enrichments: Option<BTreeMap<&'static str, u64>>,
+    /// Dead letters of its own that it took in the end, since the start of the process.
+    pub retried: u64,
+    /// Dead letters of other sinks that it took, outside the identity.
+    pub forwarded: u64,
+    /// Dead letters of other sinks that it refused.
+    pub forwards_refused: u64,
+    /// Events that it took once more by a replay, outside the identity.
+    pub replayed: u64,
     /// The last failure, until the next success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -224,9 +236,14 @@ pub fn status(view: &BridgeView) -> Status {
                     failed_attempts: sink.failed_attempts,
                     match_errors: sink.match_errors,
                     enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
+                    retried: sink.errands.retried,
+                    forwarded: sink.errands.forwarded,
+                    forwards_refused: sink.errands.forwards_refused,
+                    replayed: sink.errands.replayed,
                     last_error: sink.last_error,
                 }
             })
             .collect(),
+        dead_letters: view.dead_letters.counts(),
     }
 }

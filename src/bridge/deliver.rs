@@ -9,7 +9,8 @@ use tokio::{
 
 use super::{
     EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
-    gather::Work, high_water::HighWater, own_events::is_own, progress::Settled, shared::now_ms,
+    errands::Errand, gather::Work, high_water::HighWater, own_events::is_own, progress::Settled,
+    shared::now_ms,
 };
 use crate::{
     event::{Batch, Record},
@@ -20,8 +21,8 @@ use crate::{
 const REFUSALS_IN_A_ROW: u32 = 20;
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
-/// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
-const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
+/// So many batches in a row go before an errand that waits.
+const LIVE_FIRST: u32 = 7;
 
 /// What the program wants of its deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,12 @@ pub(super) struct Deliver {
     pub(super) progress: Arc<SinkProgress>,
     pub(super) high_water: HighWater,
     pub(super) stop: watch::Receiver<Stop>,
+    /// What is sent beside the journal's order.
+    pub(super) errands: mpsc::Receiver<Errand>,
+    /// Batches since the last errand.
+    pub(super) live_in_a_row: u32,
+    /// The sink that dead letters are forwarded to.
+    pub(super) forward: Option<String>,
     pub(super) refusals_in_a_row: u32,
     /// The sequence at which the work in hand starts.
     pub(super) from: u64,
@@ -48,6 +55,12 @@ pub(super) struct Deliver {
 
 /// The program ends before the batch has its fates; it stays pending.
 struct Interrupted;
+
+/// What is sent next.
+enum Next {
+    Live(Work),
+    Errand(Errand),
+}
 
 /// One stretch of a batch that is sent as one.
 struct Piece {
@@ -60,7 +73,16 @@ impl Deliver {
     /// Runs until gathering ends, or the program does not wait any longer.
     pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
         let mut settled = Settled::default();
-        while let Some(work) = works.recv().await {
+        while let Some(next) = self.next(&mut works).await {
+            let work = match next {
+                Next::Live(work) => work,
+                Next::Errand(errand) => {
+                    let Ok(outcome) = self.attempt(&errand.batch).await else { break };
+                    // Who does not wait any longer has ended the errand.
+                    let _ = errand.answer.send(outcome);
+                    continue;
+                }
+            };
             settled.position = work.position;
             settled.held = work.held;
             settled.resumes.extend(work.resumes);
@@ -83,6 +105,29 @@ impl Deliver {
             self.progress.update(|sink| sink.oldest_in_hand_ms = None);
         }
         self.sink.close().await;
+    }
+
+    /// What is sent next; nothing when gathering has ended.
+    async fn next(&mut self, works: &mut mpsc::Receiver<Work>) -> Option<Next> {
+        let free = *self.stop.borrow() == Stop::No;
+        if free
+            && self.live_in_a_row >= LIVE_FIRST
+            && let Ok(errand) = self.errands.try_recv()
+        {
+            self.live_in_a_row = 0;
+            return Some(Next::Errand(errand));
+        }
+        tokio::select! {
+            biased;
+            work = works.recv() => {
+                self.live_in_a_row = self.live_in_a_row.saturating_add(1);
+                work.map(Next::Live)
+            }
+            Some(errand) = self.errands.recv(), if free => {
+                self.live_in_a_row = 0;
+                Some(Next::Errand(errand))
+            }
+        }
     }
 
     async fn deliver(&mut self, batch: Batch, settled: &mut Settled) -> Result<(), Interrupted> {
@@ -223,6 +268,8 @@ impl Deliver {
             );
             let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
             letter.unidentified = rejected;
+            // Which events these are is not known.
+            letter.forward = None;
             settled.dead_letters.push(letter);
         }
     }
@@ -279,7 +326,7 @@ impl Deliver {
         DeadLetter {
             number: 0,
             state: LetterState::Kept,
-            forward: None,
+            forward: self.forward.clone(),
             sink: self.name.clone(),
             seq: record.seq,
             id: record.id().to_owned(),
@@ -306,8 +353,7 @@ impl Deliver {
             RetryClass::Misconfigured => SinkCondition::Misconfigured,
             _ => SinkCondition::Retrying,
         };
-        let backoff = self.backoff(piece.attempts, class);
-        let wait = after.map_or(backoff, |after| backoff.max(after.min(MAX_ASKED_WAIT)));
+        let wait = self.retry.wait(piece.attempts, class, after);
         let mut news = false;
         self.progress.update(|sink| {
             let before = sink.last_error.replace(reason.to_owned());
@@ -336,17 +382,6 @@ impl Deliver {
             () = sleep_until(until) => Ok(()),
             _ = stop.wait_for(|stop| *stop != Stop::No) => Err(Interrupted),
         }
-    }
-
-    /// Exponential with full jitter: uniform between nothing and a bound that doubles. What only
-    /// a person can mend is tried near the longest bound from the start.
-    fn backoff(&self, attempts: u32, class: RetryClass) -> Duration {
-        if class == RetryClass::Misconfigured {
-            return self.retry.max.mul_f64(0.5 + fastrand::f64() / 2.0);
-        }
-        let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(31));
-        let bound = self.retry.initial.saturating_mul(doubled).min(self.retry.max);
-        bound.mul_f64(fastrand::f64())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::RetryClass;
+
 /// When a batch is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
@@ -37,6 +39,29 @@ impl Default for RetryOptions {
             max: Duration::from_secs(30),
             max_attempts: None,
         }
+    }
+}
+
+/// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
+const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
+
+impl RetryOptions {
+    /// The wait after so many attempts: exponential with full jitter, uniform between nothing and a
+    /// bound that doubles, but no shorter than the receiver asks for. What only a person can mend is
+    /// tried near the longest bound from the start.
+    pub(super) fn wait(
+        &self,
+        attempts: u32,
+        class: RetryClass,
+        asked: Option<Duration>,
+    ) -> Duration {
+        let backoff = if class == RetryClass::Misconfigured {
+            self.max.mul_f64(0.5 + fastrand::f64() / 2.0)
+        } else {
+            let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(31));
+            self.initial.saturating_mul(doubled).min(self.max).mul_f64(fastrand::f64())
+        };
+        asked.map_or(backoff, |asked| backoff.max(asked.min(MAX_ASKED_WAIT)))
     }
 }
 

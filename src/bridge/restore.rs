@@ -26,9 +26,6 @@ mod tests;
 /// How much of the log is read at once to bring a view up.
 const READ_BYTES: usize = 1 << 20;
 
-/// Dead letters are kept up to so many bytes of envelopes; the oldest go first.
-const DEAD_LETTER_BYTES: u64 = 64 << 20;
-
 /// See the [module](self).
 pub(super) struct Restored {
     pub(super) directory: Directory,
@@ -64,7 +61,7 @@ impl Restored {
     pub(super) fn open(options: &JournalOptions) -> Result<Self, BridgeError> {
         let directory = Directory::open(&options.path)?;
         let now = now_ms();
-        let (state, loaded) = State::open(&directory, DEAD_LETTER_BYTES, now)?;
+        let (state, loaded) = State::open(&directory, options.dead_letters, now)?;
         let (log, opened) = Log::open(&directory, options.log, loaded.highest_sequence(), now)?;
         if let Some((path, reason)) = &loaded.set_aside {
             tracing::error!(

@@ -24,6 +24,7 @@ use super::{
     control::{Control, ReplayDesk},
     correlation::Stage,
     deliver::{Deliver, Stop},
+    errands::{Courier, Errand, LetterRound, Replays},
     feed::{Feed, LIVE},
     gather::Gather,
     high_water::HighWater,
@@ -35,7 +36,7 @@ use super::{
 use crate::{
     cache::{Reconnect, SharedHealth},
     event::Cluster,
-    journal::{LogHandle, LogOptions, OpenError},
+    journal::{DeadLettersReader, LogHandle, LogOptions, OpenError},
     watch::Broadcaster,
 };
 
@@ -79,6 +80,8 @@ pub struct JournalOptions {
     pub path: PathBuf,
     /// Retention and sync.
     pub log: LogOptions,
+    /// How many bytes the dead letters may take; the oldest go first.
+    pub dead_letters: u64,
 }
 
 /// One sink and how its watcher treats it.
@@ -103,6 +106,8 @@ pub struct SinkOptions {
     pub timeout: Duration,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
+    /// The sink that its dead letters are sent to, beside being kept.
+    pub forward_dead_letters: Option<String>,
 }
 
 /// Everything that a bridge is made of.
@@ -178,6 +183,8 @@ pub struct BridgeView {
     pub ingest: Arc<IngestCounters>,
     /// The log, for its tail and its size on disk.
     pub log: LogHandle,
+    /// The dead letters, for their counts.
+    pub dead_letters: DeadLettersReader,
     /// How often the API server was asked for a single object, or for its kinds; nothing where no
     /// sink is told of objects.
     pub object_requests: Option<Arc<AtomicU64>>,
@@ -259,10 +266,32 @@ impl Bridge {
             })?;
             let (desk, orders) = ReplayDesk::new();
             desks.insert(sink.name.clone(), desk);
+            let (courier, errands) = Courier::new(sink.retry, Arc::clone(&progress));
+            let errands = Errands {
+                letters: LetterRound {
+                    sink: sink.name.clone(),
+                    letters: restored.state.dead_letters(),
+                    changed: letters_changed.subscribe(),
+                    progress: Arc::clone(&progress),
+                    courier: courier.clone(),
+                },
+                replays: Replays {
+                    sink: sink.name.clone(),
+                    orders,
+                    log: log.clone(),
+                    progress: Arc::clone(&progress),
+                    courier,
+                    batch: sink.batch,
+                    filter: sink.filter.clone(),
+                    enricher: enricher.clone(),
+                },
+                errands,
+            };
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
             correlates |= stage.has_correlator();
-            spawn_watcher(&mut watchers, sink, feed, stage, progress, high_water, stop.clone());
+            let stop = stop.clone();
+            watchers.spawn(watch_sink(sink, feed, stage, progress, high_water, stop, errands));
         }
 
         let view = BridgeView {
@@ -270,6 +299,7 @@ impl Bridge {
             sources: Arc::default(),
             ingest: Arc::default(),
             log,
+            dead_letters: restored.state.dead_letters(),
             object_requests: objects.as_ref().map(|objects| objects.requests()),
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
@@ -418,14 +448,22 @@ async fn end_of<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     end
 }
 
-fn spawn_watcher(
-    watchers: &mut JoinSet<()>,
+/// What a sink is sent beside the journal's order.
+struct Errands {
+    letters: LetterRound,
+    replays: Replays,
+    /// Where delivery has them from.
+    errands: mpsc::Receiver<Errand>,
+}
+
+async fn watch_sink(
     sink: SinkOptions,
     feed: Feed,
     stage: Stage,
     progress: Arc<SinkProgress>,
     high_water: HighWater,
     stop: watch::Receiver<Stop>,
+    Errands { letters, replays, errands }: Errands,
 ) {
     let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
     let (out, works) = mpsc::channel(ahead);
@@ -438,14 +476,20 @@ fn spawn_watcher(
         progress,
         high_water,
         stop,
+        errands,
+        live_in_a_row: 0,
+        forward: sink.forward_dead_letters,
         refusals_in_a_row: 0,
         from: 0,
     };
-    // Two tasks, so that the next batch is made while one is on its way; one fate, so that neither
-    // outlives the other.
-    watchers.spawn(async move {
-        let gathering = tokio::spawn(gather.run(feed));
-        deliver.run(works).await;
-        gathering.abort();
-    });
+    // Tasks of their own, so that the next batch is made while one is on its way; one fate, so that
+    // none outlives the other.
+    let gathering = tokio::spawn(gather.run(feed));
+    let errands = tokio::spawn(async { tokio::join!(letters.run(), replays.run()) });
+    deliver.run(works).await;
+    gathering.abort();
+    // They end with it, and what they know by then is still to be saved.
+    if let Err(error) = errands.await {
+        tracing::error!(%error, "the errands of a sink ended in a way not foreseen");
+    }
 }

@@ -64,6 +64,7 @@ fn journal_options(journal: JournalSettings) -> JournalOptions {
             retention_age: journal.retention_age,
             sync,
         },
+        dead_letters: journal.dead_letters,
     }
 }
 
@@ -82,6 +83,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         retry: settings.retry,
         timeout: settings.timeout,
         start: settings.start,
+        forward_dead_letters: settings.forward_dead_letters,
     })
 }
 

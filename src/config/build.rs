@@ -4,6 +4,7 @@
 //! a stand-in, so that one run of `check` shows all problems. Stand-ins never leave this module:
 //! settings are given out only when the list is empty and every reference was resolved.
 
+mod forwards;
 mod objects;
 mod sink;
 
@@ -143,6 +144,13 @@ impl Builder<'_> {
                     .hint("the default is `24h`"),
             );
         }
+        if model.dead_letters.0 == 0 {
+            self.wrong(
+                &path.key("deadLetters"),
+                validate::wrong("with no room for dead letters, what is refused is gone")
+                    .hint("the default is `64MiB`"),
+            );
+        }
         let directory = |path: &str| {
             if path.is_empty() {
                 return Err(validate::wrong("the path is empty").hint("name a directory"));
@@ -158,6 +166,7 @@ impl Builder<'_> {
                 SyncModel::Never => SyncPolicy::Never,
                 SyncModel::Every(Span(interval)) => SyncPolicy::Every(interval),
             },
+            dead_letters: model.dead_letters.0,
         }
     }
 
@@ -169,7 +178,9 @@ impl Builder<'_> {
 
     fn sinks(&mut self) -> Vec<SinkSettings> {
         let sinks = &self.loaded.model.sinks;
-        sinks.iter().map(|(name, model)| self.sink(name, model)).collect()
+        let sinks: Vec<_> = sinks.iter().map(|(name, model)| self.sink(name, model)).collect();
+        self.check_forwards(&sinks);
+        sinks
     }
 
     /// Reports a problem with the value at a path.

@@ -165,6 +165,10 @@ pub struct JournalModel {
     /// the process loses nothing either way; of the machine, what the API server no longer has.
     #[schemars(extend("default" = "1s"))]
     pub sync: SyncModel,
+    /// How many bytes the dead letters of all sinks may take. When they take more, the oldest go,
+    /// and are counted.
+    #[schemars(extend("default" = "64MiB"))]
+    pub dead_letters: Size,
 }
 
 impl Default for JournalModel {
@@ -173,6 +177,7 @@ impl Default for JournalModel {
             path: Text::from("/var/lib/tidings"),
             retention: RetentionModel::default(),
             sync: SyncModel::default(),
+            dead_letters: Size(64 << 20),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::suggest::nearest;
 
 /// What can be set.
-const SCALARS: [&[&str]; 13] = [
+const SCALARS: [&[&str]; 14] = [
     &["cluster", "name"],
     &["cluster", "uid"],
     &["source", "kubeconfig"],
@@ -31,6 +31,7 @@ const SCALARS: [&[&str]; 13] = [
     &["journal", "retention", "size"],
     &["journal", "retention", "age"],
     &["journal", "sync"],
+    &["journal", "deadLetters"],
     &["server", "listen"],
     &["log", "level"],
     &["log", "format"],

@@ -74,6 +74,8 @@ pub struct JournalSettings {
     pub retention_age: Duration,
     /// When it is forced to disk.
     pub sync: SyncPolicy,
+    /// How many bytes the dead letters may take.
+    pub dead_letters: u64,
 }
 
 /// When the journal is forced to disk.
@@ -108,6 +110,8 @@ pub struct SinkSettings {
     pub timeout: Duration,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
+    /// The sink that its dead letters are sent to as well.
+    pub forward_dead_letters: Option<String>,
 }
 
 /// A transport and its options.

@@ -25,6 +25,7 @@
 //! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
 //! | `k8s.event.correlation.aggregated` | only when true |
 //! | `k8s.event.correlation.summarises` | only where the delta stands for versions held back |
+//! | `tidings.dead_letter.{sink,class,reason,attempts,first_time,time}` | what became of it at the sink that forwards it |
 //!
 //! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order,
 //! as far as the order of an object's events allows: those of a Pod and of one of its containers
@@ -39,7 +40,12 @@ use super::protobuf::{
     field_len, put_any_str, put_attr, put_attr_int, put_attr_true, put_bytes, put_fixed64,
     put_head, put_str, put_uint,
 };
-use crate::event::{Batch, Correlation, EventFields, ObjectInfo, ObjectReference, Text};
+use crate::event::{
+    Batch, Correlation, DeadLetterInfo, EventFields, ObjectInfo, ObjectReference, Text,
+};
+
+/// The field of `LogRecord`.
+const ATTRIBUTES: u32 = 6;
 
 /// What every record is called. It must not vary, so nothing of the Event is in it.
 const EVENT_NAME: &str = "k8s.event";
@@ -73,6 +79,8 @@ struct FullEnvelope<'a> {
     object: Option<ObjectInfo>,
     #[serde(default)]
     correlation: Option<Correlation>,
+    #[serde(default)]
+    dead_letter: Option<DeadLetterInfo>,
     #[serde(borrow)]
     event: EventFields<'a>,
 }
@@ -266,7 +274,6 @@ fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
 
 /// The members of `LogRecord`.
 fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
-    const ATTRIBUTES: u32 = 6;
     let event = &envelope.event;
     put_fixed64(out, 1, unix_nanos(&envelope.time));
     put_uint(out, 2, severity(&event.type_));
@@ -305,8 +312,22 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
             put_attr_int(out, ATTRIBUTES, "k8s.event.correlation.summarises", versions);
         }
     }
+    if let Some(letter) = &envelope.dead_letter {
+        put_dead_letter(out, letter);
+    }
     put_fixed64(out, 11, unix_nanos(&envelope.observed_time));
     put_str(out, 12, EVENT_NAME);
+}
+
+/// The attributes of `LogRecord` for what became of an event at another sink.
+fn put_dead_letter(out: &mut Vec<u8>, letter: &DeadLetterInfo) {
+    let mut put = |name: &str, value: &str| put_attr(out, ATTRIBUTES, name, value);
+    put("tidings.dead_letter.sink", &letter.sink);
+    put("tidings.dead_letter.class", &letter.class);
+    put("tidings.dead_letter.reason", &letter.reason);
+    put("tidings.dead_letter.first_time", &letter.first_time);
+    put("tidings.dead_letter.time", &letter.time);
+    put_attr_int(out, ATTRIBUTES, "tidings.dead_letter.attempts", letter.attempts.into());
 }
 
 /// The severity number; an unknown type has none, only its text.

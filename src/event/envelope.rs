@@ -1,7 +1,7 @@
 //! The envelope: what a record of the journal holds and what sinks send. One line of JSON:
 //! `{"id","cluster":{"name","uid"},"change","time","observedTime","occurrences","delta",
-//! "replayed","event":{…}}`, and on its way to a sink `"object":{…}` and `"correlation":{…}`
-//! before the event.
+//! "replayed","event":{…}}`, and on its way to a sink `"object":{…}`, `"correlation":{…}` and, where
+//! another sink refused it, `"deadLetter":{…}` before the event.
 
 use std::{fmt::Write as _, io::Write as _};
 
@@ -120,6 +120,24 @@ pub struct Correlation {
     pub summarises: Option<u64>,
 }
 
+/// The member `deadLetter` of an envelope: what became of it at the sink that forwards it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterInfo {
+    /// The sink that could not deliver it.
+    pub sink: String,
+    /// `invalid`, `too-large` or `max-attempts`.
+    pub class: String,
+    /// The receiver's words.
+    pub reason: String,
+    /// How often it was sent there.
+    pub attempts: u32,
+    /// When it was first sent there, RFC 3339.
+    pub first_time: String,
+    /// When it was given up there, RFC 3339.
+    pub time: String,
+}
+
 /// An envelope in pieces, found without decoding it: only what [`EnvelopeHead::write`] made.
 #[derive(Clone, Copy, Debug)]
 pub struct EnvelopeParts<'a> {
@@ -205,20 +223,48 @@ impl<'a> EnvelopeParts<'a> {
         out.extend_from_slice(b"}");
         out.split().freeze()
     }
+
+    /// The envelope as a replay sends it: `replayed` is true.
+    pub fn replayed(&self) -> Bytes {
+        let rest = &self.after_delta[replayed_length(self.after_delta)..];
+        self.around(&[REPLAYED[1], rest])
+    }
+
+    /// The envelope with what became of it at another sink.
+    pub fn dead_lettered(&self, letter: &DeadLetterInfo) -> Bytes {
+        // A struct of texts and a number always serialises.
+        let letter = serde_json::to_vec(letter).unwrap_or_default();
+        self.around(&[self.after_delta, b",\"deadLetter\":", &letter])
+    }
+
+    /// The envelope with this between its delta and its event.
+    fn around(&self, between: &[&[u8]]) -> Bytes {
+        let mut out = Vec::with_capacity(self.before_delta.len() + self.event.len() + ADDED);
+        out.extend_from_slice(self.before_delta);
+        // Writing to memory cannot fail.
+        let _ = write!(out, "{}", self.delta);
+        for piece in between.iter().chain(&[EVENT, self.event, b"}"]) {
+            out.extend_from_slice(piece);
+        }
+        out.into()
+    }
 }
 
 /// How long that is of what follows the delta which ends with an object, if there is one.
 fn behind_object(after_delta: &[u8]) -> usize {
-    let head = [&b",\"replayed\":false"[..], b",\"replayed\":true"]
-        .into_iter()
-        .find(|head| after_delta.starts_with(head))
-        .map_or(0, <[u8]>::len);
+    let head = replayed_length(after_delta);
     let Some(object) = after_delta[head..].strip_prefix(OBJECT) else { return 0 };
     let mut value = serde_json::Deserializer::from_slice(object).into_iter::<IgnoredAny>();
     match value.next() {
         Some(Ok(_)) => head + OBJECT.len() + value.byte_offset(),
         Some(Err(_)) | None => 0,
     }
+}
+
+/// How long the member `replayed` is that follows the delta.
+fn replayed_length(after_delta: &[u8]) -> usize {
+    let known = REPLAYED.into_iter().find(|replayed| after_delta.starts_with(replayed));
+    known.map_or(0, <[u8]>::len)
 }
 
 /// What [`EnvelopeParts::with`] allocates at once, in bytes.
@@ -229,6 +275,8 @@ const ADDED: usize = 192;
 const DELTA: &[u8] = b"\"delta\":";
 const OBJECT: &[u8] = b",\"object\":";
 const EVENT: &[u8] = b",\"event\":";
+/// The member `replayed`, when it is false and when it is true.
+const REPLAYED: [&[u8]; 2] = [b",\"replayed\":false", b",\"replayed\":true"];
 
 /// An envelope as a sink reads it, borrowed from a record's bytes.
 #[derive(Debug, Deserialize)]
@@ -260,6 +308,9 @@ pub struct Envelope<'a> {
     /// What the sink's correlator says of it.
     #[serde(default)]
     pub correlation: Option<Correlation>,
+    /// What became of it at the sink that forwards it, where one does.
+    #[serde(default)]
+    pub dead_letter: Option<DeadLetterInfo>,
     /// The Event as the API server sent it, without `managedFields`.
     #[serde(borrow, rename = "event")]
     pub event_json: &'a RawValue,

@@ -17,6 +17,10 @@ pub struct Record {
 pub(super) const ID_PREFIX: &str = "{\"id\":\"";
 
 impl Record {
+    /// Records from this `seq` on have no place in the journal's order: they are sent beside it, and
+    /// their number only tells them from others.
+    pub const FIRST_ERRAND: u64 = 1 << 63;
+
     /// The id of the change, `<event uid>-<resourceVersion>`, without decoding the envelope.
     ///
     /// Ingest writes the id first and admits no uid that JSON would have to escape; for bytes

@@ -148,6 +148,7 @@ impl State {
     pub fn commit(&mut self, commit: &StateCommit) -> Result<(), CommitError> {
         let (mut dead, mut sweep) = (self.dead.clone(), self.sweep);
         let stored = self.store.with_database(|database| {
+            dead.make_sure(database)?;
             let transaction = database.begin_write()?;
             let replaced = write(&transaction, commit)?;
             dead.write(&transaction, &commit.dead_letters, &commit.letter_fates)?;
@@ -155,6 +156,7 @@ impl State {
             transaction.commit()?;
             Ok(replaced)
         });
+        self.dead.in_doubt |= stored.is_err();
         let replaced = stored.map_err(|e| self.error(e))?;
         self.store.note(&commit.seen, &replaced);
         self.sweep = sweep;
@@ -202,6 +204,7 @@ impl State {
     ) -> Result<u64, LetterError> {
         let mut dead = self.dead.clone();
         let changed = self.store.with_database(|database| {
+            dead.make_sure(database)?;
             let transaction = database.begin_write()?;
             let changed = change(&mut dead, &transaction)?;
             match changed {
@@ -210,6 +213,7 @@ impl State {
             }
             Ok(changed)
         });
+        self.dead.in_doubt |= changed.is_err();
         let changed = changed.map_err(|e| self.error(e))??;
         self.have(dead);
         Ok(changed)
@@ -217,6 +221,7 @@ impl State {
 
     fn have(&mut self, dead: DeadLetters) {
         self.dead = dead;
+        self.dead.in_doubt = false;
         self.dead.share();
     }
 

@@ -118,7 +118,10 @@ impl KafkaSink {
             self.retiring = None;
         }
         let first = batch.records.first().map_or(0, |record| record.seq);
-        self.ledger.forget_before(first);
+        // What another kind of batch has left behind is none of this one's.
+        let live = first < Record::FIRST_ERRAND;
+        let these = first..if live { Record::FIRST_ERRAND } else { u64::MAX };
+        self.ledger.keep(&these);
         loop {
             for report in self.reports.take() {
                 self.ledger.apply(report);
@@ -126,7 +129,7 @@ impl KafkaSink {
             if self.reports.is_fatal() {
                 return self.give_up_producer(batch);
             }
-            let failed = self.ledger.first_failed(first);
+            let failed = self.ledger.first_failed(&these);
             if let Some((_, code)) = failed
                 && classify::of_a_dead_producer(code)
             {

@@ -17,7 +17,7 @@ use tidings::{
     },
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
-    journal::{DeadLetter, Directory, LogOptions, State, Sync as LogSync},
+    journal::{DeadLetter, Directory, LetterQuery, LogOptions, State, Sync as LogSync},
 };
 use tokio::{sync::watch, time::Instant};
 
@@ -176,6 +176,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) namespaces: Vec<String>,
     pub(crate) field_selector: String,
     pub(crate) retention: u64,
+    pub(crate) dead_letters: u64,
     pub(crate) sinks: Vec<(&'static str, MemorySink, Tuning)>,
     pub(crate) objects: ObjectOptions,
     pub(crate) own_events: Option<OwnEvents>,
@@ -192,6 +193,7 @@ pub(crate) struct Tuning {
     pub(crate) filter: Option<&'static str>,
     pub(crate) correlate: CorrelateMode,
     pub(crate) enrich: Option<Enrich>,
+    pub(crate) forward: Option<&'static str>,
 }
 
 impl Default for Tuning {
@@ -208,6 +210,7 @@ impl Default for Tuning {
             filter: None,
             correlate: CorrelateMode::default(),
             enrich: None,
+            forward: None,
         }
     }
 }
@@ -221,6 +224,7 @@ impl<'a> Setup<'a> {
             namespaces: Vec::new(),
             field_selector: String::new(),
             retention: 64 << 20,
+            dead_letters: 64 << 20,
             sinks: Vec::new(),
             objects: ObjectOptions::default(),
             own_events: None,
@@ -249,6 +253,7 @@ impl<'a> Setup<'a> {
             retry: tuning.retry,
             timeout: tuning.timeout,
             start: tuning.start,
+            forward_dead_letters: tuning.forward.map(str::to_owned),
         });
         let options = BridgeOptions {
             cluster: Cluster { name: Some("test".to_owned()), uid: None },
@@ -264,6 +269,7 @@ impl<'a> Setup<'a> {
                     retention_age: Duration::from_secs(3600),
                     sync: LogSync::Interval(Duration::from_secs(1)),
                 },
+                dead_letters: self.dead_letters,
             },
             sinks: sinks.collect(),
             objects: self.objects,
@@ -331,7 +337,7 @@ pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkSta
 /// The dead letters of a journal that no bridge holds, oldest first.
 pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
     let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
-    let query = tidings::journal::LetterQuery { limit: usize::MAX, ..Default::default() };
+    let query = LetterQuery { limit: usize::MAX, ..LetterQuery::default() };
     let mut letters = state.dead_letters().list(&query).unwrap();
     letters.reverse();
     letters

@@ -18,6 +18,7 @@ fn what_is_known_of_more_events_than_memory_may_hold_comes_from_the_log() {
             retention_age: Duration::from_hours(24),
             sync: Sync::Never,
         },
+        dead_letters: 1 << 20,
     };
     let uid = |number: u64| format!("00000000-0000-4000-8000-{:012x}", number * 0x1_0000_0001);
     {

@@ -63,6 +63,9 @@ impl Builder<'_> {
             let hint = "add `enrich`, for instance `enrich: {labels: [\"*\"]}`";
             self.wrong(&path.key("match"), wrong.hint(hint));
         }
+        let forward = model.dead_letters.as_ref().and_then(|letters| {
+            self.optional(&path.key("deadLetters").key("sink"), Some(&letters.sink))
+        });
         SinkSettings {
             name: name.to_owned(),
             kind,
@@ -76,6 +79,7 @@ impl Builder<'_> {
                 SinkStartModel::Now => SinkStart::Now,
                 SinkStartModel::Oldest => SinkStart::Oldest,
             },
+            forward_dead_letters: forward,
         }
     }
 

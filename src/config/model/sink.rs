@@ -36,6 +36,8 @@ pub struct SinkModel {
     pub correlate: CorrelateModel,
     /// How failed attempts are repeated.
     pub retry: RetryModel,
+    /// What is done with what the receiver refuses, beside keeping it. Default: nothing.
+    pub dead_letters: Option<DeadLettersModel>,
     /// How long one attempt may take. Default: `10s`.
     #[schemars(with = "Option<Span>", extend("default" = "10s"))]
     pub timeout: Option<Span>,
@@ -296,6 +298,16 @@ pub struct RetryModel {
     /// After how many attempts a batch goes to the dead letters. Default: never.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub max_attempts: Option<u32>,
+}
+
+/// What is done with dead letters.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "DeadLetters")]
+pub struct DeadLettersModel {
+    /// The name of another sink that each of them is sent to as well, with `deadLetter` in its
+    /// envelope and whatever the `match` of that sink says. Chains may not form a circle.
+    pub sink: Text,
 }
 
 /// How what is sent is compressed.

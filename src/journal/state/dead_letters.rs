@@ -156,6 +156,8 @@ pub(super) struct DeadLetters {
     next: u64,
     bytes: u64,
     counts: BTreeMap<String, LetterCounts>,
+    /// A commit failed, and may be in the file all the same.
+    pub(super) in_doubt: bool,
     shared: Shared,
 }
 
@@ -261,6 +263,16 @@ impl DeadLetters {
         Ok(dead)
     }
 
+    /// Makes sure of the counts after a commit that failed. The numbers go on from where they were: what
+    /// is committed again takes its own place.
+    pub(super) fn make_sure(&mut self, database: &redb::Database) -> Result<(), redb::Error> {
+        if self.in_doubt {
+            let Self { bytes, counts, .. } = Self::load(database)?;
+            (self.bytes, self.counts) = (bytes, counts);
+        }
+        Ok(())
+    }
+
     /// Shows the counts to readers: after the commit that made them.
     pub(super) fn share(&self) {
         lock(&self.shared).clone_from(&self.counts);
@@ -333,7 +345,6 @@ impl DeadLetters {
                 None => {
                     queued += 1;
                     letter.state = LetterState::RetryRequested;
-                    self.remove(&mut tables, number)?;
                     self.insert(&mut tables, &letter)?;
                 }
             }
@@ -372,6 +383,8 @@ impl DeadLetters {
         let letter = self.remove(tables, fate.number)?;
         match (&fate.outcome, letter) {
             (LetterOutcome::Delivered, Some(_)) => {}
+            // This was in the commit that failed.
+            (LetterOutcome::Delivered, None) if self.in_doubt => {}
             // It was dropped while it was on its way: it did not go with the drop after all.
             (LetterOutcome::Delivered, None) => {
                 let counts = self.counts.entry(by.to_owned()).or_default();
@@ -400,6 +413,7 @@ impl DeadLetters {
     }
 
     fn insert(&mut self, tables: &mut Tables<'_>, letter: &DeadLetter) -> Result<(), redb::Error> {
+        self.remove(tables, letter.number)?;
         let row = json(letter);
         let row = (&*row, &*letter.envelope);
         tables.letters.insert(letter.number, row)?;

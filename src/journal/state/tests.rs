@@ -1,15 +1,20 @@
 //! The state, whole and damaged.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::{
     event::{SeenEntry, UidKey},
     journal::Resume,
 };
 
-const LIMIT: u64 = 100;
+const LIMIT: u64 = 1000;
 
 fn letter(seq: u64, sink: &str, bytes: usize) -> DeadLetter {
     DeadLetter {
+        number: 0,
+        state: LetterState::Kept,
+        forward: None,
         sink: sink.to_owned(),
         seq,
         id: format!("uid-{seq}"),
@@ -47,6 +52,7 @@ fn sample() -> StateCommit {
         applied: 40,
         objects: ObjectsCommit::default(),
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
+        letter_fates: BTreeMap::new(),
         cluster_uid: Some("c".to_owned()),
     }
 }
@@ -124,37 +130,13 @@ fn what_a_first_start_left_of_seen_without_sources_is_not_trusted() {
 }
 
 #[test]
-fn the_newest_dead_letters_are_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
-    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
-    state.commit(&sample()).unwrap();
-    let mut of_audit = state.dead_letters(Some("audit"), 10).unwrap();
-    assert_eq!(of_audit.pop(), Some(letter(12, "audit", 30)));
-    assert!(of_audit.is_empty());
-    let dead_letters = vec![letter(14, "audit", 60)];
-    state.commit(&StateCommit { dead_letters, ..StateCommit::default() }).unwrap();
-    drop(state);
-    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
-    let dead_letters = vec![letter(15, "audit", 5)];
-    state.commit(&StateCommit { dead_letters, ..StateCommit::default() }).unwrap();
-    let seqs = |state: &State, limit| {
-        let letters = state.dead_letters(None, limit).unwrap();
-        letters.into_iter().map(|letter| letter.seq).collect::<Vec<_>>()
-    };
-    assert_eq!(seqs(&state, 10), [15, 14, 13]);
-    assert_eq!(seqs(&state, 1), [15]);
-    assert_eq!(state.dead_letter_count(), 3);
-}
-
-#[test]
 fn a_commit_after_a_failed_one_opens_the_file_again() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     state.commit(&StateCommit { seen: sample().seen, ..StateCommit::default() }).unwrap();
     state.store.close();
-    assert!(state.dead_letters(None, 1).unwrap().is_empty());
+    assert!(state.dead_letters().list(&LetterQuery::default()).is_err());
     // Not: it is not there.
     assert!(state.seen().get(UidKey(1)).is_err());
     state.commit(&sample()).unwrap();
@@ -256,7 +238,7 @@ fn what_a_failed_commit_has_stored_all_the_same_is_found() {
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     let failed = state.store.with_database(|database| {
         let transaction = database.begin_write()?;
-        write(&transaction, &sample(), &mut DeadLetters::default())?;
+        write(&transaction, &sample())?;
         transaction.commit()?;
         Err::<(), _>(redb::Error::PreviousIo)
     });
@@ -264,4 +246,139 @@ fn what_a_failed_commit_has_stored_all_the_same_is_found() {
     state.commit(&sample()).unwrap();
     assert_eq!(state.seen().get(UidKey(7)).unwrap(), Some(entry(7)));
     assert_eq!(state.seen().len(), 500);
+}
+
+fn query(sink: Option<&str>, limit: usize, before: Option<u64>) -> LetterQuery {
+    LetterQuery { sink: sink.map(str::to_owned), class: None, limit, before }
+}
+
+fn seqs(letters: &DeadLettersReader, query: &LetterQuery) -> Vec<u64> {
+    letters.list(query).unwrap().into_iter().map(|letter| letter.seq).collect()
+}
+
+fn add(state: &mut State, dead_letters: Vec<DeadLetter>) {
+    state.commit(&StateCommit { dead_letters, ..StateCommit::default() }).unwrap();
+}
+
+fn settle(state: &mut State, by: &str, number: u64, outcome: LetterOutcome) {
+    let letter_fates = [(by.to_owned(), vec![LetterFate { number, outcome }])].into();
+    state.commit(&StateCommit { letter_fates, ..StateCommit::default() }).unwrap();
+}
+
+#[test]
+fn the_newest_dead_letters_are_kept_and_what_goes_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let size = json(&letter(12, "audit", 0)).len() as u64 + 100;
+    let (mut state, _) = State::open(&directory, 3 * size, 0).unwrap();
+    let letters = state.dead_letters();
+    add(&mut state, (12..=14).map(|seq| letter(seq, "audit", 100)).collect());
+    let counts = LetterCounts { letters: 3, events: 3, bytes: 3 * size, ..Default::default() };
+    assert_eq!(letters.counts(), [("audit".to_owned(), counts)].into());
+    let several = DeadLetter { unidentified: 4, ..letter(15, "pager", 100) };
+    add(&mut state, vec![several]);
+    assert_eq!(seqs(&letters, &query(None, 10, None)), [15, 14, 13]);
+    assert_eq!(seqs(&letters, &query(None, 1, None)), [15]);
+    assert_eq!(seqs(&letters, &query(None, 2, Some(3))), [14, 13]);
+    assert_eq!(seqs(&letters, &query(Some("audit"), 9, None)), [14, 13]);
+    let (audit, pager) = (letters.counts()["audit"], letters.counts()["pager"]);
+    assert_eq!((audit.letters, audit.overflowed, pager.letters, pager.events), (2, 1, 1, 4));
+    // A smaller bound holds from the next commit on, and the numbers go on after a start.
+    drop((state, letters));
+    let (mut state, _) = State::open(&directory, 2 * size, 0).unwrap();
+    state.drop_letters(&Letters::Numbers(vec![3])).unwrap();
+    add(&mut state, vec![letter(16, "audit", 100)]);
+    let letters = state.dead_letters();
+    let listed = letters.list(&query(None, 9, None)).unwrap();
+    let numbers: Vec<_> = listed.iter().map(|letter| (letter.number, letter.seq)).collect();
+    assert_eq!(numbers, [(4, 16), (2, 14)]);
+    assert_eq!((letters.counts()["audit"].overflowed, letters.counts()["pager"].dropped), (2, 4));
+}
+
+#[test]
+fn a_letter_is_due_until_it_has_been_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
+    let forward = |seq| DeadLetter { forward: Some("other".to_owned()), ..letter(seq, "a", 9) };
+    add(&mut state, vec![letter(1, "a", 9), forward(2), letter(3, "gone", 9), forward(4)]);
+    let unidentified = DeadLetter { unidentified: 2, ..letter(5, "a", 9) };
+    add(&mut state, vec![unidentified]);
+    let configured = ["a".to_owned(), "other".to_owned()];
+    for (numbers, why) in
+        [(vec![0, 9], "no dead letter 9"), (vec![0, 2], "`gone` is not"), (vec![0, 4], "which")]
+    {
+        let error = state.retry_letters(&Letters::Numbers(numbers), &configured).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let gone = Letters::Of { sink: Some("gone".to_owned()), class: None };
+    assert!(state.retry_letters(&gone, &configured).is_err());
+    let letters = state.dead_letters();
+    assert_eq!((letters.due_count("a"), letters.due_count("other")), (0, 2), "nothing is marked");
+    let all = Letters::Of { sink: None, class: Some("invalid".to_owned()) };
+    assert_eq!(state.retry_letters(&all, &configured).unwrap(), 3);
+    drop((state, letters));
+    let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
+    let letters = state.dead_letters();
+    let due = |sink: &str, from| {
+        let due = letters.due(sink, from, 2, 1 << 20).unwrap();
+        due.into_iter().map(|letter| letter.number).collect::<Vec<_>>()
+    };
+    assert_eq!((due("a", 0), due("a", 2), due("other", 0)), (vec![0, 1], vec![3], vec![1, 3]));
+    settle(&mut state, "a", 0, LetterOutcome::Delivered);
+    let refused = || LetterOutcome::Refused {
+        class: "too-large".to_owned(),
+        reason: "1 MiB".to_owned(),
+        attempts: 2,
+        time_ms: 77,
+    };
+    settle(&mut state, "a", 1, refused());
+    settle(&mut state, "other", 1, LetterOutcome::Forwarded);
+    assert_eq!((due("a", 0), due("other", 0)), (vec![3], vec![3]));
+    let again = letters.get(1).unwrap().unwrap();
+    assert_eq!(
+        (again.state, &*again.class, &*again.reason),
+        (LetterState::Kept, "too-large", "1 MiB")
+    );
+    assert_eq!((again.attempts, again.first_ms, again.time_ms, again.forward), (5, 1, 77, None));
+    // Dropped while it was on its way, and delivered all the same.
+    assert_eq!(state.drop_letters(&Letters::Numbers(vec![3])).unwrap(), 1);
+    assert_eq!((due("a", 0), due("other", 0), letters.counts()["a"].dropped), (vec![], vec![], 1));
+    settle(&mut state, "a", 3, LetterOutcome::Delivered);
+    settle(&mut state, "other", 3, LetterOutcome::Forwarded);
+    assert_eq!((letters.counts()["a"].dropped, letters.counts()["a"].events), (0, 3));
+    assert!(state.drop_letters(&Letters::Numbers(vec![3])).is_err());
+}
+
+/// As when an fsync fails whose write is in the file.
+#[test]
+fn counts_do_not_drift_when_a_failed_commit_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
+    add(&mut state, vec![letter(1, "a", 9), letter(2, "a", 9)]);
+    state.drop_letters(&Letters::Numbers(vec![1])).unwrap();
+    let commit = StateCommit {
+        dead_letters: vec![letter(3, "a", 9)],
+        letter_fates: [(
+            "a".to_owned(),
+            vec![LetterFate { number: 0, outcome: LetterOutcome::Delivered }],
+        )]
+        .into(),
+        ..StateCommit::default()
+    };
+    let mut dead = state.dead.clone();
+    let failed = state.store.with_database(|database| {
+        let transaction = database.begin_write()?;
+        dead.write(&transaction, &commit.dead_letters, &commit.letter_fates)?;
+        transaction.commit()?;
+        Err::<(), _>(redb::Error::PreviousIo)
+    });
+    state.dead.in_doubt = failed.is_err();
+    state.commit(&commit).unwrap();
+    let counts = state.dead_letters().counts()["a"];
+    assert_eq!((counts.letters, counts.events, counts.dropped), (1, 1, 1));
+    drop(state);
+    let (state, _) = State::open(&directory, 1 << 20, 0).unwrap();
+    assert_eq!(state.dead_letters().counts()["a"], counts);
 }

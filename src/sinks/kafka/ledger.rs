@@ -1,6 +1,6 @@
 //! What has been handed to librdkafka and not yet been settled with the bridge.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -67,17 +67,15 @@ impl Ledger {
         }
     }
 
-    /// Forgets the settled records before `seq`; the bridge never comes back to them.
-    pub(super) fn forget_before(&mut self, seq: u64) {
-        let rest = self.states.split_off(&seq);
-        let mut before = std::mem::replace(&mut self.states, rest);
-        before.retain(|_, state| *state == State::Queued);
-        self.states.append(&mut before);
+    /// Forgets the settled records that are not among these. The bridge never comes back to those
+    /// before; those behind are errands' where these are live, and are sent again.
+    pub(super) fn keep(&mut self, these: &Range<u64>) {
+        self.states.retain(|seq, state| these.contains(seq) || *state == State::Queued);
     }
 
-    /// The first record from `seq` on that failed.
-    pub(super) fn first_failed(&self, seq: u64) -> Option<(u64, RDKafkaErrorCode)> {
-        self.states.range(seq..).find_map(|(seq, state)| match state {
+    /// The first of these records that failed.
+    pub(super) fn first_failed(&self, these: &Range<u64>) -> Option<(u64, RDKafkaErrorCode)> {
+        self.states.range(these.clone()).find_map(|(seq, state)| match state {
             State::Failed(code) => Some((*seq, *code)),
             _ => None,
         })

@@ -1,0 +1,181 @@
+//! Dead letters that a sink is to be sent: its own once more, and those of others that are
+//! forwarded to it.
+//!
+//! They go one at a time: a receiver that rejects some of a batch without naming them would leave
+//! open which. What became of a page of them is on the disk before the next one is read, so none is
+//! sent twice but after a crash.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use tokio::{sync::watch, task::spawn_blocking};
+
+use super::{Answered, Courier, Ended, Next, Piece};
+use crate::{
+    bridge::{SinkProgress, now_ms},
+    event::{DeadLetterInfo, EnvelopeParts},
+    journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome},
+};
+
+/// So many letters are read at once, and no more bytes of envelopes than these.
+const PAGE: usize = 512;
+const PAGE_BYTES: usize = 1 << 20;
+/// The pause after the state could not be read.
+const READ_RETRY: Duration = Duration::from_secs(1);
+
+/// See the [module](self).
+pub(in crate::bridge) struct LetterRound {
+    pub(in crate::bridge) sink: String,
+    pub(in crate::bridge) letters: DeadLettersReader,
+    /// Says that some may be due.
+    pub(in crate::bridge) changed: watch::Receiver<()>,
+    pub(in crate::bridge) progress: Arc<SinkProgress>,
+    pub(in crate::bridge) courier: Courier,
+}
+
+impl LetterRound {
+    /// Runs until delivery ends.
+    pub(in crate::bridge) async fn run(mut self) {
+        // Delivery has ended, and this with it.
+        let _ = self.go_round().await;
+    }
+
+    async fn go_round(&mut self) -> Result<(), Ended> {
+        loop {
+            self.changed.borrow_and_update();
+            if self.letters.due_count(&self.sink) > 0 {
+                self.send_all().await?;
+            }
+            tokio::select! {
+                // The sender lives as long as the keeper, which outlives delivery.
+                changed = self.changed.changed() => changed.map_err(|_| Ended)?,
+                () = self.courier.ended() => return Err(Ended),
+            }
+        }
+    }
+
+    async fn send_all(&self) -> Result<(), Ended> {
+        let mut from = 0;
+        loop {
+            let (letters, sink) = (self.letters.clone(), self.sink.clone());
+            let page = spawn_blocking(move || letters.due(&sink, from, PAGE, PAGE_BYTES)).await;
+            let page = match page.map_err(|_| Ended)? {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::error!(sink = self.sink, %error, "dead letters cannot be read: trying again");
+                    self.courier.sleep(READ_RETRY).await?;
+                    continue;
+                }
+            };
+            let Some(last) = page.last() else { return Ok(()) };
+            from = last.number + 1;
+            for letter in &page {
+                self.send(letter).await?;
+            }
+            tokio::select! {
+                _ = self.progress.saved() => {}
+                () = self.courier.ended() => return Err(Ended),
+            }
+        }
+    }
+
+    async fn send(&self, letter: &DeadLetter) -> Result<(), Ended> {
+        let again = letter.sink == self.sink;
+        let envelope = if again { letter.envelope.clone() } else { forwarded(letter) };
+        let mut piece = self.courier.piece(vec![envelope]);
+        let mut answered = Answered::default();
+        while let Some(wait) = self.attempt(letter, &mut piece, &mut answered).await? {
+            self.courier.sleep(wait).await?;
+            if !self.is_due(letter.number).await {
+                return Ok(());
+            }
+        }
+        let Piece { attempts, .. } = piece;
+        let outcome = match answered.refusal {
+            None if again => {
+                tracing::info!(
+                    sink = self.sink,
+                    letter = letter.number,
+                    id = letter.id,
+                    "a dead letter is delivered"
+                );
+                self.progress.update(|sink| sink.errands.retried += 1);
+                LetterOutcome::Delivered
+            }
+            None => {
+                self.progress.update(|sink| sink.errands.forwarded += 1);
+                LetterOutcome::Forwarded
+            }
+            Some((class, reason)) if again => {
+                tracing::warn!(
+                    sink = self.sink,
+                    letter = letter.number,
+                    id = letter.id,
+                    reason,
+                    "a dead letter is refused once more: it stays"
+                );
+                LetterOutcome::Refused { class, reason, attempts, time_ms: now_ms() }
+            }
+            Some((_, reason)) => {
+                tracing::error!(
+                    sink = self.sink,
+                    letter = letter.number,
+                    of = letter.sink,
+                    id = letter.id,
+                    reason,
+                    "a dead letter that is forwarded here is refused: it is kept with its own sink only"
+                );
+                self.progress.update(|sink| sink.errands.forwards_refused += 1);
+                LetterOutcome::Forwarded
+            }
+        };
+        self.progress.settle_letter(LetterFate { number: letter.number, outcome });
+        Ok(())
+    }
+
+    /// One attempt; answers how long to wait for the next one.
+    async fn attempt(
+        &self,
+        letter: &DeadLetter,
+        piece: &mut Piece,
+        answered: &mut Answered,
+    ) -> Result<Option<Duration>, Ended> {
+        match self.courier.send(piece, answered, |_| {}).await? {
+            // One event is never halved.
+            Next::Done | Next::Halved(_) => Ok(None),
+            Next::Again { wait, reason } => {
+                let sink = &self.sink;
+                tracing::warn!(sink, letter = letter.number, reason, "a dead letter has to wait");
+                Ok(Some(wait))
+            }
+        }
+    }
+
+    /// Whether a letter has not been dropped, nor answered in another way, since it was read.
+    async fn is_due(&self, number: u64) -> bool {
+        let (letters, sink) = (self.letters.clone(), self.sink.clone());
+        let due = spawn_blocking(move || letters.due(&sink, number, 1, 1)).await;
+        // What cannot be read is as it was.
+        !matches!(due, Ok(Ok(page)) if page.first().is_none_or(|letter| letter.number != number))
+    }
+}
+
+/// The envelope with what became of it at its own sink.
+fn forwarded(letter: &DeadLetter) -> Bytes {
+    let time = |ms: u64| {
+        let time = Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default();
+        format!("{time:.3}")
+    };
+    let info = DeadLetterInfo {
+        sink: letter.sink.clone(),
+        class: letter.class.clone(),
+        reason: letter.reason.clone(),
+        attempts: letter.attempts,
+        first_time: time(letter.first_ms),
+        time: time(letter.time_ms),
+    };
+    // What is no envelope was refused for that.
+    let parts = EnvelopeParts::of(&letter.envelope);
+    parts.map_or_else(|| letter.envelope.clone(), |parts| parts.dead_lettered(&info))
+}

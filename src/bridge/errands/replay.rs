@@ -1,0 +1,241 @@
+//! Replays: what the log has, sent to one sink once more.
+//!
+//! Read as the sink's feed reads it, 1 MiB at a time, each when the one before has been sent. A
+//! replay ends where the sink was when it was asked for: behind that live delivery is under way, and
+//! an event must not come a second time before it has come once.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{mpsc, watch},
+    task::spawn_blocking,
+};
+
+use super::{Courier, Ended};
+use crate::{
+    bridge::{
+        BatchOptions, Filter, ReplayFrom, ReplayProgress, ReplayState, SinkProgress,
+        control::ReplayOrder, objects::Enricher,
+    },
+    event::{EnvelopeParts, Record},
+    journal::{LogHandle, Position},
+};
+
+/// How much of the log is read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// See the [module](self).
+pub(in crate::bridge) struct Replays {
+    pub(in crate::bridge) sink: String,
+    pub(in crate::bridge) orders: mpsc::Receiver<ReplayOrder>,
+    pub(in crate::bridge) log: LogHandle,
+    pub(in crate::bridge) progress: Arc<SinkProgress>,
+    pub(in crate::bridge) courier: Courier,
+    pub(in crate::bridge) batch: BatchOptions,
+    /// The sink's own `match`.
+    pub(in crate::bridge) filter: Option<Filter>,
+    pub(in crate::bridge) enricher: Option<Enricher>,
+}
+
+/// Which records of the log are wanted.
+#[derive(Clone)]
+struct Wanted {
+    log: LogHandle,
+    /// Where to read on; `skipped` is a guess until a frame has been read.
+    at: Position,
+    until: u64,
+    /// Frames that were journalled before are passed over, until one was not.
+    since_ms: Option<u64>,
+    filters: Vec<Filter>,
+    enricher: Option<Enricher>,
+}
+
+/// What one look into the log has given.
+#[derive(Default)]
+struct Stretch {
+    envelopes: Vec<Bytes>,
+    read: u64,
+    gone: u64,
+    ends: bool,
+}
+
+impl Replays {
+    /// Runs until delivery ends.
+    pub(in crate::bridge) async fn run(mut self) {
+        loop {
+            let order = tokio::select! {
+                order = self.orders.recv() => order,
+                () = self.courier.ended() => None,
+            };
+            let Some(order) = order else { return };
+            let progress = &order.progress;
+            let replayed = tokio::select! {
+                replayed = self.replay(&order) => replayed,
+                () = progress.closed() => {
+                    let ReplayProgress { position, delivered, .. } = *progress.borrow();
+                    tracing::info!(sink = self.sink, position, delivered, "the replay was ended");
+                    continue;
+                }
+            };
+            let done = replayed.is_ok();
+            progress.send_modify(|replay| {
+                replay.state = if done { ReplayState::Done } else { ReplayState::Stopped };
+            });
+            let ReplayProgress { position, delivered, refused, gone, .. } = *progress.borrow();
+            tracing::info!(
+                sink = self.sink,
+                position,
+                delivered,
+                refused,
+                gone,
+                done,
+                "the replay has ended"
+            );
+        }
+    }
+
+    async fn replay(&self, order: &ReplayOrder) -> Result<(), Ended> {
+        let ReplayOrder { from, filter, progress, .. } = order;
+        let (oldest, tail) = (self.log.oldest(), self.log.tail());
+        let until = self.progress.snapshot().position.next.min(tail.next);
+        let (first, since_ms) = match *from {
+            ReplayFrom::Position(first) => (first.max(oldest.next), None),
+            ReplayFrom::Time(ms) => (oldest.next, Some(ms)),
+        };
+        let mut wanted = Wanted {
+            log: self.log.clone(),
+            at: Position { next: first, skipped: oldest.skipped },
+            until,
+            since_ms,
+            filters: self.filter.iter().chain(filter).cloned().collect(),
+            enricher: self.enricher.clone(),
+        };
+        tracing::info!(sink = self.sink, from = first, until, "a replay begins");
+        progress.send_modify(|replay| (replay.position, replay.until) = (first, until));
+        loop {
+            let mut next = wanted.clone();
+            let read = spawn_blocking(move || next.read().map(|stretch| (next, stretch))).await;
+            let stretch = match read.map_err(|_| Ended)? {
+                Ok((next, stretch)) => {
+                    wanted = next;
+                    stretch
+                }
+                Err(error) => {
+                    let why = format!("the journal cannot be read: {error}");
+                    progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
+                    self.courier.sleep(super::PATIENCE).await?;
+                    continue;
+                }
+            };
+            progress.send_modify(|replay| {
+                replay.read += stretch.read;
+                replay.gone += stretch.gone;
+                replay.matched += stretch.envelopes.len() as u64;
+            });
+            self.send(stretch.envelopes, progress).await?;
+            progress.send_modify(|replay| replay.position = wanted.at.next.min(until).max(first));
+            if stretch.ends {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends events in batches as the sink is configured.
+    async fn send(
+        &self,
+        envelopes: Vec<Bytes>,
+        progress: &watch::Sender<ReplayProgress>,
+    ) -> Result<(), Ended> {
+        let most = usize::try_from(self.batch.bytes).unwrap_or(usize::MAX);
+        let mut envelopes = envelopes.into_iter().peekable();
+        while let Some(first) = envelopes.next() {
+            let mut bytes = first.len();
+            let mut batch = vec![first];
+            while batch.len() < self.batch.events
+                && let Some(next) = envelopes.next_if(|next| bytes + next.len() <= most)
+            {
+                bytes += next.len();
+                batch.push(next);
+            }
+            let waits = |why| {
+                progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
+            };
+            let answered = self.courier.deliver(self.courier.piece(batch), waits).await?;
+            if let Some((class, reason)) = answered.refusal {
+                let refused = answered.refused;
+                tracing::warn!(
+                    sink = self.sink,
+                    refused,
+                    class,
+                    reason,
+                    "the receiver refuses replayed events; they become no dead letters"
+                );
+            }
+            self.progress.update(|sink| sink.errands.replayed += answered.delivered);
+            progress.send_modify(|replay| {
+                replay.delivered += answered.delivered;
+                replay.refused += answered.refused;
+                replay.state = ReplayState::Running;
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    /// Reads on, up to 1 MiB. Blocks on the disk. The log is opened anew each time: a reader that
+    /// rests would keep a segment on the disk that retention has dropped.
+    fn read(&mut self) -> io::Result<Stretch> {
+        let mut stretch = Stretch { ends: self.at.next >= self.until, ..Stretch::default() };
+        if stretch.ends {
+            return Ok(stretch);
+        }
+        let frames = self.log.reader(self.at.next).read(READ_BYTES)?;
+        if frames.is_empty() {
+            stretch.gone = self.missing(self.log.tail());
+            stretch.ends = true;
+            return Ok(stretch);
+        }
+        for frame in frames {
+            stretch.gone += self.missing(Position { next: frame.first, skipped: frame.skipped });
+            let passed_over = self.since_ms.is_some_and(|since| frame.time_ms < since);
+            if !passed_over {
+                self.since_ms = None;
+                let wanted = self.at.next..self.until;
+                for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
+                    stretch.read += 1;
+                    stretch.envelopes.extend(self.take(record));
+                }
+            }
+            self.at = Position { next: frame.next().max(self.at.next), skipped: frame.skipped };
+            if self.at.next >= self.until {
+                stretch.ends = true;
+                break;
+            }
+        }
+        Ok(stretch)
+    }
+
+    /// How many records are missing from where it is to where the log goes on.
+    fn missing(&self, on: Position) -> u64 {
+        let on = Position { next: on.next.min(self.until), ..on };
+        let skipped = on.skipped.saturating_sub(self.at.skipped);
+        on.next.saturating_sub(self.at.next).saturating_sub(skipped)
+    }
+
+    /// What is sent of a record; nothing if it is not wanted.
+    fn take(&self, record: Record) -> Option<Bytes> {
+        let record = match &self.enricher {
+            Some(enricher) => enricher.stored(&record),
+            None => record,
+        };
+        // What cannot be judged is let through, as in live delivery.
+        let wanted = self.filters.iter().all(|filter| filter.wants(&record).unwrap_or(true));
+        let replayed = || {
+            let parts = EnvelopeParts::of(&record.envelope);
+            parts.map_or_else(|| record.envelope.clone(), |parts| parts.replayed())
+        };
+        wanted.then(replayed)
+    }
+}
