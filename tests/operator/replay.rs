@@ -3,12 +3,13 @@
 use std::process::Stdio;
 
 use serde_json::json;
+use tidings::bridge::RetryClass;
 use tokio::process::{Child, Command};
 
 use crate::{
     commands,
     stage::Stage,
-    support::{invalid, sink_status, until},
+    support::{invalid, retry, sink_status, until},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,8 +110,8 @@ async fn a_bridge_that_stops_ends_it() {
     let mut stage = Stage::set().await;
     stage.events(["one", "two", "three"]).await;
     let child = hanging(&stage, "json").await;
+    stage.sink.refuse(|_| Some(retry(RetryClass::Unavailable)));
     stage.sink.hold(false);
-    stage.sink.refuse(|_| Some(crate::support::retry(tidings::bridge::RetryClass::Unavailable)));
     stage.stop().await;
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -4,14 +4,14 @@
 use std::{path::PathBuf, time::Duration};
 
 use tidings::{
-    admin::ControlSocket,
+    admin::{ControlSocket, status},
     bridge::Bridge,
     demo::api_server::{ApiServer, EventObject},
 };
 
 use crate::{
     commands::{self, Said},
-    support::{MemorySink, Setup, Tuning, invalid, server, settled, stop},
+    support::{MemorySink, Setup, Tuning, invalid, server, settled, stop, until},
 };
 
 /// What a receiver says to poison.
@@ -53,6 +53,9 @@ impl Stage {
             .tuned("pager", &self.sink, Tuning::default())
             .start()
             .await;
+        // What is listed lacks `kind`, so what is shown of it would differ from run to run.
+        let watches = || status(&bridge.view()).sources.first().is_some_and(|s| s.stream_open);
+        until("a watch is open", watches).await;
         let socket = ControlSocket::start(&journal, bridge.view(), bridge.control()).unwrap();
         self.running = Some((bridge, socket));
     }

@@ -159,7 +159,7 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     let ReplayProgress { position, until, read, matched, delivered, refused, gone, state } =
         progress;
     let mut lines = vec![format!(
-        "{sink}: {delivered} of {matched} events were sent again, of {read} in the journal"
+        "{sink}: {delivered} of {matched} wanted events were sent again; {read} were read"
     )];
     if *refused > 0 {
         lines.push(format!("the receiver refused {refused}; the bridge's log has its words"));
