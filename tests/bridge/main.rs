@@ -6,6 +6,7 @@
 mod accounting;
 mod basics;
 mod correlation;
+mod dead_letters;
 mod delivery;
 mod enrichment;
 mod gaps;
@@ -13,6 +14,7 @@ mod heartbeat;
 mod own_events;
 mod recording;
 mod reflector;
+mod replay;
 mod retention;
 mod silence;
 mod sources;
