@@ -1,8 +1,10 @@
-//! The command line: `run`, `check`, `journal`, `schema`, `demo`.
+//! The command line: `run`, `check`, `journal`, `schema`, `demo`, and beside a bridge `dead-letters`,
+//! `replay`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
 //! in the configuration or the usage, 1 for anything else.
 
+mod control;
 mod journal;
 mod kube_client;
 mod logging;
@@ -51,6 +53,10 @@ enum Command {
     },
     /// Look at a journal, of a running or a stopped bridge, without changing it
     Journal(journal::JournalArguments),
+    /// List, show, send again or drop what receivers refused; of a running or a stopped bridge
+    DeadLetters(control::DeadLettersArguments),
+    /// Have the running bridge send to one sink again what the journal still has
+    Replay(control::ReplayArguments),
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
@@ -75,6 +81,8 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Journal(arguments) => journal::journal(arguments),
+        Command::DeadLetters(arguments) => control::dead_letters(arguments),
+        Command::Replay(arguments) => control::replay(arguments),
         Command::Schema => print(&config::schema()),
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {

@@ -66,14 +66,7 @@ impl AdminServer {
         let failed = |error| ServeError { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let registry = Arc::new(registry(&view));
-        let routes = Router::new()
-            .route("/livez", get(livez))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
-            .route("/api/v1/status", get(serve_status))
-            .with_state(Shared { view, registry });
-        let task = tokio::spawn(axum::serve(listener, routes).into_future());
+        let task = tokio::spawn(axum::serve(listener, read_only(view)).into_future());
         Ok(Self { address, task })
     }
 
@@ -112,6 +105,17 @@ async fn livez(State(shared): State<Shared>) -> Response {
     };
     let reasons: String = stuck.iter().map(reason).collect();
     (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response()
+}
+
+/// What everybody may ask who reaches the server.
+pub(super) fn read_only(view: BridgeView) -> Router {
+    let registry = Arc::new(registry(&view));
+    Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/api/v1/status", get(serve_status))
+        .with_state(Shared { view, registry })
 }
 
 /// Ready: the journal takes events, and each source has a stream open or had one a minute ago.

@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
 use crate::{
-    admin::AdminServer,
+    admin::{AdminServer, ControlSocket},
     bridge::{Bridge, BridgeView, Heartbeat},
     config::{self, Settings, SyncPolicy},
 };
@@ -90,6 +90,8 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         options.own_events = Some(own_events);
         recording
     });
+    // What is kept nowhere has no operator.
+    let directory = config.map(|_| options.journal.path.clone());
     let mut bridge = tokio::select! {
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
@@ -107,12 +109,15 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
             }
         },
     };
+    let control = directory.and_then(|directory| control_socket(&directory, &bridge));
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
     let failure: Option<Failure> = tokio::select! {
         () = signals.stop() => None,
         error = bridge.failed() => Some(error.into()),
         Some(error) = served => Some(error.into()),
     };
+    // While the bridge holds the directory: afterwards the socket there may be its successor's.
+    drop(control);
     match &failure {
         None => tracing::info!("stopping: reading ends, what has been read is delivered"),
         Some(Failure { error, .. }) => {
@@ -134,6 +139,20 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
     say_where_it_stands(&view);
     failure.map_or(Ok(()), Err)?;
     Ok(stopped?)
+}
+
+/// The socket for `dead-letters` and `replay`. The bridge does its work without it, too.
+fn control_socket(directory: &Path, bridge: &Bridge) -> Option<ControlSocket> {
+    let started = ControlSocket::start(directory, bridge.view(), bridge.control());
+    let failed = |error: &std::io::Error| {
+        tracing::warn!(
+            %error,
+            directory = %directory.display(),
+            "the control socket cannot be made: `tidings dead-letters` and `tidings replay` do not reach \
+             this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
+        );
+    };
+    started.inspect_err(failed).ok()
 }
 
 fn say_where_it_stands(view: &BridgeView) {

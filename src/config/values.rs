@@ -94,6 +94,15 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(millis))
 }
 
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    /// The error carries a hint behind a line feed.
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse_duration(text).map(Self)
+    }
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         by_text(deserializer, "a duration such as `10s`", |text| parse_duration(text).map(Self))

@@ -18,7 +18,7 @@ const ASIDE_TIME: &str = "%Y-%m-%dT%H-%M-%SZ";
 /// So many of these directories are kept, the newest.
 const KEPT_ASIDE: usize = 4;
 
-/// Why a journal cannot be opened. Damage is never the reason.
+/// Why a journal cannot be opened. Damage is never the reason, but for who opens it as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory is not there and cannot be made.
@@ -60,6 +60,17 @@ pub enum OpenError {
     Held {
         /// The directory.
         path: PathBuf,
+    },
+    /// It is damaged, and whoever opens it is not the bridge.
+    #[error(
+        "{} is damaged: {reason}\nhint: the next start of the bridge sets it aside, says what that may \
+         have cost, and goes on", path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A later version of Tidings wrote it.
     #[error(

@@ -100,14 +100,6 @@ impl State {
         now_ms: u64,
     ) -> Result<(Self, Loaded), OpenError> {
         let path = directory.path().join(NAME);
-        let refused = |unusable| match unusable {
-            Unusable::Refused(source) => OpenError::Access { path: path.clone(), source },
-            Unusable::Newer(found) => OpenError::Newer { path: path.clone(), found: found as u32 },
-            Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
-            Unusable::Damaged(reason) => {
-                OpenError::Access { path: path.clone(), source: io::Error::other(reason) }
-            }
-        };
         let mut set_aside = None;
         let opened = open_and_load(&path).or_else(|unusable| {
             let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
@@ -118,11 +110,34 @@ impl State {
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });
-        let (database, mut loaded, mut dead, known) = opened.map_err(refused)?;
+        let (database, mut loaded, mut dead, known) =
+            opened.map_err(|unusable| refused(unusable, directory, &path))?;
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
         Ok((Self { store, dead, sweep: Sweep::default() }, loaded))
+    }
+
+    /// Opens the state of a directory for a command beside the bridge: where there is none, none is
+    /// made, and one that is damaged is left for the bridge, which sets it aside and says so.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; on damage, too.
+    pub fn open_as_it_is(directory: &Directory) -> Result<Option<Self>, OpenError> {
+        let path = directory.path().join(NAME);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let opened = open_and_load(&path);
+        let (database, _, mut dead, known) = opened.map_err(|unusable| match unusable {
+            Unusable::Damaged(reason) => OpenError::Damaged { path: path.clone(), reason },
+            other => refused(other, directory, &path),
+        })?;
+        let store = Arc::new(Store::new(path, database, known, directory.clone()));
+        // Nothing goes for want of room: how much there is, only the bridge knows.
+        dead.limit = u64::MAX;
+        Ok(Some(Self { store, dead, sweep: Sweep::default() }))
     }
 
     /// The view `seen` as it has been committed, to be read beside the commits.
@@ -219,6 +234,17 @@ impl State {
 
     fn error(&self, source: redb::Error) -> CommitError {
         CommitError { path: self.store.path().to_owned(), source: Box::new(source) }
+    }
+}
+
+/// What is said of a file that cannot be used.
+fn refused(unusable: Unusable, directory: &Directory, path: &Path) -> OpenError {
+    let path = path.to_owned();
+    match unusable {
+        Unusable::Refused(source) => OpenError::Access { path, source },
+        Unusable::Newer(found) => OpenError::Newer { path, found: found as u32 },
+        Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
+        Unusable::Damaged(reason) => OpenError::Access { path, source: io::Error::other(reason) },
     }
 }
 

@@ -1,0 +1,176 @@
+//! The control socket: dead letters and replay, for the operator of this machine.
+
+use std::path::Path;
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{DefaultBodyLimit, Path as Segment, RawQuery, State, rejection::BytesRejection},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use futures_util::stream;
+
+use super::{
+    api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal},
+    server::read_only,
+    socket::{self, Bound},
+};
+use crate::{
+    bridge::{BridgeView, Control, ControlError, ReplayRun},
+    journal::{LetterError, LetterQuery, Letters},
+};
+
+/// Letters read at once; an envelope may be 1.5 MiB long, and a list needs little of it.
+const READ_AT_ONCE: usize = 16;
+
+/// The control socket; it ends, and its file goes, when it is dropped. That has to be while the bridge
+/// still holds its directory.
+#[derive(Debug)]
+pub struct ControlSocket {
+    task: tokio::task::JoinHandle<()>,
+    _bound: Bound,
+}
+
+impl ControlSocket {
+    /// Makes `admin.sock` in the directory of the bridge's journal, and serves.
+    ///
+    /// # Errors
+    ///
+    /// The socket cannot be made.
+    pub fn start(directory: &Path, view: BridgeView, control: Control) -> std::io::Result<Self> {
+        let (listener, bound) = socket::bind(directory)?;
+        let routes = Router::new()
+            .route("/api/v1/dead-letters", get(list))
+            .route("/api/v1/dead-letters/{number}", get(show))
+            .route("/api/v1/dead-letters/retry", post(retry))
+            .route("/api/v1/dead-letters/drop", post(drop_letters))
+            .route("/api/v1/replay", post(replay))
+            .layer(DefaultBodyLimit::max(MAX_BODY))
+            .with_state(control)
+            .merge(read_only(view));
+        let task = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, routes).await {
+                tracing::error!(%error, "the control socket has ended");
+            }
+        });
+        Ok(Self { task, _bound: bound })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An answer that is no success.
+struct Refused(StatusCode, Refusal);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (self.0, Json(self.1)).into_response()
+    }
+}
+
+/// A mistake in the request.
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self(StatusCode::BAD_REQUEST, refusal)
+    }
+}
+
+impl From<ControlError> for Refused {
+    fn from(error: ControlError) -> Self {
+        let status = match &error {
+            ControlError::NoSuchSink { .. } => StatusCode::BAD_REQUEST,
+            ControlError::Letters(LetterError::NoSuchLetter(_)) => StatusCode::NOT_FOUND,
+            ControlError::Letters(
+                LetterError::Unidentified(_) | LetterError::NotConfigured { .. },
+            )
+            | ControlError::ReplayRuns(_) => StatusCode::CONFLICT,
+            ControlError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            ControlError::Read(_) | ControlError::Letters(LetterError::Store(_)) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self(status, Refusal::from_message(&error.to_string()))
+    }
+}
+
+async fn list(
+    State(control): State<Control>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<LetterPage>, Refused> {
+    let mut asked = api::parse_query(&query.unwrap_or_default())?;
+    let mut page = LetterPage { dead_letters: Vec::new(), before: None };
+    while page.dead_letters.len() < asked.limit {
+        let limit = READ_AT_ONCE.min(asked.limit - page.dead_letters.len());
+        let letters = control.dead_letters(LetterQuery { limit, ..asked.clone() }).await?;
+        page.dead_letters.extend(letters.iter().map(Letter::listed));
+        if letters.len() < limit {
+            return Ok(Json(page));
+        }
+        asked.before = letters.last().map(|letter| letter.number);
+    }
+    page.before = asked.before;
+    Ok(Json(page))
+}
+
+async fn show(
+    State(control): State<Control>,
+    Segment(number): Segment<String>,
+) -> Result<Json<Letter>, Refused> {
+    let parsed = number.parse().map_err(|_| {
+        Refusal::new(format!("`{number}` is not the number of a dead letter"), "digits only")
+    })?;
+    let missing = || ControlError::from(LetterError::NoSuchLetter(parsed));
+    let letter = control.dead_letter(parsed).await?.ok_or_else(missing)?;
+    Ok(Json(Letter::whole(&letter)))
+}
+
+async fn retry(
+    State(control): State<Control>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Affected>, Refused> {
+    let letters = selection(body)?;
+    Ok(Json(Affected { dead_letters: control.retry(letters).await? }))
+}
+
+async fn drop_letters(
+    State(control): State<Control>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Affected>, Refused> {
+    let letters = selection(body)?;
+    Ok(Json(Affected { dead_letters: control.drop_letters(letters).await? }))
+}
+
+/// A line for each step of it, until it is done; a client that goes away ends it.
+async fn replay(
+    State(control): State<Control>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refused> {
+    let asked = api::parse_replay(&whole(body)?)?;
+    let run = control.replay(asked)?;
+    let lines = stream::unfold(run, async |mut run: ReplayRun| {
+        let progress = run.next().await?;
+        // A struct of numbers and strings always serialises.
+        let mut line = serde_json::to_vec(&progress).unwrap_or_default();
+        line.push(b'\n');
+        Some((Ok::<_, std::convert::Infallible>(line), run))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Refused> {
+    body.map_err(|rejection| {
+        let hint = format!("a body has {MAX_BODY} bytes at most; ask several times");
+        Refused(rejection.status(), Refusal::new(rejection.body_text(), hint))
+    })
+}
+
+fn selection(body: Result<Bytes, BytesRejection>) -> Result<Letters, Refused> {
+    Ok(api::parse_selection(&whole(body)?)?)
+}

@@ -1,0 +1,16 @@
+//! What an operator does beside a bridge: `tidings dead-letters` and `tidings replay`, as commands in
+//! processes of their own, over the control socket or on the journal of a bridge that is stopped.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../bridge/support.rs"]
+#[expect(dead_code, reason = "shared with the bridge's tests, which use more of it")]
+mod support;
+
+mod commands;
+mod dead_letters;
+mod process;
+mod replay;
+mod socket;
+mod stage;
+mod usage;

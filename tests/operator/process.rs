@@ -1,0 +1,91 @@
+//! The bridge as the program itself, ended in every way.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use tidings::demo::api_server::{ApiServer, EventObject};
+use tokio::process::{Child, Command};
+
+use crate::{commands, support::server};
+
+struct Process {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Process {
+    /// Starts `tidings run`, and waits until it listens.
+    async fn start(server: &ApiServer, dir: &Path) -> Self {
+        std::fs::write(dir.join("kubeconfig"), server.kubeconfig()).unwrap();
+        let config = format!(
+            "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
+             server: {{listen: \"127.0.0.1:0\"}}\nsinks: {{out: {{stdout: {{}}}}}}\n",
+            dir.display()
+        );
+        std::fs::write(dir.join("tidings.yaml"), config).unwrap();
+        let log = std::fs::File::create(dir.join("log")).unwrap();
+        let mut run = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        run.args(["run", "--config"]).arg(dir.join("tidings.yaml"));
+        run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
+        let mut process = Self { child: run.spawn().unwrap(), dir: dir.to_owned() };
+        while tokio::net::UnixStream::connect(dir.join("journal/admin.sock")).await.is_err() {
+            let ended = process.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{}", process.log());
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        process
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_socket_of_a_killed_run_is_nobodys_and_is_replaced() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let config = dir.path().join("tidings.yaml");
+    let list = ["dead-letters", "list", "--output", "json"];
+    let mut first = Process::start(&server, dir.path()).await;
+    first.child.kill().await.unwrap();
+    assert!(dir.path().join("journal/admin.sock").exists());
+    // The journal is read then.
+    assert_eq!(commands::tidings(&config, &list).await.ok(), "[]\n");
+    let mut second = Process::start(&server, dir.path()).await;
+    assert_eq!(commands::tidings(&config, &list).await.ok(), "[]\n");
+    server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
+
+    let pid = second.child.id().unwrap().to_string();
+    let asked = Command::new("kill").args(["-TERM", &pid]).status().await.unwrap();
+    assert!(asked.success());
+    assert!(second.child.wait().await.unwrap().success(), "{}", second.log());
+    assert!(!dir.path().join("journal/admin.sock").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_too_long_for_a_socket_is_no_hindrance() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let deep = dir.path().join("d".repeat(120));
+    std::fs::create_dir(&deep).unwrap();
+    std::fs::write(deep.join("kubeconfig"), server.kubeconfig()).unwrap();
+    let config = deep.join("tidings.yaml");
+    let text = format!(
+        "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
+         server: {{listen: \"127.0.0.1:0\"}}\nsinks: {{out: {{stdout: {{}}}}}}\n",
+        deep.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut bridge = commands::command(&config, &["run"]);
+    let _bridge = bridge.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !deep.join("journal/admin.sock").exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let list = commands::tidings(&config, &["dead-letters", "list", "--output", "json"]).await;
+    assert_eq!(list.ok(), "[]\n");
+    // Only over the socket, since the bridge holds the journal.
+    let replay = commands::tidings(&config, &["replay", "--sink", "ouf", "--since", "1h"]).await;
+    assert_eq!(replay.stderr, "error: there is no sink `ouf`\nhint: did you mean `out`?\n");
+    assert_eq!(replay.code, 2);
+}
