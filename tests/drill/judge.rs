@@ -1,12 +1,10 @@
 //! The oracle: holds what a sink received against what was produced. It shares no code with the
 //! bridge.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Instant;
-
-use serde_json::Value;
 
 use crate::frame::Row;
 
@@ -33,6 +31,8 @@ pub(crate) struct Produced {
     pub(crate) object: Key,
     pub(crate) version: u64,
     pub(crate) occurrences: u64,
+    /// When it was written, or seen to be.
+    pub(crate) at: Instant,
 }
 
 /// One event as a sink received it.
@@ -161,23 +161,4 @@ impl std::fmt::Display for Verdict {
             self.order_breaks, self.delta_in, self.delta_out, self.unbalanced
         )
     }
-}
-
-/// Every event that a sink has seen has exactly one fate, and what it says to have delivered has
-/// arrived.
-pub(crate) fn identity(status: &Value, verdict: &Verdict) {
-    let number = |name: &str| status[name].as_u64().unwrap_or_else(|| panic!("{name} in {status}"));
-    let fates = ["delivered", "filtered", "correlatedAway", "deadLettered", "lost", "pending"];
-    let sum: u64 = fates.into_iter().map(number).sum();
-    assert_eq!(number("seen"), sum, "every event has one fate: {status}");
-    assert_eq!(
-        number("delivered"),
-        verdict.delivered,
-        "delivered has arrived: {verdict}; {status}"
-    );
-}
-
-/// How many different ids have arrived.
-pub(crate) fn distinct(arrivals: &[Arrival]) -> usize {
-    arrivals.iter().map(|arrival| arrival.id).collect::<HashSet<_>>().len()
 }

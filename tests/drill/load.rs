@@ -141,6 +141,7 @@ impl Writer {
             object,
             version: written.resource_version,
             occurrences: u64::from(count.unsigned_abs()),
+            at: Instant::now(),
         });
     }
 }

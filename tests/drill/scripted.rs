@@ -2,21 +2,19 @@
 //! between them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings::demo::api_server::{ApiServer, Options};
 
+use crate::accounts::{add_up, settle, sink_of};
 use crate::bridge::Bridge;
 use crate::judge::{self, Verdict};
 use crate::load::{Record, Writing};
 use crate::parts::Part as _;
 use crate::receiver::Receiver;
-use crate::wait::{until, until_within};
-
-/// How long it may take until everything has arrived and is settled, on a busy machine.
-const SETTLES_WITHIN: Duration = Duration::from_mins(5);
+use crate::wait::until;
 
 /// A sink of the stage: a webhook in batches to a receiver of its own.
 pub(crate) struct Sink {
@@ -48,6 +46,11 @@ impl Sink {
     }
 }
 
+/// Three sinks, of which one suppresses.
+pub(crate) async fn three_sinks() -> Vec<Sink> {
+    vec![Sink::new("audit").await, Sink::suppressing("pager").await, Sink::new("spare").await]
+}
+
 /// See the [module](self).
 pub(crate) struct Stage {
     // First, so that it ends before what it is connected to.
@@ -71,11 +74,6 @@ impl Stage {
         Self { bridge, server, sinks, record: Record::default(), seed, _kubeconfig: folder }
     }
 
-    /// A sink that annotates, one that suppresses and one that waits for both.
-    pub(crate) async fn three_sinks() -> Vec<Sink> {
-        vec![Sink::new("audit").await, Sink::suppressing("pager").await, Sink::new("spare").await]
-    }
-
     /// Starts the bridge, and waits until its watch is open: what is written from then on is news.
     pub(crate) async fn open(&mut self) {
         self.bridge.launch().await;
@@ -90,18 +88,7 @@ impl Stage {
     /// Waits until everything that was produced has a fate at every sink, or is held by its
     /// correlator. Answers how long that took.
     pub(crate) async fn settle(&self) -> Duration {
-        let started = Instant::now();
-        let produced = self.record.len() as u64;
-        until_within(SETTLES_WITHIN, "every event has a fate", async || {
-            let status = self.bridge.status().await;
-            let sinks = status["sinks"].as_array().expect("a list of sinks");
-            sinks.iter().all(|sink| {
-                let number = |name: &str| sink[name].as_u64().unwrap_or_default();
-                number("seen") >= produced && number("pending") == number("held")
-            })
-        })
-        .await;
-        started.elapsed()
+        settle(&self.bridge, self.record.len() as u64).await
     }
 
     /// Lets everything settle, stops the bridge in order, which makes it send what it holds, starts
@@ -113,11 +100,9 @@ impl Stage {
         let status = self.bridge.status().await;
         let verdicts = self.sinks.iter().map(|sink| {
             let verdict = judge::judge(&self.record.lock(), &sink.receiver.arrivals());
-            let sinks = status["sinks"].as_array().into_iter().flatten();
-            let status = sinks.clone().find(|status| status["name"] == sink.name);
-            let status = status.expect("a sink of this name").clone();
+            let status = sink_of(&status, sink.name).clone();
             verdict.is_honest(sink.name);
-            judge::identity(&status, &verdict);
+            add_up(&status, &verdict);
             (Judged { name: sink.name, suppress: sink.suppress, status, caught_up }, verdict)
         });
         let verdicts = verdicts.collect();

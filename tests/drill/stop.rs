@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::frame::{Drill, Page, Row, Run};
-use crate::scripted::Stage;
+use crate::scripted::{Stage, three_sinks};
 
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
     name: "stop",
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 async fn stop(run: Run) -> Page {
     let (stops, rate, between) =
         run.size((10, 1_000, Duration::from_secs(5)), (3, 300, Duration::from_secs(2)));
-    let mut stage = Stage::set(Stage::three_sinks().await, run.seed, |_| {});
+    let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
     stage.open().await;
     let writing = stage.write(rate);
     let mut slowest = Duration::ZERO;
