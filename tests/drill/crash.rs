@@ -6,11 +6,11 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::accounts::{add_up, settle, sink_of};
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Drill, Page, Run};
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
 use crate::ledger::{Delivery, Ledger};
 use crate::parts::Part as _;
-use crate::scripted;
+use crate::scripted::{self, Judged};
 use crate::stage::Stage;
 use crate::truth::Version;
 use crate::writers::Load;
@@ -57,16 +57,11 @@ async fn crash(run: Run) -> Page {
     sleep(length.saturating_sub(started.elapsed())).await;
     writing.stop().await;
     let fault = format!("{kills} × kill -9 at {rate}/s");
-    let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
-        if sink.suppress {
-            verdict.adds_up(sink.name)
-        } else {
-            verdict.lost_nothing(sink.name)
-        }
-        let row =
-            Row { caught_up: Some(sink.caught_up), ..row(&verdict, &fault, sink.name, &killed) };
-        if sink.suppress { held_back(row) } else { row }
-    });
+    let rows = stage
+        .finish()
+        .await
+        .into_iter()
+        .map(|(sink, verdict)| sink.has_all(&verdict, &fault).note(&reach(&verdict, &killed)));
     Page::Rows(rows.collect())
 }
 
@@ -103,13 +98,13 @@ async fn crash_of_real_parts(run: Run) -> Page {
         let verdict = judge::judge(&produced, &arrivals(&ledger.lock()));
         verdict.is_honest(name);
         add_up(sink_of(&status, name), &verdict);
-        let row = Row { caught_up: Some(caught_up), ..row(&verdict, &fault, name, &killed) };
-        if name == "pager" {
-            verdict.adds_up(name);
-            return held_back(row);
-        }
-        verdict.lost_nothing(name);
-        row
+        let sink = Judged {
+            name,
+            suppress: name == "pager",
+            status: sink_of(&status, name).clone(),
+            caught_up,
+        };
+        sink.has_all(&verdict, &fault).note(&reach(&verdict, &killed))
     });
     Page::Rows(rows.collect())
 }
@@ -139,22 +134,14 @@ fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
     ledger.deliveries.iter().map(arrival).collect()
 }
 
-/// The row of a sink, with how far back the repeats of a kill reach.
-fn row(verdict: &Verdict, fault: &str, sink: &str, killed: &[Instant]) -> Row {
+/// How far before its kill what came again had come first: what was not saved yet.
+fn reach(verdict: &Verdict, killed: &[Instant]) -> String {
     let before_its_kill = |first: &Instant| {
         let kill = killed.iter().find(|kill| *kill >= first);
         kill.map(|kill| kill.duration_since(*first))
     };
     let reach = verdict.repeated_of.iter().filter_map(before_its_kill).max();
-    let notes = reach.map_or("no repeats".to_owned(), |reach| {
+    reach.map_or("no repeats".to_owned(), |reach| {
         format!("repeats reach back {:.2} s before a kill", reach.as_secs_f64())
-    });
-    Row { notes, ..verdict.row(fault, sink) }
-}
-
-/// What a correlator held back is not lost: its increments came out with others.
-fn held_back(row: Row) -> Row {
-    let away = row.lost.unwrap_or_default();
-    let notes = format!("{away} stand in sums; {}", row.notes);
-    Row { lost: Some(0), notes, ..row }
+    })
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::frame::Row;
 
@@ -109,6 +109,24 @@ pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
     verdict.missing = verdict.produced - verdict.delivered;
     verdict.unbalanced = balance.values().filter(|left| **left != 0).count() as u64;
     verdict
+}
+
+/// How long what was produced in a stretch of time took to arrive, in order of length.
+pub(crate) fn delays(
+    produced: &[Produced],
+    arrivals: &[Arrival],
+    (from, to): (Instant, Instant),
+) -> Vec<Duration> {
+    let mut first = HashMap::<Key, Instant>::with_capacity(arrivals.len());
+    for arrival in arrivals {
+        first.entry(arrival.id).or_insert(arrival.at);
+    }
+    let shown = produced.iter().filter(|one| (from..to).contains(&one.at));
+    let mut delays: Vec<Duration> = shown
+        .filter_map(|one| Some(first.get(&one.id)?.saturating_duration_since(one.at)))
+        .collect();
+    delays.sort_unstable();
+    delays
 }
 
 impl Verdict {

@@ -24,6 +24,7 @@ mod accounts;
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
 mod crash;
+mod disk;
 mod frame;
 mod judge;
 #[path = "../e2e/ledger.rs"]
@@ -32,17 +33,23 @@ mod ledger;
 mod load;
 #[path = "../../benches/bridge/machine.rs"]
 mod machine;
+mod mixed;
 #[path = "../e2e/oracle.rs"]
 #[allow(dead_code, reason = "the stage of real parts is judged by it in the scenarios")]
 mod oracle;
+mod outage;
 #[path = "../e2e/parts/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
+mod poison;
 mod receiver;
 #[path = "../e2e/receivers/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod receivers;
+mod retention;
+mod sampler;
 mod scripted;
+mod small_disk;
 #[path = "../e2e/stage.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod stage;
@@ -69,7 +76,15 @@ use crate::frame::{Cli, Drill};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// All drills, in the order of the page.
-const DRILLS: &[&[Drill]] = &[&crash::DRILLS, &stop::DRILLS];
+const DRILLS: &[&[Drill]] = &[
+    &crash::DRILLS,
+    &stop::DRILLS,
+    &outage::DRILLS,
+    &retention::DRILLS,
+    &disk::DRILLS,
+    &poison::DRILLS,
+    &mixed::DRILLS,
+];
 
 fn main() -> ExitCode {
     frame::run(&Cli::of_arguments(), DRILLS)

@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings::demo::api_server::{ApiServer, Options};
 
-use crate::accounts::{add_up, settle, sink_of};
+use crate::accounts::{add_up, number, settle, sink_of};
 use crate::bridge::Bridge;
+use crate::frame::Row;
 use crate::judge::{self, Verdict};
 use crate::load::{Record, Writing};
 use crate::parts::Part as _;
 use crate::receiver::Receiver;
-use crate::wait::until;
+use crate::wait::{until, until_within};
 
 /// A sink of the stage: a webhook in batches to a receiver of its own.
 pub(crate) struct Sink {
@@ -91,6 +92,25 @@ impl Stage {
         settle(&self.bridge, self.record.len() as u64).await
     }
 
+    /// Waits until the journal has all that was produced.
+    pub(crate) async fn journalled(&self) {
+        let produced = self.record.len() as u64;
+        until_within(Duration::from_mins(2), "everything is in the journal", async || {
+            let status = self.bridge.status().await;
+            number(&status["journal"], "nextSequence") >= produced
+        })
+        .await;
+    }
+
+    /// Waits until a sink has received all that was produced.
+    pub(crate) async fn has_arrived(&self, sink: usize) {
+        let produced = self.record.len();
+        until_within(Duration::from_mins(2), "everything has arrived", async || {
+            self.sinks[sink].receiver.arrivals().len() >= produced
+        })
+        .await;
+    }
+
     /// Lets everything settle, stops the bridge in order, which makes it send what it holds, starts
     /// it again to ask for its accounts, and judges each sink.
     pub(crate) async fn finish(&mut self) -> Vec<(Judged, Verdict)> {
@@ -118,4 +138,37 @@ pub(crate) struct Judged {
     /// What the bridge says of it.
     pub(crate) status: Value,
     pub(crate) caught_up: Duration,
+}
+
+impl Judged {
+    /// Nothing is lost: each version arrived, but with `suppress`, where sums stand for some.
+    pub(crate) fn has_all(&self, verdict: &Verdict, fault: &str) -> Row {
+        if self.suppress {
+            verdict.adds_up(self.name)
+        } else {
+            verdict.lost_nothing(self.name)
+        }
+        self.row_of_sums(verdict, fault)
+    }
+
+    /// Nothing is lost, but a gap or `suppress` may have left versions to be part of later ones.
+    pub(crate) fn has_all_increments(&self, verdict: &Verdict, fault: &str) -> Row {
+        verdict.adds_up(self.name);
+        self.row_of_sums(verdict, fault)
+    }
+
+    /// What is missing is what the bridge says to have lost or put away.
+    pub(crate) fn misses_what_is_stated(&self, verdict: &Verdict, fault: &str) -> Row {
+        let stated = number(&self.status, "lost") + number(&self.status, "deadLettered");
+        assert_eq!(verdict.missing, stated, "{}: {verdict}; {}", self.name, self.status);
+        Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) }
+    }
+
+    fn row_of_sums(&self, verdict: &Verdict, fault: &str) -> Row {
+        let row = Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) };
+        match verdict.missing {
+            0 => row,
+            part => Row { lost: Some(0), notes: format!("{part} as part of others"), ..row },
+        }
+    }
 }
