@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help demo test damage conformance e2e fuzz lint bench build tools schema
+.PHONY: help demo test damage conformance e2e drill fuzz lint bench build tools schema
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,7 @@ conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:d
 e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test against them
 	tests/parts/install
 	$(CARGO) test --locked --test e2e -- --test-threads 1 --nocapture
+	$(CARGO) test --locked --test drill -- --short
 
 fuzz: tools ## Fuzz every target for 15 s: ARGS="--seconds 120 watch_line" takes longer over one
 	scripts/fuzz $(ARGS)
@@ -37,7 +38,7 @@ fuzz: tools ## Fuzz every target for 15 s: ARGS="--seconds 120 watch_line" takes
 lint: tools ## Formatting, lints, licences and sources of dependencies, documentation
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test e2e -- -D warnings
+	$(CARGO) clippy --locked --test e2e --test drill -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 	scripts/deny
