@@ -1,0 +1,215 @@
+//! The stage of the sink drills: the in-process API server, one bridge, and several sinks of which
+//! each has a fault of its own, at the same time, beside one that has none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidings::demo::api_server::{ApiServer, EventObject, Options};
+use tokio::time::sleep;
+
+use crate::bridge::Bridge;
+use crate::frame::{Row, Run};
+use crate::judge::{self, Arrival, Key, Produced, Verdict};
+use crate::ledger::SharedLedger;
+use crate::load::{Record, Writing};
+use crate::nasty::NastyWebhook;
+use crate::parts::Part as _;
+use crate::wait::{until, until_within};
+
+/// How long it may take until a fault shows, and until everything has arrived once it is gone, on a
+/// busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// The sink without a fault.
+const WELL: &str = "well";
+
+/// See the [module](self).
+pub(crate) struct Stage {
+    // First, so that it ends before what it is connected to.
+    pub(crate) bridge: Bridge,
+    pub(crate) record: Record,
+    server: Arc<ApiServer>,
+    well: NastyWebhook,
+    run: Run,
+    _folder: TempDir,
+}
+
+impl Stage {
+    /// Starts everything but the bridge. To the sinks, each as it is configured, comes the well one.
+    pub(crate) async fn set(mut sinks: Value, run: Run) -> Self {
+        let server = Arc::new(ApiServer::start(Options::default()).expect("a port"));
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, server.kubeconfig()).expect("the kubeconfig");
+        let well = NastyWebhook::start(None).await;
+        sinks[WELL] = json!({"webhook": {"url": well.url()}});
+        for sink in sinks.as_object_mut().expect("a map of sinks").values_mut() {
+            // After a fault a drill does not wait for half a minute.
+            sink["retry"] = json!({"max": run.size("5s", "1s")});
+            sink["correlate"] = json!({"mode": "annotate"});
+        }
+        let bridge = Bridge::new(&kubeconfig, &sinks);
+        Self { bridge, record: Record::default(), server, well, run, _folder: folder }
+    }
+
+    /// Starts the bridge and a load, and waits until all sinks are served.
+    pub(crate) async fn open(&mut self, rate: u32, ledgers: &[&SharedLedger]) -> Writing {
+        self.bridge.launch().await;
+        until("a stream is open", async || self.bridge.readiness().await.0).await;
+        let writing = Writing::start(&self.server, &self.record, rate, self.run.seed);
+        until_within(PATIENCE, "events arrive everywhere", async || {
+            ledgers.iter().all(|ledger| ledger.distinct() >= 20)
+        })
+        .await;
+        writing
+    }
+
+    /// Writes one Event with a message of so many bytes.
+    pub(crate) fn write_large(&self, number: usize, bytes: usize) {
+        let message = "x".repeat(bytes);
+        let name = format!("large-{number}");
+        let mut event = EventObject::about_pod("team-0", &name, "Large", &message);
+        event.metadata.name.clone_from(&name);
+        let object = Key::of(&event.involved_object.uid);
+        let written = self.server.create(event).expect("a new Event");
+        self.record.lock().push(Produced {
+            id: Key::of(&written.id()),
+            event: Key::of(&written.uid),
+            object,
+            version: written.resource_version,
+            occurrences: 1,
+        });
+    }
+
+    /// Waits until a sink is in this state with such a reason, and answers what it says.
+    pub(crate) async fn shows(&self, sink: &str, state: &str, words: &str) -> String {
+        let mut last = Value::Null;
+        let what = format!("{sink} is {state}: {words}");
+        let shown = async {
+            until_within(PATIENCE, &what, async || {
+                last = self.bridge.sink(sink).await;
+                let says = last["lastError"].as_str().unwrap_or_default();
+                last["state"] == state && says.contains(words)
+            })
+            .await;
+        };
+        shown.await;
+        last["lastError"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Lets the faults last, and sees to it that the well sink goes on as if there were none:
+    /// before any is mended it has all that was produced. Answers the most that it lagged behind.
+    pub(crate) async fn the_well_goes_on(&self, lasts: Duration) -> Duration {
+        let (began, at) = (Instant::now(), self.well.ledger.distinct());
+        let mut lag = 0_f64;
+        while began.elapsed() < lasts {
+            let sink = self.bridge.sink(WELL).await;
+            lag = lag.max(sink["lagSeconds"].as_f64().unwrap_or_default());
+            assert_eq!(sink["state"], "healthy", "{sink}");
+            sleep(Duration::from_millis(200)).await;
+        }
+        let produced = self.record.len();
+        until("the well sink has everything while others fail", async || {
+            self.well.ledger.distinct() >= produced
+        })
+        .await;
+        eprintln!(
+            "  {WELL}: {} events during the faults, at most {lag:.2} s behind",
+            self.well.ledger.distinct() - at
+        );
+        Duration::from_secs_f64(lag)
+    }
+
+    /// Waits until every event has a fate at every sink and each is healthy.
+    pub(crate) async fn settle(&self) {
+        let produced = self.record.len() as u64;
+        let mut open = Value::Null;
+        until_within(PATIENCE, "every event has a fate, and every sink is healthy", async || {
+            let status = self.bridge.status().await;
+            let sinks = status["sinks"].as_array().expect("a list of sinks");
+            let at_work = sinks.iter().filter(|sink| {
+                let seen = sink["seen"].as_u64().unwrap_or_default();
+                seen < produced || sink["pending"] != 0 || sink["state"] != "healthy"
+            });
+            open = at_work.cloned().collect();
+            open.as_array().is_some_and(Vec::is_empty)
+        })
+        .await;
+    }
+
+    /// Judges what a sink received: all of it, in order, but for what it refused and the bridge has
+    /// counted as dead-lettered. `unanswered` may have come twice.
+    pub(crate) async fn judge(&self, sink: &str, ledger: &SharedLedger, doubts: Doubts) -> Verdict {
+        let taken = self.record.len() - doubts.refused as usize;
+        // What is acknowledged may yet be on its way through a part to the one who reads it.
+        until(&format!("{sink} has shown it all"), async || ledger.distinct() >= taken).await;
+        let ledger = ledger.lock();
+        assert!(ledger.complaints.is_empty(), "{sink} complains: {:?}", ledger.complaints);
+        let arrivals: Vec<Arrival> = ledger
+            .deliveries
+            .iter()
+            .map(|delivery| Arrival {
+                id: Key::of(&delivery.id),
+                delta: delivery.delta,
+                summary: false,
+                at: delivery.at,
+            })
+            .collect();
+        drop(ledger);
+        let verdict = judge::judge(&self.record.lock(), &arrivals);
+        let status = self.bridge.sink(sink).await;
+        verdict.is_honest(sink);
+        judge::identity(&status, &verdict);
+        assert_eq!(status["lost"], 0, "{sink}: {status}");
+        assert_eq!(status["deadLettered"], doubts.refused, "{sink}: {status}");
+        assert_eq!(verdict.missing, doubts.refused, "{sink}: {verdict}");
+        let may = doubts.unanswered as u64;
+        assert!(verdict.repeated <= may, "{sink}: at most {may} may come twice: {verdict}");
+        verdict
+    }
+
+    /// The row of the well sink.
+    pub(crate) async fn well_row(&self, lag: Duration) -> Row {
+        let doubts = Doubts { refused: 0, unanswered: self.well.unanswered() };
+        let verdict = self.judge(WELL, &self.well.ledger, doubts).await;
+        let notes = format!("at most {:.2} s behind during the faults", lag.as_secs_f64());
+        Row { notes, ..verdict.row("none", WELL) }
+    }
+
+    /// How long after a moment a sink had all that had been produced until then.
+    pub(crate) fn caught_up(&self, ledger: &SharedLedger, over: Over) -> Option<Duration> {
+        let ledger = ledger.lock();
+        let mut first = HashMap::<Key, Instant>::new();
+        for delivery in &ledger.deliveries {
+            first.entry(Key::of(&delivery.id)).or_insert(delivery.at);
+        }
+        let record = self.record.lock();
+        let arrived = record[..over.produced].iter().filter_map(|one| first.get(&one.id));
+        arrived.max().map(|last| last.saturating_duration_since(over.at))
+    }
+
+    /// The faults end now.
+    pub(crate) fn over(&self) -> Over {
+        Over { at: Instant::now(), produced: self.record.len() }
+    }
+}
+
+/// What may differ from everything once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Doubts {
+    /// Events that the receiver refused for good.
+    pub(crate) refused: u64,
+    /// Events that were taken without an answer, so they may come again.
+    pub(crate) unanswered: usize,
+}
+
+/// The end of a fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Over {
+    at: Instant,
+    /// How many versions had been produced.
+    produced: usize,
+}
