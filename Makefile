@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help demo test conformance e2e lint bench build tools schema
+.PHONY: help demo test conformance e2e drill lint bench build tools schema
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -27,7 +27,7 @@ pub(crate) use kafka::Kafka;
 pub(crate) use process::{Part, Process, Scratch, run};
 
 /// The parts and versions that `tests/parts/install` installs.
-const VERSIONS: &str = include_str!("../parts/versions");
+const VERSIONS: &str = include_str!("../../parts/versions");
 
 /// A command of kubectl that talks to the server of `kubeconfig`.
 pub(crate) fn kubectl(kubeconfig: &Path) -> Command {

@@ -1,0 +1,220 @@
+//! What a drill is, and how drills are run.
+
+use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
+use tokio::runtime::Runtime;
+
+use crate::machine::Machine;
+use crate::table::{Form, Table};
+
+const FORM: Form = Form {
+    name: "drill",
+    columns: &[
+        "drill",
+        "fault",
+        "sink",
+        "produced",
+        "delivered",
+        "lost",
+        "repeated",
+        "order breaks",
+        "delta in / out",
+        "caught up after s",
+        "notes",
+    ],
+};
+
+/// One drill.
+pub(crate) struct Drill {
+    pub(crate) name: &'static str,
+    /// What it does and what is to hold, in a line.
+    pub(crate) what: &'static str,
+    /// The size of the whole drill, for the reader.
+    pub(crate) full: &'static str,
+    /// That of its short form, which `--short` runs; without one `--short` leaves it out.
+    pub(crate) short: Option<&'static str>,
+    pub(crate) run: fn(Run) -> LocalBoxFuture<'static, Page>,
+}
+
+/// How a drill is to be run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) short: bool,
+    /// For all that is left to chance.
+    pub(crate) seed: u64,
+}
+
+impl Run {
+    /// What fits the size of the run.
+    pub(crate) fn size<T>(self, full: T, short: T) -> T {
+        if self.short { short } else { full }
+    }
+}
+
+/// What a drill answers.
+pub(crate) enum Page {
+    Rows(Vec<Row>),
+    /// It could not be run here, and why. Never silent: the exit code says so too.
+    Skipped(String),
+}
+
+/// What became of one sink in one drill. What was not counted is left out of the page.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) fault: String,
+    pub(crate) sink: String,
+    /// Versions of Events that were produced.
+    pub(crate) produced: Option<u64>,
+    /// Versions that arrived, each counted once.
+    pub(crate) delivered: Option<u64>,
+    /// Versions that never arrived, and that no other stands for.
+    pub(crate) lost: Option<u64>,
+    /// Arrivals of an id that had come before.
+    pub(crate) repeated: Option<u64>,
+    /// First arrivals after a later version of the same object.
+    pub(crate) order_breaks: Option<u64>,
+    /// Increments that were produced, and increments that arrived.
+    pub(crate) delta: Option<(u64, u64)>,
+    /// From the end of the fault until everything had arrived.
+    pub(crate) caught_up: Option<Duration>,
+    pub(crate) notes: String,
+}
+
+impl Row {
+    fn cells(&self) -> String {
+        let number = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
+        let delta = self
+            .delta
+            .map_or("–".to_owned(), |(produced, arrived)| format!("{produced} / {arrived}"));
+        let caught_up =
+            self.caught_up.map_or("–".to_owned(), |took| format!("{:.1}", took.as_secs_f64()));
+        [
+            self.fault.clone(),
+            self.sink.clone(),
+            number(self.produced),
+            number(self.delivered),
+            number(self.lost),
+            number(self.repeated),
+            number(self.order_breaks),
+            delta,
+            caught_up,
+            self.notes.clone(),
+        ]
+        .join(" | ")
+    }
+}
+
+/// Does harm to a bridge under load, and looks what became of it.
+#[derive(Parser)]
+#[command(name = "drill")]
+pub(crate) struct Cli {
+    /// Only drills whose name contains one of these.
+    names: Vec<String>,
+    /// Names the drills.
+    #[arg(long)]
+    list: bool,
+    /// The short form of each; drills without one are left out.
+    #[arg(long)]
+    short: bool,
+    /// For all that is left to chance; a run can be repeated with it.
+    #[arg(long, default_value_t = 20_261_122)]
+    seed: u64,
+    /// Puts the page between the markers of this file.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// What cannot be run on this machine is no failure.
+    #[arg(long)]
+    may_skip: bool,
+}
+
+impl Cli {
+    pub(crate) fn of_arguments() -> Self {
+        Self::parse()
+    }
+
+    fn wants(&self, drill: &Drill) -> bool {
+        let named =
+            self.names.is_empty() || self.names.iter().any(|part| drill.name.contains(part));
+        named && (drill.short.is_some() || !self.short)
+    }
+}
+
+/// Runs what is asked for. A drill that fails does not keep the others from being run.
+pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
+    let wanted: Vec<&Drill> =
+        drills.iter().copied().flatten().filter(|drill| cli.wants(drill)).collect();
+    if cli.list {
+        for Drill { name, what, full, short, .. } in wanted {
+            println!("{name:20} {what}\n{:20} {full}; short: {}", "", short.unwrap_or("left out"));
+        }
+        return ExitCode::SUCCESS;
+    }
+    let tidings = Path::new(env!("CARGO_BIN_EXE_tidings"));
+    let machine = Machine::here(tidings).expect("/proc says what machine this is");
+    let mut table = Table::new(FORM, machine, command_line());
+    let (mut failed, mut skipped) = (Vec::new(), Vec::new());
+    for drill in &wanted {
+        eprintln!("{}: {}", drill.name, drill.what);
+        let started = Instant::now();
+        let page = run_one(drill, Run { short: cli.short, seed: cli.seed });
+        let seconds = started.elapsed().as_secs_f64();
+        match page {
+            Some(Page::Rows(rows)) => {
+                for row in rows {
+                    eprintln!("  {}", row.cells());
+                    table.push(format!("| {} | {} |", drill.name, row.cells()));
+                }
+                eprintln!("  {}: {seconds:.0} s", drill.name);
+            }
+            Some(Page::Skipped(why)) => {
+                eprintln!("  SKIPPED: {why}");
+                let row = Row { notes: format!("SKIPPED: {why}"), ..Row::default() };
+                table.push(format!("| {} | {} |", drill.name, row.cells()));
+                skipped.push(drill.name);
+            }
+            None => {
+                eprintln!("  FAILED: {} after {seconds:.0} s; --seed {}", drill.name, cli.seed);
+                let row = Row { notes: "FAILED".to_owned(), ..Row::default() };
+                table.push(format!("| {} | {} |", drill.name, row.cells()));
+                failed.push(drill.name);
+            }
+        }
+    }
+    println!("{table}");
+    if let Some(path) = &cli.write {
+        table.write_into(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    let mut sum = format!("{} drills, {} failed", wanted.len(), failed.len());
+    for (what, names) in [("failed", &failed), ("SKIPPED", &skipped)] {
+        if !names.is_empty() {
+            write!(sum, "; {what}: {}", names.join(", ")).expect("writing to a string");
+        }
+    }
+    println!("{sum}");
+    let bad = !failed.is_empty() || (!skipped.is_empty() && !cli.may_skip);
+    if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// A drill on a runtime of its own, which takes down with it whatever the drill leaves behind. None
+/// when it panicked; the message is on standard error already.
+fn run_one(drill: &Drill, run: Run) -> Option<Page> {
+    let runtime = Runtime::new().expect("a runtime");
+    let page = runtime.block_on(AssertUnwindSafe((drill.run)(run)).catch_unwind());
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    page.ok()
+}
+
+/// The command as it is typed, for the reader of the page to repeat.
+fn command_line() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let release = if cfg!(debug_assertions) { "" } else { " --release" };
+    let separator = if arguments.is_empty() { "" } else { " -- " };
+    format!("cargo test{release} --test drill{separator}{}", arguments.join(" "))
+}

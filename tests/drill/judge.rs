@@ -1,0 +1,183 @@
+//! The oracle: holds what a sink received against what was produced. It shares no code with the
+//! bridge.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::frame::Row;
+
+/// A text that is compared and never shown: millions of them fit into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) fn of(text: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// One version of one Event that the API server has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Produced {
+    /// `<event uid>-<resourceVersion>`.
+    pub(crate) id: Key,
+    /// The uid of the Event.
+    pub(crate) event: Key,
+    /// The object that it is about.
+    pub(crate) object: Key,
+    pub(crate) version: u64,
+    pub(crate) occurrences: u64,
+}
+
+/// One event as a sink received it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) id: Key,
+    pub(crate) delta: u64,
+    /// A sum that comes after the fact, which is in no order.
+    pub(crate) summary: bool,
+    pub(crate) at: Instant,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) produced: u64,
+    /// Versions that arrived.
+    pub(crate) delivered: u64,
+    /// Versions that did not.
+    pub(crate) missing: u64,
+    /// Arrivals of an id that had come before.
+    pub(crate) repeated: u64,
+    /// When the first arrivals of what was repeated were.
+    pub(crate) repeated_of: Vec<Instant>,
+    /// Arrivals of an id that nobody produced.
+    pub(crate) strangers: u64,
+    /// Repeats that told another delta than the first time.
+    pub(crate) retold: u64,
+    pub(crate) order_breaks: u64,
+    pub(crate) delta_in: u64,
+    pub(crate) delta_out: u64,
+    /// Objects whose increments out are not those that went in.
+    pub(crate) unbalanced: u64,
+}
+
+/// Compares. `produced` is in the order of the API server, `arrivals` in that of the sink.
+pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
+    let mut verdict = Verdict { produced: produced.len() as u64, ..Verdict::default() };
+    let by_id: HashMap<Key, &Produced> = produced.iter().map(|one| (one.id, one)).collect();
+    // Increments by object: in less out.
+    let mut balance = HashMap::<Key, i64>::new();
+    let mut known = HashMap::<Key, u64>::new();
+    for one in produced {
+        let before = known.insert(one.event, one.occurrences).unwrap_or(0);
+        let delta = one.occurrences.saturating_sub(before);
+        verdict.delta_in += delta;
+        *balance.entry(one.object).or_default() += delta.cast_signed();
+    }
+    let mut first = HashMap::<Key, &Arrival>::with_capacity(arrivals.len());
+    let mut newest = HashMap::<Key, u64>::new();
+    for arrival in arrivals {
+        let Some(wanted) = by_id.get(&arrival.id) else {
+            verdict.strangers += 1;
+            continue;
+        };
+        match first.entry(arrival.id) {
+            Entry::Occupied(before) => {
+                verdict.repeated += 1;
+                verdict.repeated_of.push(before.get().at);
+                verdict.retold += u64::from(before.get().delta != arrival.delta);
+                continue;
+            }
+            Entry::Vacant(place) => drop(place.insert(arrival)),
+        }
+        verdict.delta_out += arrival.delta;
+        *balance.entry(wanted.object).or_default() -= arrival.delta.cast_signed();
+        if !arrival.summary {
+            let newest = newest.entry(wanted.object).or_default();
+            verdict.order_breaks += u64::from(wanted.version < *newest);
+            *newest = wanted.version.max(*newest);
+        }
+    }
+    verdict.delivered = first.len() as u64;
+    verdict.missing = verdict.produced - verdict.delivered;
+    verdict.unbalanced = balance.values().filter(|left| **left != 0).count() as u64;
+    verdict
+}
+
+impl Verdict {
+    /// What holds whatever happens: nothing is made up, each repeat is the same as the first, and
+    /// what is about one object comes in order.
+    pub(crate) fn is_honest(&self, sink: &str) {
+        let found = (self.strangers, self.retold, self.order_breaks);
+        assert_eq!(
+            found,
+            (0, 0, 0),
+            "{sink}: never produced, told otherwise, out of order: {self}"
+        );
+    }
+
+    /// Every version arrived, with all its increments.
+    pub(crate) fn lost_nothing(&self, sink: &str) {
+        assert_eq!((self.missing, self.unbalanced), (0, 0), "{sink}: lost, unbalanced: {self}");
+    }
+
+    /// Versions may have been held back, but the increments of each object came out.
+    pub(crate) fn adds_up(&self, sink: &str) {
+        let sums = (self.delta_in, 0);
+        assert_eq!((self.delta_out, self.unbalanced), sums, "{sink}: sum, unbalanced: {self}");
+    }
+
+    /// The row of the page. What did not arrive is lost unless the caller knows better.
+    pub(crate) fn row(&self, fault: &str, sink: &str) -> Row {
+        Row {
+            fault: fault.to_owned(),
+            sink: sink.to_owned(),
+            produced: Some(self.produced),
+            delivered: Some(self.delivered),
+            lost: Some(self.missing),
+            repeated: Some(self.repeated),
+            order_breaks: Some(self.order_breaks),
+            delta: Some((self.delta_in, self.delta_out)),
+            ..Row::default()
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { produced, delivered, missing, repeated, strangers, retold, .. } = self;
+        write!(
+            f,
+            "produced {produced}, delivered {delivered}, missing {missing}, repeated {repeated}, \
+             never produced {strangers}, told otherwise {retold}, out of order {}, increments in \
+             {} and out {}, objects unbalanced {}",
+            self.order_breaks, self.delta_in, self.delta_out, self.unbalanced
+        )
+    }
+}
+
+/// Every event that a sink has seen has exactly one fate, and what it says to have delivered has
+/// arrived.
+pub(crate) fn identity(status: &Value, verdict: &Verdict) {
+    let number = |name: &str| status[name].as_u64().unwrap_or_else(|| panic!("{name} in {status}"));
+    let fates = ["delivered", "filtered", "correlatedAway", "deadLettered", "lost", "pending"];
+    let sum: u64 = fates.into_iter().map(number).sum();
+    assert_eq!(number("seen"), sum, "every event has one fate: {status}");
+    assert_eq!(
+        number("delivered"),
+        verdict.delivered,
+        "delivered has arrived: {verdict}; {status}"
+    );
+}
+
+/// How many different ids have arrived.
+pub(crate) fn distinct(arrivals: &[Arrival]) -> usize {
+    arrivals.iter().map(|arrival| arrival.id).collect::<HashSet<_>>().len()
+}

@@ -1,0 +1,219 @@
+//! A receiver that does as it is told. HTTP/1.1 by hand, because what is wrong with an answer is to
+//! be exact, and because it shares the machine with what is drilled: of an event it finds the id and
+//! the delta, and reads nothing else.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use memchr::memmem;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::judge::{Arrival, Key};
+
+const BUFFER: usize = 256 * 1024;
+/// What every envelope begins with. Nowhere else is a brace followed by a member `id`.
+const ENVELOPE: &[u8] = b"{\"id\":\"";
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It is taken.
+    Take,
+    /// It is taken after a while.
+    Slow(Duration),
+    /// It is not, and this is the status of the answer.
+    Answer(u16),
+    /// The same if the body holds this text, as one that is poison to the receiver.
+    Refuse(u16, &'static str),
+    /// It is read, and no answer comes.
+    Hang,
+    /// The connection is reset before it is read.
+    Reset,
+    /// It is taken, and the connection ends instead of an answer.
+    Cut,
+    /// Nobody listens.
+    Down,
+}
+
+/// A receiver of envelopes, one or an array of them in a request.
+pub(crate) struct Receiver {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    accepting: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    arrivals: Mutex<Vec<Arrival>>,
+    /// What could not be understood.
+    complaints: Mutex<Vec<String>>,
+    mode: watch::Sender<Mode>,
+}
+
+impl Receiver {
+    /// Starts one that takes everything.
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("the port");
+        let mode = watch::Sender::new(Mode::Take);
+        let shared =
+            Arc::new(Shared { arrivals: Mutex::default(), complaints: Mutex::default(), mode });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Self { shared, address, accepting: Mutex::new(Some(accepting)) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// From now on requests, and those that hang, have this done to them.
+    pub(crate) async fn set(&self, mode: Mode) {
+        let down = mode == Mode::Down;
+        self.shared.mode.send_replace(mode);
+        let accepting = lock(&self.accepting).take();
+        let accepting = match accepting {
+            Some(accepting) if down => {
+                accepting.abort();
+                // The listener is closed when the task has ended, and not before.
+                let _ = accepting.await;
+                None
+            }
+            None if !down => {
+                let listener = TcpListener::bind(self.address).await.expect("the port as before");
+                Some(tokio::spawn(accept(listener, Arc::clone(&self.shared))))
+            }
+            same => same,
+        };
+        *lock(&self.accepting) = accepting;
+    }
+
+    /// All that has arrived, in its order.
+    pub(crate) fn arrivals(&self) -> MutexGuard<'_, Vec<Arrival>> {
+        let complaints = lock(&self.shared.complaints);
+        assert!(complaints.is_empty(), "the receiver complains: {complaints:?}");
+        lock(&self.shared.arrivals)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let shared = Arc::clone(&shared);
+        // A connection that breaks is the client's to notice.
+        tokio::spawn(async move { serve(stream, &shared).await });
+    }
+}
+
+async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut mode = shared.mode.subscribe();
+    let mut buffer = vec![0; BUFFER];
+    let mut filled = 0;
+    loop {
+        // A connection that waits for its next request ends when nobody listens any more.
+        tokio::select! {
+            ready = stream.readable() => ready?,
+            _ = mode.wait_for(|mode| *mode == Mode::Down) => return Ok(()),
+        }
+        if *mode.borrow() == Mode::Reset {
+            // Closed with unread bytes: the kernel answers with a reset.
+            return Ok(());
+        }
+        let (body, end) = loop {
+            if let Some((body, length)) = head(&buffer[..filled])? {
+                if buffer.len() < body + length {
+                    buffer.resize(body + length, 0);
+                }
+                if filled >= body + length {
+                    break (body, body + length);
+                }
+            }
+            match stream.read(&mut buffer[filled..]).await? {
+                0 => return Ok(()),
+                read => filled += read,
+            }
+        };
+        let told = mode.borrow_and_update().clone();
+        let status = match told {
+            Mode::Take => 204,
+            Mode::Slow(wait) => {
+                tokio::time::sleep(wait).await;
+                204
+            }
+            Mode::Answer(status) => status,
+            Mode::Refuse(status, text) => {
+                let poison = memmem::find(&buffer[body..end], text.as_bytes()).is_some();
+                if poison { status } else { 204 }
+            }
+            Mode::Hang => {
+                let _ = mode.changed().await;
+                return Ok(());
+            }
+            Mode::Cut => {
+                note(&buffer[body..end], shared);
+                return Ok(());
+            }
+            Mode::Reset | Mode::Down => return Ok(()),
+        };
+        if status == 204 {
+            note(&buffer[body..end], shared);
+        }
+        let answer = format!("HTTP/1.1 {status} As Told\r\nContent-Length: 0\r\n\r\n");
+        // 204 has no body, and therefore no length.
+        let answer = if status == 204 { "HTTP/1.1 204 Taken\r\n\r\n" } else { &answer };
+        stream.write_all(answer.as_bytes()).await?;
+        buffer.copy_within(end..filled, 0);
+        filled -= end;
+    }
+}
+
+/// Where the body of a request begins and how long it is; none while the head is incomplete.
+fn head(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
+    let length = bytes[..end].split(|byte| *byte == b'\n').find_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if !name.eq_ignore_ascii_case(b"content-length") {
+            return None;
+        }
+        std::str::from_utf8(value).ok()?.parse().ok()
+    });
+    let found = length.map(|length| Some((end + 4, length)));
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a request without a length"))
+}
+
+/// Writes down what is in a body.
+fn note(body: &[u8], shared: &Shared) {
+    let at = Instant::now();
+    let starts: Vec<usize> = memmem::find_iter(body, ENVELOPE).collect();
+    let ends = starts.iter().skip(1).copied().chain([body.len()]);
+    let found = starts.iter().zip(ends).map(|(start, end)| arrival(&body[*start..end], at));
+    let found: Option<Vec<Arrival>> = found.collect();
+    match found {
+        Some(found) if !found.is_empty() => lock(&shared.arrivals).extend(found),
+        _ => lock(&shared.complaints).push(String::from_utf8_lossy(body).into_owned()),
+    }
+}
+
+fn arrival(envelope: &[u8], at: Instant) -> Option<Arrival> {
+    let after = |name: &[u8]| Some(&envelope[memmem::find(envelope, name)? + name.len()..]);
+    let id = after(ENVELOPE)?;
+    let id = &id[..memchr::memchr(b'"', id)?];
+    // Within a text the quotes would be escaped.
+    let delta = after(b"\"delta\":")?;
+    let delta = &delta[..delta.iter().position(|byte| !byte.is_ascii_digit())?];
+    Some(Arrival {
+        id: Key::of(std::str::from_utf8(id).ok()?),
+        delta: std::str::from_utf8(delta).ok()?.parse().ok()?,
+        summary: after(b"\"action\":\"summary\"").is_some(),
+        at,
+    })
+}
