@@ -78,12 +78,13 @@ async fn collector(run: Run) -> Page {
         protocols["http"]["max_request_body_size"] = MIB.into();
     };
     let mut stopped = [Collector::start().await, Collector::start().await];
-    let mut limited = [Collector::configured(limit).await, Collector::configured(limit).await];
+    let limited = [Collector::configured(limit).await, Collector::configured(limit).await];
     let cases = cases(run).await;
     let mut sinks = json!({});
     for case in &cases {
         let protocol = if case.name.ends_with("grpc") { "grpc" } else { "http" };
-        let url = if protocol == "grpc" { case.receiver.grpc_url() } else { case.receiver.http_url() };
+        let url =
+            if protocol == "grpc" { case.receiver.grpc_url() } else { case.receiver.http_url() };
         sinks[&case.name] = sink(&url, protocol, run);
     }
     let endpoint = |collector: &Collector, protocol: &str| match protocol {
@@ -91,8 +92,10 @@ async fn collector(run: Run) -> Page {
         _ => collector.http_url().to_owned(),
     };
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {
-        sinks[format!("stopped-{protocol}")] = sink(&endpoint(&stopped[at], protocol), protocol, run);
-        sinks[format!("limited-{protocol}")] = sink(&endpoint(&limited[at], protocol), protocol, run);
+        sinks[format!("stopped-{protocol}")] =
+            sink(&endpoint(&stopped[at], protocol), protocol, run);
+        sinks[format!("limited-{protocol}")] =
+            sink(&endpoint(&limited[at], protocol), protocol, run);
     }
     let behind_stopped = [0, 1].map(|at: usize| CollectorReceiver::start(&stopped[at]));
     let behind_limited = [0, 1].map(|at: usize| CollectorReceiver::start(&limited[at]));
@@ -123,7 +126,8 @@ async fn collector(run: Run) -> Page {
         let name = format!("stopped-{protocol}");
         said_of_stopped.push(stage.shows(&name, "retrying", "connection refused by").await);
     }
-    let lag = stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
+    let lag =
+        stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
     let over = stage.over();
     let requests: Vec<usize> = cases.iter().map(|case| case.receiver.requests()).collect();
     for case in &cases {

@@ -22,16 +22,24 @@
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
+mod collector;
 mod frame;
 mod judge;
+#[path = "../e2e/ledger.rs"]
+mod ledger;
 mod load;
 #[path = "../../benches/bridge/machine.rs"]
 mod machine;
+mod nasty;
 #[path = "../e2e/parts/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
 mod receiver;
+#[path = "../e2e/receivers/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
+mod receivers;
 mod scripted;
+mod sinks;
 mod stop;
 #[path = "../../benches/bridge/table.rs"]
 mod table;
@@ -40,6 +48,7 @@ mod table;
 mod usage;
 #[path = "../e2e/wait.rs"]
 mod wait;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -49,7 +58,7 @@ use crate::frame::{Cli, Drill};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// All drills, in the order of the page.
-const DRILLS: &[&[Drill]] = &[&stop::DRILLS];
+const DRILLS: &[&[Drill]] = &[&stop::DRILLS, &webhook::DRILLS, &collector::DRILLS];
 
 fn main() -> ExitCode {
     frame::run(&Cli::of_arguments(), DRILLS)

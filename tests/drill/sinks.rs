@@ -158,6 +158,12 @@ impl Stage {
                 at: delivery.at,
             })
             .collect();
+        let mut told = HashMap::<&str, &str>::new();
+        for delivery in &ledger.deliveries {
+            let first = *told.entry(&delivery.id).or_insert(&delivery.body);
+            assert_eq!(first, delivery.body, "{sink}: a repeat is the same as the first");
+        }
+        drop(told);
         drop(ledger);
         let verdict = judge::judge(&self.record.lock(), &arrivals);
         let status = self.bridge.sink(sink).await;

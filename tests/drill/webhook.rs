@@ -31,7 +31,10 @@ struct Case {
 const EXPIRED: &str = "expired";
 
 /// The faults: name, fault, manner, state of the sink, what the bridge has to say.
-fn faults(run: Run, elsewhere: &str) -> Vec<(&'static str, &'static str, Manner, &'static str, &'static str)> {
+fn faults(
+    run: Run,
+    elsewhere: &str,
+) -> Vec<(&'static str, &'static str, Manner, &'static str, &'static str)> {
     let seconds = run.size(15, 3);
     let answer = |status, headers: &str, words| Manner::Answer(status, headers.to_owned(), words);
     let location = format!("location: {elsewhere}\r\n");
@@ -116,7 +119,8 @@ async fn webhook(run: Run) -> Page {
     for case in &cases {
         said.push(stage.shows(case.name, case.state, case.says).await);
     }
-    let lag = stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
+    let lag =
+        stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
     let mut notes = Vec::new();
     for (case, said) in cases.iter().zip(said) {
         // Still, and not just when it began.
