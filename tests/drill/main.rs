@@ -25,6 +25,7 @@ mod bridge;
 mod collector;
 mod frame;
 mod judge;
+mod kafka;
 #[path = "../e2e/ledger.rs"]
 mod ledger;
 mod load;
@@ -58,7 +59,7 @@ use crate::frame::{Cli, Drill};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// All drills, in the order of the page.
-const DRILLS: &[&[Drill]] = &[&stop::DRILLS, &webhook::DRILLS, &collector::DRILLS];
+const DRILLS: &[&[Drill]] = &[&stop::DRILLS, &webhook::DRILLS, &kafka::DRILLS, &collector::DRILLS];
 
 fn main() -> ExitCode {
     frame::run(&Cli::of_arguments(), DRILLS)

@@ -59,12 +59,24 @@ impl Stage {
     pub(crate) async fn open(&mut self, rate: u32, ledgers: &[&SharedLedger]) -> Writing {
         self.bridge.launch().await;
         until("a stream is open", async || self.bridge.readiness().await.0).await;
-        let writing = Writing::start(&self.server, &self.record, rate, self.run.seed);
+        let writing = self.write(rate);
         until_within(PATIENCE, "events arrive everywhere", async || {
             ledgers.iter().all(|ledger| ledger.distinct() >= 20)
         })
         .await;
         writing
+    }
+
+    /// Starts to write so many events a second.
+    pub(crate) fn write(&self, rate: u32) -> Writing {
+        Writing::start(&self.server, &self.record, rate, self.run.seed)
+    }
+
+    /// Waits until so many events have arrived at a sink. What is acknowledged may yet be on its
+    /// way through a part to the one who reads it.
+    pub(crate) async fn has_arrived(&self, sink: &str, ledger: &SharedLedger, events: usize) {
+        let what = format!("{events} events have arrived at {sink}");
+        until_within(PATIENCE, &what, async || ledger.distinct() >= events).await;
     }
 
     /// Writes one Event with a message of so many bytes.
@@ -143,9 +155,7 @@ impl Stage {
     /// Judges what a sink received: all of it, in order, but for what it refused and the bridge has
     /// counted as dead-lettered. `unanswered` may have come twice.
     pub(crate) async fn judge(&self, sink: &str, ledger: &SharedLedger, doubts: Doubts) -> Verdict {
-        let taken = self.record.len() - doubts.refused as usize;
-        // What is acknowledged may yet be on its way through a part to the one who reads it.
-        until(&format!("{sink} has shown it all"), async || ledger.distinct() >= taken).await;
+        self.has_arrived(sink, ledger, self.record.len() - doubts.refused as usize).await;
         let ledger = ledger.lock();
         assert!(ledger.complaints.is_empty(), "{sink} complains: {:?}", ledger.complaints);
         let arrivals: Vec<Arrival> = ledger
