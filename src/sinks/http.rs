@@ -94,6 +94,8 @@ pub(super) fn headers(
 pub(super) struct Reply {
     status: StatusCode,
     retry_after: Option<Duration>,
+    /// Where a redirect points to.
+    location: Option<HeaderValue>,
     /// The start of the body.
     pub(super) body: Vec<u8>,
 }
@@ -106,7 +108,11 @@ impl Reply {
 
     /// What an answer other than 2xx means; `words` is what the body says.
     pub(super) fn refusal(&self, words: &str) -> Outcome {
-        status::to_outcome(self.status, self.retry_after, words)
+        match &self.location {
+            // What the body of a redirect says is that it is one.
+            Some(location) => status::to_outcome(self.status, None, &status::points_to(location)),
+            None => status::to_outcome(self.status, self.retry_after, words),
+        }
     }
 }
 
@@ -194,6 +200,8 @@ impl HttpPoster {
         };
         let status = response.status();
         let retry_after = response.headers().get(header::RETRY_AFTER).and_then(status::retry_after);
+        let location = response.headers().get(header::LOCATION).cloned();
+        let location = location.filter(|_| status.is_redirection());
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
         let read = if status.is_success() { self.success_bytes } else { REASON_BYTES };
         let wait = if status.is_success() && read > 0 {
@@ -203,7 +211,7 @@ impl HttpPoster {
         };
         let mut body = Vec::new();
         let _ = timeout(wait, read_body(response, read, &mut body)).await;
-        Ok(Reply { status, retry_after, body })
+        Ok(Reply { status, retry_after, location, body })
     }
 
     fn failure(&self, error: reqwest::Error) -> Outcome {

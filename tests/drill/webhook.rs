@@ -70,7 +70,7 @@ fn faults(
             "301",
             answer("301 Moved Permanently", &location, ""),
             "misconfigured",
-            "HTTP 301 Moved Permanently",
+            "HTTP 301 Moved Permanently: points to http://127.0.0.1:",
         ),
         (
             "unknown",
