@@ -128,7 +128,6 @@ async fn collector(run: Run) -> Page {
     }
     let lag =
         stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
-    let over = stage.over();
     let requests: Vec<usize> = cases.iter().map(|case| case.receiver.requests()).collect();
     for case in &cases {
         case.receiver.set(Collects::All);
@@ -136,6 +135,7 @@ async fn collector(run: Run) -> Page {
     for collector in &mut stopped {
         collector.launch().await;
     }
+    let over = stage.over();
     sleep(run.size(Duration::from_secs(10), Duration::from_secs(1))).await;
     writing.stop().await;
     stage.settle().await;

@@ -61,8 +61,8 @@ async fn kafka(run: Run) -> Page {
     }
     let mut lag = stage.the_well_goes_on(run.size(Duration::from_secs(60), fault * 2)).await;
     let said_of_stopped = stage.shows(STOPPED, "retrying", "").await;
-    let stop_over = stage.over();
     kafka.launch().await;
+    let stop_over = stage.over();
     for sink in [STOPPED, LARGE, FORBIDDEN, DELETED] {
         stage.shows(sink, "healthy", "").await;
     }
@@ -74,8 +74,8 @@ async fn kafka(run: Run) -> Page {
     }
     lag = lag.max(stage.the_well_goes_on(fault).await);
     stage.shows(FORBIDDEN, "misconfigured", "uthorization").await;
-    let grant_over = stage.over();
     kafka.grant(FORBIDDEN).await;
+    let grant_over = stage.over();
     stage.shows(FORBIDDEN, "healthy", "").await;
 
     // What is deleted with the topic has to have been read before, so nothing is written meanwhile.
@@ -85,7 +85,7 @@ async fn kafka(run: Run) -> Page {
     let ledger = deleted.finish().await;
     delete_topic(&bootstrap, DELETED).await;
     let writing = stage.write(rate);
-    let said_of_deleted = stage.shows(DELETED, "misconfigured", "nknown topic").await;
+    let said_of_deleted = stage.shows(DELETED, "misconfigured", "create the topic deleted").await;
     lag = lag.max(stage.the_well_goes_on(fault).await);
     let delete_over = stage.over();
     make_topic(&bootstrap, DELETED, &[]).await;

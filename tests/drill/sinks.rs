@@ -112,6 +112,12 @@ impl Stage {
         last["lastError"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// How many warnings and errors about a sink are in the log: few, or nobody reads them.
+    pub(crate) fn warnings(&self, sink: &str) -> usize {
+        let loud = |line: &Value| line["level"] == "WARN" || line["level"] == "ERROR";
+        self.bridge.log().iter().filter(|line| line["sink"] == sink && loud(line)).count()
+    }
+
     /// Lets the faults last, and sees to it that the well sink goes on as if there were none:
     /// before any is mended it has all that was produced. Answers the most that it lagged behind.
     pub(crate) async fn the_well_goes_on(&self, lasts: Duration) -> Duration {
@@ -184,6 +190,7 @@ impl Stage {
         assert_eq!(verdict.missing, doubts.refused, "{sink}: {verdict}");
         let may = doubts.unanswered as u64;
         assert!(verdict.repeated <= may, "{sink}: at most {may} may come twice: {verdict}");
+        eprintln!("  {sink}: {} warnings in the log", self.warnings(sink));
         verdict
     }
 

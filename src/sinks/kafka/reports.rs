@@ -15,6 +15,8 @@ use rdkafka::{
 };
 use tokio::sync::Notify;
 
+use super::words;
+
 /// What became of one message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
@@ -111,7 +113,10 @@ impl ClientContext for Context {
             }
             // It follows the error of the last broker, which says why.
             RDKafkaErrorCode::AllBrokersDown if inner.last_error.is_some() => {}
-            _ => inner.last_error = Some(ClientError { code, text: reason.to_owned() }),
+            _ => {
+                let text = words::of_connection(reason).to_owned();
+                inner.last_error = Some(ClientError { code, text });
+            }
         }
     }
 }
