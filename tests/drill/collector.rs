@@ -1,7 +1,7 @@
 //! Collectors that are away, push back, drop a part, or take no more than so much: the real one, and
 //! one of the drill's own for what the real one cannot be made to.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -104,6 +104,7 @@ async fn collector(run: Run) -> Page {
     ledgers.extend(behind_stopped.iter().chain(&behind_limited).map(|receiver| &receiver.ledger));
     let writing = stage.open(run.size(40, 20), &ledgers).await;
 
+    let began = Instant::now();
     for case in &cases {
         case.receiver.set(case.collects);
     }
@@ -111,12 +112,8 @@ async fn collector(run: Run) -> Page {
         collector.stop().await;
     }
     // Two that no limited one takes, and some that it takes, but not together.
-    for number in 0..2 {
-        stage.write_large(number, MIB + MIB / 4);
-    }
-    for number in 2..10 {
-        stage.write_large(number, MIB * 2 / 5);
-    }
+    stage.write_large(&[MIB * 5 / 4; 2]);
+    stage.write_large(&[MIB * 2 / 5; 8]);
     let mut said = Vec::new();
     for case in &cases {
         said.push(stage.shows(&case.name, case.state, case.says).await);
@@ -126,8 +123,7 @@ async fn collector(run: Run) -> Page {
         let name = format!("stopped-{protocol}");
         said_of_stopped.push(stage.shows(&name, "retrying", "connection refused by").await);
     }
-    let lag =
-        stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
+    stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
     let requests: Vec<usize> = cases.iter().map(|case| case.receiver.requests()).collect();
     for case in &cases {
         case.receiver.set(Collects::All);
@@ -140,7 +136,7 @@ async fn collector(run: Run) -> Page {
     writing.stop().await;
     stage.settle().await;
 
-    let mut rows = vec![stage.well_row(lag).await];
+    let mut rows = vec![stage.well_row(began, over).await];
     for ((case, said), requests) in cases.iter().zip(said).zip(requests) {
         let (name, ledger) = (&*case.name, &case.receiver.ledger);
         let rejected = case.receiver.rejected().len();

@@ -88,6 +88,15 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// With one note more.
+    pub(crate) fn note(mut self, note: &str) -> Self {
+        if !self.notes.is_empty() {
+            self.notes.push_str("; ");
+        }
+        self.notes.push_str(note);
+        self
+    }
+
     fn cells(&self) -> String {
         let number = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
         let delta = self

@@ -1,12 +1,10 @@
 //! The oracle: holds what a sink received against what was produced. It shares no code with the
 //! bridge.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
-use std::time::Instant;
-
-use serde_json::Value;
+use std::time::{Duration, Instant};
 
 use crate::frame::Row;
 
@@ -33,6 +31,8 @@ pub(crate) struct Produced {
     pub(crate) object: Key,
     pub(crate) version: u64,
     pub(crate) occurrences: u64,
+    /// When it was written, or seen to be.
+    pub(crate) at: Instant,
 }
 
 /// One event as a sink received it.
@@ -111,6 +111,24 @@ pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
     verdict
 }
 
+/// How long what was produced in a stretch of time took to arrive, in order of length.
+pub(crate) fn delays(
+    produced: &[Produced],
+    arrivals: &[Arrival],
+    (from, to): (Instant, Instant),
+) -> Vec<Duration> {
+    let mut first = HashMap::<Key, Instant>::with_capacity(arrivals.len());
+    for arrival in arrivals {
+        first.entry(arrival.id).or_insert(arrival.at);
+    }
+    let shown = produced.iter().filter(|one| (from..to).contains(&one.at));
+    let mut delays: Vec<Duration> = shown
+        .filter_map(|one| Some(first.get(&one.id)?.saturating_duration_since(one.at)))
+        .collect();
+    delays.sort_unstable();
+    delays
+}
+
 impl Verdict {
     /// What holds whatever happens: nothing is made up, each repeat is the same as the first, and
     /// what is about one object comes in order.
@@ -161,23 +179,4 @@ impl std::fmt::Display for Verdict {
             self.order_breaks, self.delta_in, self.delta_out, self.unbalanced
         )
     }
-}
-
-/// Every event that a sink has seen has exactly one fate, and what it says to have delivered has
-/// arrived.
-pub(crate) fn identity(status: &Value, verdict: &Verdict) {
-    let number = |name: &str| status[name].as_u64().unwrap_or_else(|| panic!("{name} in {status}"));
-    let fates = ["delivered", "filtered", "correlatedAway", "deadLettered", "lost", "pending"];
-    let sum: u64 = fates.into_iter().map(number).sum();
-    assert_eq!(number("seen"), sum, "every event has one fate: {status}");
-    assert_eq!(
-        number("delivered"),
-        verdict.delivered,
-        "delivered has arrived: {verdict}; {status}"
-    );
-}
-
-/// How many different ids have arrived.
-pub(crate) fn distinct(arrivals: &[Arrival]) -> usize {
-    arrivals.iter().map(|arrival| arrival.id).collect::<HashSet<_>>().len()
 }

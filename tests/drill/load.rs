@@ -84,6 +84,7 @@ pub(crate) struct Writer {
     record: Record,
     random: fastrand::Rng,
     live: Vec<Live>,
+    most: usize,
 }
 
 /// An Event that can occur again.
@@ -101,12 +102,27 @@ impl Writer {
             record: record.clone(),
             random: fastrand::Rng::with_seed(seed),
             live: Vec::new(),
+            most: LIVE,
         }
+    }
+
+    /// The same, but that new Events never end.
+    pub(crate) fn without_end(self) -> Self {
+        Self { most: usize::MAX, ..self }
+    }
+
+    /// Writes so many, as fast as it goes, and leaves the threads of the runtime to others.
+    pub(crate) async fn burst(mut self, count: usize) -> Self {
+        let written = tokio::task::spawn_blocking(move || {
+            (0..count).for_each(|_| self.write());
+            self
+        });
+        written.await.expect("a writer that does not panic")
     }
 
     /// Writes once: a new Event, or an earlier one again.
     pub(crate) fn write(&mut self) {
-        let again = self.random.u8(..4) == 0 || self.live.len() >= LIVE;
+        let again = self.random.u8(..4) == 0 || self.live.len() >= self.most;
         if again && !self.live.is_empty() {
             let at = self.random.usize(..self.live.len());
             let live = &mut self.live[at];
@@ -115,14 +131,20 @@ impl Writer {
             let patched = self.server.patch_count(&live.namespace, &live.name, live.count, now);
             self.note(&patched.expect("the Event is there"), at);
         } else {
-            self.create();
+            let (reason, message) = STORIES[self.random.usize(..STORIES.len())];
+            self.create(reason, message);
         }
     }
 
-    fn create(&mut self) {
+    /// Writes a new Event that says this, and that never occurs again.
+    pub(crate) fn write_once(&mut self, reason: &str, message: &str) {
+        self.create(reason, message);
+        self.live.pop();
+    }
+
+    fn create(&mut self, reason: &str, message: &str) {
         let pod = self.random.usize(..PODS);
         let (namespace, name) = (format!("team-{}", pod % NAMESPACES), format!("api-{pod}"));
-        let (reason, message) = STORIES[self.random.usize(..STORIES.len())];
         let mut event = EventObject::about_pod(&namespace, &name, reason, message);
         // Of a load of this record, whose Events are not those of another.
         let number = self.record.len();
@@ -141,6 +163,7 @@ impl Writer {
             object,
             version: written.resource_version,
             occurrences: u64::from(count.unsigned_abs()),
+            at: Instant::now(),
         });
     }
 }

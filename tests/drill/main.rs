@@ -19,37 +19,59 @@
 #![allow(clippy::panic)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the page and its progress")]
 
+mod accounts;
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
 mod collector;
+mod crash;
+mod disk;
 mod frame;
 mod judge;
 mod kafka;
 #[path = "../e2e/ledger.rs"]
+#[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod ledger;
 mod load;
 #[path = "../../benches/bridge/machine.rs"]
 mod machine;
+mod mixed;
 mod nasty;
+#[path = "../e2e/oracle.rs"]
+#[allow(dead_code, reason = "the stage of real parts is judged by it in the scenarios")]
+mod oracle;
+mod outage;
 #[path = "../e2e/parts/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
+mod poison;
 mod receiver;
 #[path = "../e2e/receivers/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod receivers;
+mod retention;
+mod sampler;
 mod scripted;
 mod sinks;
+mod small_disk;
+#[path = "../e2e/stage.rs"]
+#[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
+mod stage;
 mod stop;
 #[path = "../../benches/bridge/table.rs"]
 mod table;
+#[path = "../e2e/truth.rs"]
+#[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
+mod truth;
 #[path = "../../benches/bridge/usage.rs"]
 #[allow(dead_code, reason = "shared with the benches, which ask for more")]
 mod usage;
 #[path = "../e2e/wait.rs"]
 mod wait;
 mod webhook;
+#[path = "../e2e/writers.rs"]
+#[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
+mod writers;
 
 use std::process::ExitCode;
 
@@ -59,7 +81,18 @@ use crate::frame::{Cli, Drill};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// All drills, in the order of the page.
-const DRILLS: &[&[Drill]] = &[&stop::DRILLS, &webhook::DRILLS, &kafka::DRILLS, &collector::DRILLS];
+const DRILLS: &[&[Drill]] = &[
+    &crash::DRILLS,
+    &stop::DRILLS,
+    &outage::DRILLS,
+    &retention::DRILLS,
+    &disk::DRILLS,
+    &poison::DRILLS,
+    &webhook::DRILLS,
+    &kafka::DRILLS,
+    &collector::DRILLS,
+    &mixed::DRILLS,
+];
 
 fn main() -> ExitCode {
     frame::run(&Cli::of_arguments(), DRILLS)

@@ -2,21 +2,20 @@
 //! between them.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings::demo::api_server::{ApiServer, Options};
 
+use crate::accounts::{add_up, number, settle, sink_of};
 use crate::bridge::Bridge;
+use crate::frame::Row;
 use crate::judge::{self, Verdict};
 use crate::load::{Record, Writing};
 use crate::parts::Part as _;
 use crate::receiver::Receiver;
 use crate::wait::{until, until_within};
-
-/// How long it may take until everything has arrived and is settled, on a busy machine.
-const SETTLES_WITHIN: Duration = Duration::from_mins(5);
 
 /// A sink of the stage: a webhook in batches to a receiver of its own.
 pub(crate) struct Sink {
@@ -48,6 +47,11 @@ impl Sink {
     }
 }
 
+/// Three sinks, of which one suppresses.
+pub(crate) async fn three_sinks() -> Vec<Sink> {
+    vec![Sink::new("audit").await, Sink::suppressing("pager").await, Sink::new("spare").await]
+}
+
 /// See the [module](self).
 pub(crate) struct Stage {
     // First, so that it ends before what it is connected to.
@@ -71,11 +75,6 @@ impl Stage {
         Self { bridge, server, sinks, record: Record::default(), seed, _kubeconfig: folder }
     }
 
-    /// A sink that annotates, one that suppresses and one that waits for both.
-    pub(crate) async fn three_sinks() -> Vec<Sink> {
-        vec![Sink::new("audit").await, Sink::suppressing("pager").await, Sink::new("spare").await]
-    }
-
     /// Starts the bridge, and waits until its watch is open: what is written from then on is news.
     pub(crate) async fn open(&mut self) {
         self.bridge.launch().await;
@@ -90,18 +89,26 @@ impl Stage {
     /// Waits until everything that was produced has a fate at every sink, or is held by its
     /// correlator. Answers how long that took.
     pub(crate) async fn settle(&self) -> Duration {
-        let started = Instant::now();
+        settle(&self.bridge, self.record.len() as u64).await
+    }
+
+    /// Waits until the journal has all that was produced.
+    pub(crate) async fn journalled(&self) {
         let produced = self.record.len() as u64;
-        until_within(SETTLES_WITHIN, "every event has a fate", async || {
+        until_within(Duration::from_mins(2), "everything is in the journal", async || {
             let status = self.bridge.status().await;
-            let sinks = status["sinks"].as_array().expect("a list of sinks");
-            sinks.iter().all(|sink| {
-                let number = |name: &str| sink[name].as_u64().unwrap_or_default();
-                number("seen") >= produced && number("pending") == number("held")
-            })
+            number(&status["journal"], "nextSequence") >= produced
         })
         .await;
-        started.elapsed()
+    }
+
+    /// Waits until a sink has received all that was produced.
+    pub(crate) async fn has_arrived(&self, sink: usize) {
+        let produced = self.record.len();
+        until_within(Duration::from_mins(2), "everything has arrived", async || {
+            self.sinks[sink].receiver.arrivals().len() >= produced
+        })
+        .await;
     }
 
     /// Lets everything settle, stops the bridge in order, which makes it send what it holds, starts
@@ -113,11 +120,9 @@ impl Stage {
         let status = self.bridge.status().await;
         let verdicts = self.sinks.iter().map(|sink| {
             let verdict = judge::judge(&self.record.lock(), &sink.receiver.arrivals());
-            let sinks = status["sinks"].as_array().into_iter().flatten();
-            let status = sinks.clone().find(|status| status["name"] == sink.name);
-            let status = status.expect("a sink of this name").clone();
+            let status = sink_of(&status, sink.name).clone();
             verdict.is_honest(sink.name);
-            judge::identity(&status, &verdict);
+            add_up(&status, &verdict);
             (Judged { name: sink.name, suppress: sink.suppress, status, caught_up }, verdict)
         });
         let verdicts = verdicts.collect();
@@ -133,4 +138,37 @@ pub(crate) struct Judged {
     /// What the bridge says of it.
     pub(crate) status: Value,
     pub(crate) caught_up: Duration,
+}
+
+impl Judged {
+    /// Nothing is lost: each version arrived, but with `suppress`, where sums stand for some.
+    pub(crate) fn has_all(&self, verdict: &Verdict, fault: &str) -> Row {
+        if self.suppress {
+            verdict.adds_up(self.name)
+        } else {
+            verdict.lost_nothing(self.name)
+        }
+        self.row_of_sums(verdict, fault)
+    }
+
+    /// Nothing is lost, but a gap or `suppress` may have left versions to be part of later ones.
+    pub(crate) fn has_all_increments(&self, verdict: &Verdict, fault: &str) -> Row {
+        verdict.adds_up(self.name);
+        self.row_of_sums(verdict, fault)
+    }
+
+    /// What is missing is what the bridge says to have lost or put away.
+    pub(crate) fn misses_what_is_stated(&self, verdict: &Verdict, fault: &str) -> Row {
+        let stated = number(&self.status, "lost") + number(&self.status, "deadLettered");
+        assert_eq!(verdict.missing, stated, "{}: {verdict}; {}", self.name, self.status);
+        Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) }
+    }
+
+    fn row_of_sums(&self, verdict: &Verdict, fault: &str) -> Row {
+        let row = Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) };
+        match verdict.missing {
+            0 => row,
+            part => Row { lost: Some(0), notes: format!("{part} as part of others"), ..row },
+        }
+    }
 }

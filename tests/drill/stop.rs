@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use crate::frame::{Drill, Page, Row, Run};
-use crate::scripted::Stage;
+use crate::frame::{Drill, Page, Run};
+use crate::scripted::{Stage, three_sinks};
 
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
     name: "stop",
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 async fn stop(run: Run) -> Page {
     let (stops, rate, between) =
         run.size((10, 1_000, Duration::from_secs(5)), (3, 300, Duration::from_secs(2)));
-    let mut stage = Stage::set(Stage::three_sinks().await, run.seed, |_| {});
+    let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
     stage.open().await;
     let writing = stage.write(rate);
     let mut slowest = Duration::ZERO;
@@ -36,15 +36,10 @@ async fn stop(run: Run) -> Page {
     writing.stop().await;
     let fault = format!("{stops} × SIGTERM at {rate}/s");
     let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
-        if sink.suppress {
-            verdict.adds_up(sink.name)
-        } else {
-            verdict.lost_nothing(sink.name)
-        }
+        let row = sink.has_all(&verdict, &fault);
         assert_eq!(verdict.repeated, 0, "{}: {verdict}", sink.name);
         let in_time = if slowest <= DEADLINE { "within" } else { "BEYOND" };
-        let notes = format!("slowest exit {:.2} s, {in_time} {DEADLINE:?}", slowest.as_secs_f64());
-        Row { caught_up: Some(sink.caught_up), notes, ..verdict.row(&fault, sink.name) }
+        row.note(&format!("slowest exit {:.2} s, {in_time} {DEADLINE:?}", slowest.as_secs_f64()))
     });
     Page::Rows(rows.collect())
 }

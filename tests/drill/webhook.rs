@@ -1,6 +1,6 @@
 //! Webhooks that misbehave in every way.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -109,6 +109,7 @@ async fn webhook(run: Run) -> Page {
     let ledgers: Vec<_> = cases.iter().map(|case| &case.receiver.ledger).collect();
     let writing = stage.open(run.size(40, 20), &ledgers).await;
 
+    let began = Instant::now();
     for case in &cases {
         case.receiver.set(case.manner.clone());
         if case.name == EXPIRED {
@@ -119,8 +120,7 @@ async fn webhook(run: Run) -> Page {
     for case in &cases {
         said.push(stage.shows(case.name, case.state, case.says).await);
     }
-    let lag =
-        stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
+    stage.the_well_goes_on(run.size(Duration::from_secs(60), Duration::from_secs(8))).await;
     let mut notes = Vec::new();
     for (case, said) in cases.iter().zip(said) {
         // Still, and not just when it began.
@@ -141,7 +141,7 @@ async fn webhook(run: Run) -> Page {
     writing.stop().await;
     stage.settle().await;
     assert_eq!(elsewhere.asked().connections, 0, "a redirect is not followed");
-    let mut rows = vec![stage.well_row(lag).await];
+    let mut rows = vec![stage.well_row(began, over).await];
     for (case, notes) in cases.iter().zip(notes) {
         let doubts = Doubts { refused: 0, unanswered: case.receiver.unanswered() };
         let verdict = stage.judge(case.name, &case.receiver.ledger, doubts).await;

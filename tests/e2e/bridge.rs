@@ -57,6 +57,16 @@ impl Bridge {
         self.process.set_variable("POD_NAME", name);
     }
 
+    /// Has it started by another program, which takes its command line after these arguments.
+    pub(crate) fn start_by(&mut self, program: &str, arguments: &[String]) {
+        self.process.start_by(program, arguments);
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The directory of its journal, unless it was configured otherwise.
     pub(crate) fn journal(&self) -> PathBuf {
         self.scratch.path().join("journal")

@@ -123,7 +123,7 @@ impl Shared {
             self.ledger.record(delivery);
         }
         let partial_success = (!rejected.is_empty()).then(|| ExportLogsPartialSuccess {
-            rejected_log_records: rejected.len() as i64,
+            rejected_log_records: rejected.len().cast_signed() as i64,
             error_message: "attribute limit exceeded".to_owned(),
         });
         lock(&self.rejected).extend(rejected.into_iter().map(|delivery| delivery.id));
@@ -230,7 +230,7 @@ fn delivery(resource: &[KeyValue], record: &LogRecord) -> Option<Delivery> {
         object: object?,
         occurrences: number(&record.attributes, "k8s.event.count")?,
         delta: number(&record.attributes, "k8s.event.count_delta")?,
-        body: format!("{:?} {record:?}", resource),
+        body: format!("{resource:?} {record:?}"),
         at: Instant::now(),
     })
 }

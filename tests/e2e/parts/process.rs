@@ -90,6 +90,18 @@ impl Process {
         self.variables.push((name, value.to_owned()));
     }
 
+    /// Has it started by another program, which takes its command line after these arguments.
+    pub(crate) fn start_by(&mut self, program: &str, arguments: &[String]) {
+        let own = std::mem::replace(&mut self.program, program.into());
+        let own = own.into_os_string().into_string().expect("a path in UTF-8");
+        self.arguments.splice(..0, arguments.iter().cloned().chain([own]));
+    }
+
+    /// Its number, while it runs.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it was started").id()
+    }
+
     pub(crate) fn spawn(&mut self) {
         assert!(!self.is_running(), "{} runs already", self.name);
         let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log file");

@@ -1,0 +1,54 @@
+//! What the bridge says of itself, held against what was found.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::bridge::Bridge;
+use crate::judge::Verdict;
+use crate::wait::until_within;
+
+/// How long it may take until everything has arrived and is settled, on a busy machine.
+const SETTLES_WITHIN: Duration = Duration::from_mins(10);
+
+/// The sinks of a status.
+pub(crate) fn sinks_of(status: &Value) -> &[Value] {
+    status["sinks"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// One of them.
+pub(crate) fn sink_of<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let sink = sinks_of(status).iter().find(|sink| sink["name"] == name);
+    sink.unwrap_or_else(|| panic!("no sink {name} in {status}"))
+}
+
+/// A number in a status, or in a part of one.
+pub(crate) fn number(of: &Value, name: &str) -> u64 {
+    of[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {of}"))
+}
+
+/// Waits until each of these events has a fate at every sink, or is held by its correlator.
+/// Answers how long that took.
+///
+/// `produced` is how many the journal is to have been given in all.
+pub(crate) async fn settle(bridge: &Bridge, produced: u64) -> Duration {
+    let started = Instant::now();
+    until_within(SETTLES_WITHIN, "every event has a fate", async || {
+        let status = bridge.status().await;
+        sinks_of(&status).iter().all(|sink| {
+            number(sink, "seen") >= produced && number(sink, "pending") == number(sink, "held")
+        })
+    })
+    .await;
+    started.elapsed()
+}
+
+/// Every event that a sink has seen has exactly one fate, and what it says to have delivered is
+/// what arrived.
+pub(crate) fn add_up(sink: &Value, verdict: &Verdict) {
+    let fates = ["delivered", "filtered", "correlatedAway", "deadLettered", "lost", "pending"];
+    let sum: u64 = fates.into_iter().map(|fate| number(sink, fate)).sum();
+    assert_eq!(number(sink, "seen"), sum, "every event has one fate: {sink}");
+    let delivered = number(sink, "delivered");
+    assert_eq!(delivered, verdict.delivered, "delivered has arrived: {verdict}; {sink}");
+}

@@ -1,0 +1,200 @@
+//! Everything at once, by seed.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use serde_json::json;
+use tidings::demo::api_server::{Ending, Fault, On, Place, StreamFault};
+use tokio::time::sleep;
+
+use crate::frame::{Drill, Page, Run};
+use crate::parts::Part as _;
+use crate::receiver::Mode;
+use crate::sampler::{Sample, Sampler, median};
+use crate::scripted::{Stage, three_sinks};
+use crate::small_disk::SmallDisk;
+
+pub(crate) const DRILLS: [Drill; 1] = [Drill {
+    name: "mixed",
+    what: "faults of every kind, one or two at a time, by seed; in the second half no kills",
+    full: "30 minutes at 300/s",
+    short: Some("20 s at 200/s"),
+    run: |run| Box::pin(mixed(run)),
+}];
+
+/// What goes wrong.
+#[derive(Clone, Debug)]
+enum Harm {
+    Kill,
+    /// Killed, and started only after a while.
+    Absence,
+    Stop,
+    Sink(usize, Mode),
+    ApiServerAway,
+    /// Away, and its history with it.
+    Compaction,
+    Connections,
+    /// Answers, and streams as far as they are.
+    Answers(On, Fault),
+    DiskFull,
+}
+
+impl Harm {
+    /// Any; without `ends` none that ends the bridge.
+    fn any(random: &mut Rng, ends: bool, disk: bool) -> Self {
+        loop {
+            return match random.u8(..10) {
+                0 | 1 if ends => Self::Kill,
+                2 if ends => Self::Absence,
+                3 if ends => Self::Stop,
+                4 => Self::ApiServerAway,
+                5 => Self::Compaction,
+                6 => Self::Connections,
+                7 => Self::answers(random),
+                8 if disk => Self::DiskFull,
+                9 => Self::Sink(random.usize(..3), mode(random)),
+                _ => continue,
+            };
+        }
+    }
+
+    fn answers(random: &mut Rng) -> Self {
+        let events = random.usize(..200);
+        let stream = |then| Fault::Stream { after: events, then };
+        let (on, fault) = match random.u8(..9) {
+            0 => (On::Any, Fault::TooManyRequests { retry_after: 1 }),
+            1 => (On::Any, Fault::Unavailable),
+            2 => (On::Any, Fault::InternalError),
+            3 => (On::Watch, Fault::Gone),
+            4 => (On::Any, Fault::Reset),
+            5 => (On::Watch, Fault::EmptyStream),
+            6 => (On::Watch, stream(StreamFault::Expired)),
+            7 => (On::Watch, stream(StreamFault::Cut(Place::MidLine, Ending::Reset))),
+            _ => (On::Watch, Fault::Slow { bytes_per_second: 20_000 }),
+        };
+        Self::Answers(on, fault)
+    }
+}
+
+fn mode(random: &mut Rng) -> Mode {
+    match random.u8(..7) {
+        0 => Mode::Down,
+        1 => Mode::Hang,
+        2 => Mode::Answer(503),
+        3 => Mode::Answer(429),
+        4 => Mode::Reset,
+        5 => Mode::Slow(Duration::from_millis(300)),
+        _ => Mode::Cut,
+    }
+}
+
+async fn mixed(run: Run) -> Page {
+    let (rate, length, longest) = run.size(
+        (300, Duration::from_mins(30), Duration::from_secs(8)),
+        (200, Duration::from_secs(20), Duration::from_millis(1_500)),
+    );
+    let disk = match SmallDisk::mount("256m") {
+        Ok(disk) => disk,
+        Err(why) => return Page::Skipped(why),
+    };
+    let mut stage = Stage::set(three_sinks().await, run.seed, |config| {
+        config["journal"]["path"] = json!(disk.folder());
+        config["journal"]["retention"] = json!({"size": "200MiB"});
+    });
+    disk.carries(&mut stage.bridge);
+    stage.open().await;
+    let mut random = Rng::with_seed(run.seed);
+    let (writing, started) = (stage.write(rate), Instant::now());
+    let (mut harms, mut last_life) = (0, None);
+    while started.elapsed() < length {
+        let ends = started.elapsed() < length / 2;
+        if !ends && last_life.is_none() {
+            last_life = Some(Sampler::start(stage.bridge.id()));
+        }
+        let first = Harm::any(&mut random, ends, true);
+        let second = (random.u8(..3) == 0).then(|| Harm::any(&mut random, ends, true));
+        let mut full = Vec::new();
+        for harm in [Some(first), second].into_iter().flatten() {
+            let seconds = started.elapsed().as_secs_f64();
+            eprintln!("  {seconds:6.1} s: {harm:?}");
+            harms += 1;
+            if let Harm::DiskFull = harm {
+                full.push(disk.fill());
+            }
+            do_harm(&mut stage, &harm, longest.mul_f64(random.f64())).await;
+        }
+        sleep(longest.mul_f64(random.f64())).await;
+        drop(full);
+        heal(&mut stage).await;
+        sleep(longest.mul_f64(random.f64()) / 2).await;
+    }
+    let last_life = last_life.expect("half of the time has passed").finish().await;
+    writing.stop().await;
+    let flat = flat(&last_life);
+    let fault = format!("{harms} faults in {length:?} at {rate}/s, seed {}", run.seed);
+    let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
+        // A list that closes a gap shows the newest version for all before it.
+        let row = sink.has_all_increments(&verdict, &fault);
+        if sink.suppress { row.note(&flat) } else { row }
+    });
+    Page::Rows(rows.collect())
+}
+
+/// Does it; what lasts ends with [`heal`].
+async fn do_harm(stage: &mut Stage, harm: &Harm, absence: Duration) {
+    match harm {
+        Harm::Kill => {
+            stage.bridge.kill9();
+            stage.bridge.launch().await;
+        }
+        Harm::Absence => {
+            stage.bridge.kill9();
+            sleep(absence).await;
+            stage.bridge.launch().await;
+        }
+        Harm::Stop => {
+            stage.bridge.stop_in_order().await;
+            stage.bridge.launch().await;
+        }
+        Harm::Sink(sink, mode) => stage.sinks[*sink].receiver.set(mode.clone()).await,
+        Harm::ApiServerAway => stage.server.stop_listening().await,
+        Harm::Compaction => {
+            stage.server.stop_listening().await;
+            sleep(absence).await;
+            stage.server.compact(stage.server.revision());
+            stage.server.listen_again().expect("the port as before");
+        }
+        Harm::Connections => stage.server.cut_connections(),
+        Harm::Answers(on, fault) => {
+            stage.server.set_fault(*on, None, fault.clone());
+            stage.server.cut_connections();
+        }
+        // Full as long as the caller keeps it so.
+        Harm::DiskFull => {}
+    }
+}
+
+async fn heal(stage: &mut Stage) {
+    for sink in &stage.sinks {
+        sink.receiver.set(Mode::Take).await;
+    }
+    stage.server.clear_faults();
+    stage.server.listen_again().expect("the port as before");
+    // What stalls or is slow goes on in a new stream.
+    stage.server.cut_connections();
+}
+
+/// What a process that lived through the second half held in its first and its last minute.
+fn flat(samples: &[Sample]) -> String {
+    let minute = samples.len().min(60);
+    let (first, last) = (&samples[..minute], &samples[samples.len() - minute..]);
+    let line = |what: &str, value: fn(&Sample) -> f64| {
+        format!("{what} {:.0} then {:.0}", median(first, value), median(last, value))
+    };
+    [
+        line("descriptors", |sample| sample.descriptors),
+        line("threads", |sample| sample.threads),
+        line("RSS MiB", |sample| sample.rss_mib),
+    ]
+    .join(", ")
+}

@@ -1,0 +1,87 @@
+//! Events that a sink refuses.
+
+use std::time::Duration;
+
+use crate::accounts::{number, sink_of};
+use crate::frame::{Drill, Page, Row, Run};
+use crate::load::Writer;
+use crate::receiver::Mode;
+use crate::scripted::{Sink, Stage};
+use crate::wait::{until, until_within};
+
+pub(crate) const DRILLS: [Drill; 2] = [
+    Drill {
+        name: "poison",
+        what: "one event among many is always answered 400",
+        full: "1 of 10 000",
+        short: Some("1 of 2 000"),
+        run: |run| Box::pin(poison(run)),
+    },
+    Drill {
+        name: "all-refused",
+        what: "every event is answered 400: somebody has to mend the sink, and nothing is given up",
+        full: "10 000 events",
+        short: Some("2 000 events"),
+        run: |run| Box::pin(all_refused(run)),
+    },
+];
+
+/// What the receiver cannot bear.
+const POISON: &str = "a poisonous message";
+
+async fn poison(run: Run) -> Page {
+    let events = run.size(10_000, 2_000);
+    let sinks = vec![Sink::new("audit").await, Sink::new("pager").await];
+    let mut stage = Stage::set(sinks, run.seed, |_| {});
+    stage.open().await;
+    stage.sinks[1].receiver.set(Mode::Refuse(400, POISON)).await;
+    let mut writer = Writer::new(&stage.server, &stage.record, run.seed).burst(events / 2).await;
+    writer.write_once("Poison", POISON);
+    writer.burst(events - events / 2 - 1).await;
+    stage.settle().await;
+    let said = stage.bridge.logged("dead-lettered").expect("the log says what was put away");
+    assert!(said.to_string().contains("400"), "the log gives the reason: {said}");
+    let fault = format!("400 for 1 of {events}");
+    let rows = stage.finish().await.into_iter().map(|(sink, verdict)| match sink.name {
+        "audit" => sink.has_all(&verdict, &fault),
+        _ => {
+            assert_eq!(number(&sink.status, "deadLettered"), 1, "{}", sink.status);
+            let row = sink.misses_what_is_stated(&verdict, &fault);
+            Row { lost: Some(0), ..row }.note("1 dead letter")
+        }
+    });
+    Page::Rows(rows.collect())
+}
+
+async fn all_refused(run: Run) -> Page {
+    let events = run.size(10_000, 2_000);
+    let sinks = vec![Sink::new("audit").await, Sink::new("pager").await];
+    let mut stage = Stage::set(sinks, run.seed, |_| {});
+    stage.open().await;
+    stage.sinks[1].receiver.set(Mode::Answer(400)).await;
+    Writer::new(&stage.server, &stage.record, run.seed).burst(events).await;
+    stage.has_arrived(0).await;
+    let pager = async |stage: &Stage| sink_of(&stage.bridge.status().await, "pager").clone();
+    until_within(Duration::from_mins(1), "the sink is known to be misconfigured", async || {
+        pager(&stage).await["state"] == "misconfigured"
+    })
+    .await;
+    let letters = number(&pager(&stage).await, "deadLettered");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let later = pager(&stage).await;
+    assert_eq!(number(&later, "deadLettered"), letters, "no more is given up: {later}");
+    let kept = number(&later, "pending");
+    stage.sinks[1].receiver.set(Mode::Take).await;
+    until("it is well again", async || pager(&stage).await["state"] == "healthy").await;
+    let fault = "400 for everything, then mended".to_owned();
+    let rows = stage.finish().await.into_iter().map(|(sink, verdict)| match sink.name {
+        "audit" => sink.has_all(&verdict, &fault),
+        _ => {
+            let letters = number(&sink.status, "deadLettered");
+            let row = sink.misses_what_is_stated(&verdict, &fault);
+            let note = format!("{letters} dead letters; the journal kept {kept} meanwhile");
+            Row { lost: Some(0), ..row }.note(&note)
+        }
+    });
+    Page::Rows(rows.collect())
+}
