@@ -24,6 +24,9 @@ use crate::wait::{until, until_within};
 /// busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// How often the reason of a lasting fault may change: a connection refused, cut, and in time.
+const CHANGES: u64 = 12;
+
 /// The sink without a fault.
 const WELL: &str = "well";
 
@@ -104,12 +107,6 @@ impl Stage {
         last["lastError"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// How many warnings and errors about a sink are in the log: few, or nobody reads them.
-    pub(crate) fn warnings(&self, sink: &str) -> usize {
-        let loud = |line: &Value| line["level"] == "WARN" || line["level"] == "ERROR";
-        self.bridge.log().iter().filter(|line| line["sink"] == sink && loud(line)).count()
-    }
-
     /// Lets the faults last, and sees to it that the well sink goes on as if there were none:
     /// before any is mended it has all that was produced.
     pub(crate) async fn the_well_goes_on(&self, lasts: Duration) {
@@ -142,6 +139,7 @@ impl Stage {
     /// Judges what a sink received: all of it, in order, but for what it refused and the bridge has
     /// counted as dead-lettered. `unanswered` may have come twice.
     pub(crate) async fn judge(&self, sink: &str, ledger: &SharedLedger, doubts: Doubts) -> Verdict {
+        self.is_said_and_not_shouted(sink, doubts.refused);
         self.has_arrived(sink, ledger, self.record.len() - doubts.refused as usize).await;
         let verdict = {
             let ledger = ledger.lock();
@@ -161,8 +159,16 @@ impl Stage {
         assert_eq!(verdict.missing, doubts.refused, "{sink}: {verdict}");
         let may = doubts.unanswered as u64;
         assert!(verdict.repeated <= may, "{sink}: at most {may} may come twice: {verdict}");
-        eprintln!("  {sink}: {} warnings in the log", self.warnings(sink));
         verdict
+    }
+
+    /// A fault that lasts is said when it begins and when it changes, and each refusal once. What
+    /// is said at each attempt nobody reads.
+    fn is_said_and_not_shouted(&self, sink: &str, refused: u64) {
+        let loud = |line: &&Value| line["level"] == "WARN" || line["level"] == "ERROR";
+        let log = self.bridge.log();
+        let said: Vec<&Value> = log.iter().filter(|l| l["sink"] == sink).filter(loud).collect();
+        assert!(said.len() as u64 <= refused + CHANGES, "{sink}: {said:#?}");
     }
 
     /// The row of the well sink: what it had during the faults, and how fast.
