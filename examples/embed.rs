@@ -12,7 +12,7 @@ use tidings::{
     admin,
     bridge::{
         BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, ObjectOptions,
-        RetryOptions, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        Overflow, RetryOptions, SinkOptions, SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,
@@ -66,6 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
+            overflow: Overflow::DropOldest,
         }],
         objects: ObjectOptions::default(),
         own_events: None,

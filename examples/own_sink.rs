@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
         BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, ObjectOptions, Outcome,
-        RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions,
-        SourceStart,
+        Overflow, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart,
+        SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::{Batch, Cluster, Envelope},
@@ -112,6 +112,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
             start: SinkStart::Now,
+            overflow: Overflow::DropOldest,
         }],
         objects: ObjectOptions::default(),
         own_events: None,

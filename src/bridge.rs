@@ -42,7 +42,7 @@ pub use cluster::ClusterError;
 pub use filter::{EvalError, Filter, FilterError};
 pub use heartbeat::Heartbeat;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
-pub use options::{BatchOptions, CorrelateMode, RetryOptions, SinkStart};
+pub use options::{BatchOptions, CorrelateMode, Overflow, RetryOptions, SinkStart};
 pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{Enrichments, SinkCondition, SinkProgress, SinkSnapshot};
 pub use run::{
@@ -50,5 +50,5 @@ pub use run::{
     SourceStart, SourceView,
 };
 pub(crate) use shared::now_ms;
-pub use shared::{Gap, IngestCounters};
+pub use shared::{BlockedBy, Gap, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

@@ -47,6 +47,7 @@ pub use self::{
     values::{Size, Span, Text},
 };
 use self::{load::Loaded, overlay::Variables};
+use crate::bridge::Overflow;
 
 /// Reads a configuration file to run by it.
 ///
@@ -99,6 +100,8 @@ pub struct Summary {
     pub sinks: Vec<(String, &'static str)>,
     /// What the API server has to permit beyond Events, for the sinks that are told of objects.
     pub permissions: Option<String>,
+    /// The sinks with `overflow: block`.
+    pub blocking: Vec<String>,
 }
 
 impl Summary {
@@ -109,6 +112,12 @@ impl Summary {
             file: loaded.file.name().to_owned(),
             sinks: sinks.collect(),
             permissions: told.then(|| settings.objects.permissions()),
+            blocking: settings
+                .sinks
+                .iter()
+                .filter(|sink| sink.overflow == Overflow::Block)
+                .map(|sink| sink.name.clone())
+                .collect(),
         }
     }
 }
@@ -119,12 +128,23 @@ impl fmt::Display for Summary {
             self.sinks.iter().map(|(name, kind)| format!("{name} → {kind}")).collect();
         let noun = if sinks.len() == 1 { "sink" } else { "sinks" };
         write!(f, "{}: ok ({} {noun}: {})", self.file, sinks.len(), sinks.join(", "))?;
-        match &self.permissions {
-            Some(permissions) => write!(
+        if let Some(permissions) = &self.permissions {
+            write!(
                 f,
                 "\nenrichment needs of the API server: {permissions} (deploy/rbac-enrichment.yaml)"
-            ),
-            None => Ok(()),
+            )?;
         }
+        if !self.blocking.is_empty() {
+            write!(
+                f,
+                "\nwarning: overflow: block ({}): while what such a sink has not had fills \
+                 journal.retention.size, nothing is read, for any sink, and journal.retention.age \
+                 does not apply to it. The API server keeps its history for some 5 minutes and \
+                 Events for an hour as a rule (--event-ttl): what is longer ago by then is stated \
+                 as a gap. A sink that never returns stops all of it",
+                self.blocking.join(", ")
+            )?;
+        }
+        Ok(())
     }
 }

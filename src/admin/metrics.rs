@@ -10,7 +10,7 @@ use prometheus_client::{
 };
 
 use super::status::{SinkStatus, Status, status};
-use crate::bridge::{BridgeView, SinkCondition};
+use crate::bridge::{BridgeView, Overflow, SinkCondition};
 
 /// A registry with every metric of a bridge.
 pub fn registry(view: &BridgeView) -> Registry {
@@ -78,6 +78,9 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held)));
     family(encoder, "sink_held", "Events that the correlator holds back", None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.backlog_bytes)));
+    let help = "The journal from the first event without a fate to its end";
+    family(encoder, "sink_backlog", help, Some(&Unit::Bytes), values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.lag_seconds)));
     family(
         encoder,
@@ -143,7 +146,14 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let records = ConstGauge::new(journal.records);
     single(encoder, "journal_records", "Events that the journal holds", None, &records)?;
     let writable = ConstGauge::new(i64::from(journal.error.is_none()));
-    single(encoder, "journal_writable", "Whether the last append succeeded", None, &writable)
+    single(encoder, "journal_writable", "Whether the last append succeeded", None, &writable)?;
+    let blocking = now.sinks.iter().filter(|sink| sink.overflow == Overflow::Block);
+    let values = blocking.map(|sink| {
+        let blocks = journal.blocked_by.iter().any(|blocked| blocked.sink == sink.name);
+        ([("sink", &*sink.name)], ConstGauge::new(i64::from(blocks)))
+    });
+    let help = "Whether intake stands still for what a sink with overflow: block has not had";
+    family(encoder, "journal_blocked", help, None, values)
 }
 
 /// One metric: its name and help, and a value for each label set.

@@ -83,11 +83,18 @@ impl Drop for AdminServer {
 }
 
 /// Ready: the journal takes events, and each source has a stream open or had one a minute ago.
-/// A sink that is down does not count: the journal keeps what it has not had.
+/// A sink that is down does not count: the journal keeps what it has not had, until one with
+/// `overflow: block` has filled it.
 async fn readyz(State(shared): State<Shared>) -> Response {
     let mut reasons = Vec::new();
     if let Some(error) = shared.view.ingest.journal_error() {
         reasons.push(format!("the journal cannot be written: {error}"));
+    }
+    for blocked in shared.view.ingest.blocked() {
+        reasons.push(format!(
+            "intake stands still: the sink {} has not had {} bytes of the journal",
+            blocked.sink, blocked.bytes
+        ));
     }
     let sources = shared.view.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if sources.is_empty() {

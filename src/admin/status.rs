@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    bridge::{BridgeView, SinkCondition, now_ms},
+    bridge::{BlockedBy, BridgeView, Overflow, SinkCondition, now_ms},
     event::Cluster,
 };
 
@@ -94,6 +94,9 @@ pub struct JournalStatus {
     /// Why it cannot be written, while it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The sinks with `overflow: block` that intake stands still for; absent while it goes on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked_by: Vec<BlockedBy>,
 }
 
 /// One sink. `seen = delivered + filtered + correlatedAway + deadLettered + lost + pending`.
@@ -122,6 +125,10 @@ pub struct SinkStatus {
     pub pending: u64,
     /// Held back by the correlator, until a later version or a summary announces them.
     pub held: u64,
+    /// What the journal takes from the first of the pending ones to its end, in bytes.
+    pub backlog_bytes: u64,
+    /// What happens when that comes to more than the journal is to hold.
+    pub overflow: Overflow,
     /// Delivered again after a crash, outside the identity.
     pub redelivered: u64,
     /// How old the oldest record without a fate is.
@@ -190,6 +197,7 @@ pub fn status(view: &BridgeView) -> Status {
             records: tail.ordinal().saturating_sub(oldest.ordinal()),
             next_sequence: tail.next,
             error: view.ingest.journal_error(),
+            blocked_by: view.ingest.blocked(),
         },
         sinks: view
             .sinks
@@ -205,6 +213,7 @@ pub fn status(view: &BridgeView) -> Status {
                     + totals.dead_lettered
                     + totals.lost;
                 let lag = sink.oldest_in_hand_ms.filter(|_| behind > 0);
+                let backlog_bytes = view.log.bytes_from(sink.unsettled_from());
                 SinkStatus {
                     name: sink.name,
                     kind: sink.kind,
@@ -217,6 +226,8 @@ pub fn status(view: &BridgeView) -> Status {
                     lost: totals.lost,
                     pending,
                     held: sink.held,
+                    backlog_bytes,
+                    overflow: sink.overflow,
                     redelivered: totals.redelivered,
                     lag_seconds: lag.map_or(0.0, |ms| seconds(now.saturating_sub(ms))),
                     next_sequence: sink.position.next,

@@ -42,7 +42,7 @@ use crate::{
 pub(super) use held::Holding;
 use held::{Entry, Held, Summary};
 pub(super) use names::Names;
-pub(super) use saved::nothing_saved;
+pub(super) use saved::SaveOf;
 pub(super) use stage::{Passed, Stage};
 
 /// The longest that increments are held back.

@@ -63,6 +63,7 @@ impl Deliver {
         while let Some(work) = works.recv().await {
             settled.position = work.position;
             settled.held = work.held;
+            settled.first_held = work.first_held;
             settled.resumes.extend(work.resumes);
             settled.waiting.extend(work.saved);
             settled.correlator = work.correlator.or(settled.correlator);

@@ -16,14 +16,14 @@ use tokio::{
 
 use super::{
     BatchOptions, Enrichments, Filter, SinkProgress,
-    correlation::{HOLD, Holding, Passed, Stage},
+    correlation::{HOLD, Holding, Passed, SaveOf, Stage},
     feed::{Fed, Feed},
     objects::Told,
     shared::now_ms,
 };
 use crate::{
     event::{Batch, Record},
-    journal::{Position, Resume, SavedCorrelator},
+    journal::{Position, Resume},
 };
 use covered::Covered;
 
@@ -53,10 +53,12 @@ pub(super) struct Work {
     pub(super) lost: u64,
     /// What is held at the position.
     pub(super) held: Holding,
+    /// The sequence of the first version that is.
+    pub(super) first_held: Option<u64>,
     /// Resume points that are covered with it.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     /// The correlator, at a position that is not beyond this one's.
-    pub(super) correlator: Option<SavedCorrelator>,
+    pub(super) correlator: Option<SaveOf>,
     /// Is told when all of this is on the disk.
     pub(super) saved: Option<oneshot::Sender<()>>,
     /// If not, the next work belongs to it, and they are settled together.
@@ -98,7 +100,8 @@ impl Gather {
     ) -> Self {
         // A run in which nothing comes ends where it began.
         let position = progress.snapshot().position;
-        let work = Work { from: position, position, held: stage.holding(), ..Work::default() };
+        let (held, first_held) = (stage.holding(), stage.first_held());
+        let work = Work { from: position, position, held, first_held, ..Work::default() };
         Self {
             options,
             filter,
@@ -264,6 +267,7 @@ impl Gather {
         self.work.correlated_away += passed.correlated_away;
         self.work.lost += passed.lost;
         self.work.held = self.stage.holding();
+        self.work.first_held = self.stage.first_held();
         Ok(())
     }
 
@@ -364,8 +368,8 @@ impl Gather {
         self.due = None;
         self.bytes = 0;
         // Position and what is held there stand; the next work starts from them.
-        let Work { position, held, .. } = self.work;
-        let next = Work { from: position, position, held, ..Work::default() };
+        let Work { position, held, first_held, .. } = self.work;
+        let next = Work { from: position, position, held, first_held, ..Work::default() };
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }

@@ -72,8 +72,12 @@ impl Heartbeat {
                     if std::mem::take(&mut failing) {
                         tracing::info!("the heartbeat can be written again");
                     }
-                    sleep(SEEN_WITHIN.min(every / 2)).await;
-                    reconnect_the_dead(&view, &namespace, version);
+                    let within = SEEN_WITHIN.min(every / 2);
+                    sleep(within).await;
+                    // While ingest waits, for a disk or for a sink, no reflector reads on.
+                    if !view.ingest.stood_still_within(within) {
+                        reconnect_the_dead(&view, &namespace, version);
+                    }
                 }
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
                     if !std::mem::replace(&mut failing, true) {
@@ -132,10 +136,6 @@ impl Heartbeat {
 
 /// Has each watch opened anew that should have brought `version` and has not.
 fn reconnect_the_dead(view: &BridgeView, namespace: &str, version: u64) {
-    // Ingest that waits for the disk keeps a reflector from reading on.
-    if view.ingest.journal_error().is_some() {
-        return;
-    }
     for source in lock(&view.sources).iter().filter(|source| source.covers(namespace)) {
         let (open, last) = {
             let health = lock(&source.health);

@@ -6,9 +6,11 @@
 //! new, computes by how much it raises the Event's occurrences, writes its envelope, and appends
 //! the frame together with the resume point that covers it. Only then is the frame published.
 
+mod backlog;
+mod desk;
 mod lists;
-mod shared;
 mod store;
+mod writer;
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -19,17 +21,25 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-use self::{lists::Replacing, shared::GaveUp};
-pub(super) use self::{shared::IngestShared, store::JournalStore};
+pub(super) use self::{desk::Desk, store::JournalStore, writer::Ending};
+use self::{
+    lists::Replacing,
+    writer::{GaveUp, Writer},
+};
 use super::{
-    correlation::Names, heartbeat::is_heartbeat, objects::Sighting, published::Published,
-    shared::now_ms,
+    SinkProgress,
+    correlation::Names,
+    heartbeat::is_heartbeat,
+    objects::{Objects, Sighting},
+    published::Published,
+    seen::Seen,
+    shared::IngestCounters,
 };
 use crate::{
     cache::{ReplaceReason, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
     event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, SeenChanges, SeenEntry, UidKey},
-    journal::{FrameBuilder, Log, Resume, SyncDone, SyncJob},
+    journal::{FrameBuilder, Log, Resume},
     watch::Broadcaster,
 };
 
@@ -82,16 +92,8 @@ pub(super) enum Message {
         source: usize,
         resource_version: u64,
     },
-    /// Once a second: retention.
+    /// Something may be due beside the messages: once a second, and when the [`Desk`] has news.
     Tick,
-    /// The keeper wants to sync the log.
-    BeginSync {
-        job: oneshot::Sender<Option<SyncJob>>,
-    },
-    /// And has.
-    EndSync {
-        done: SyncDone,
-    },
     /// Nothing comes after this.
     Stop,
 }
@@ -103,9 +105,21 @@ struct Source {
     replacing: Option<Replacing>,
 }
 
+/// What others see of the thread.
+pub(super) struct IngestShared {
+    pub(super) counters: Arc<IngestCounters>,
+    pub(super) seen: Arc<Seen>,
+    /// Nothing where no sink is told of objects.
+    pub(super) objects: Option<Arc<Objects>>,
+    /// What they have not had may stop intake.
+    pub(super) sinks: Vec<Arc<SinkProgress>>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) ending: Arc<Ending>,
+}
+
 /// The thread's state. See the [module](self).
 pub(super) struct Ingest {
-    log: Log,
+    writer: Writer,
     broadcaster: Broadcaster<Published>,
     /// What the keys are made with that records are correlated by; `None` if no sink asks for them.
     keys: Option<Keys>,
@@ -127,13 +141,14 @@ impl Ingest {
             Source { spec, journalled_ms, replacing: None }
         };
         let sources = sources.into_iter().map(source).collect();
-        Self { log, broadcaster, keys, cluster_json: String::new(), shared, sources }
+        let writer = Writer::new(log, &shared);
+        Self { writer, broadcaster, keys, cluster_json: String::new(), shared, sources }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
     pub(super) fn run(mut self, cluster: &Cluster, mut messages: mpsc::Receiver<Message>) {
         if let Some(uid) = &cluster.uid {
-            self.log.set_cluster_uid(uid);
+            self.writer.set_cluster_uid(uid);
         }
         self.cluster_json = serde_json::to_string(cluster).unwrap_or_else(|_| "{}".to_owned());
         while let Some(message) = messages.blocking_recv() {
@@ -157,49 +172,15 @@ impl Ingest {
                 Message::StartAt { source, resource_version } => {
                     self.move_resume_point(source, resource_version)
                 }
-                Message::Tick => {
-                    self.retain();
-                    Ok(())
-                }
-                Message::BeginSync { job } => {
-                    let begun = self.log.begin_sync(now_ms()).unwrap_or_else(|error| {
-                        tracing::error!(%error, "the journal cannot be synced");
-                        None
-                    });
-                    // Without an answer the keeper goes on, and asks again in a second.
-                    let _ = job.send(begun);
-                    Ok(())
-                }
-                Message::EndSync { done } => {
-                    if let Err(error) = self.log.end_sync(done, now_ms()) {
-                        tracing::error!(%error, "the journal cannot be synced: what was not is written again");
-                    }
-                    Ok(())
-                }
+                Message::Tick => Ok(()),
                 Message::Stop => break,
             };
             if handled.is_err() {
                 break;
             }
+            self.writer.look_after();
         }
-        // The last sync is worth waiting for, and here nobody else waits for it.
-        if let Err(error) = self.log.sync(now_ms()) {
-            tracing::error!(%error, "the journal could not be synced at the end");
-        }
-    }
-
-    fn retain(&mut self) {
-        match self.log.retain(now_ms(), None) {
-            Ok(retained) if retained.segments > 0 => {
-                tracing::debug!(
-                    segments = retained.segments,
-                    bytes = retained.bytes,
-                    "old segments were dropped"
-                );
-            }
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "old segments of the journal cannot be dropped"),
-        }
+        self.writer.finish();
     }
 
     fn apply(&mut self, source: usize, events: &[WatchEvent]) -> Result<(), GaveUp> {
@@ -258,17 +239,11 @@ impl Ingest {
     }
 
     /// What is known of an Event before a change that comes into a frame next.
-    fn before(&self, frame: &Pending, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
+    fn before(&mut self, frame: &Pending, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
         match frame.changed.get(&uid) {
             Some(change) => Ok(*change),
-            None => self.known(uid),
+            None => self.writer.known(uid),
         }
-    }
-
-    /// What is known of an Event after all frames that were appended.
-    fn known(&self, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
-        let seen = &self.shared.seen;
-        seen.get(uid).or_else(|_| self.shared.insist(|| seen.get(uid)))
     }
 
     /// Adds one change to a frame; answers its delta.
@@ -318,16 +293,14 @@ impl Ingest {
         }
     }
 
-    /// Appends a frame and publishes it. While the disk takes nothing, intake stands still here:
-    /// the channel fills, the reflectors wait, and the API server keeps what comes.
+    /// Appends a frame and publishes it. While the disk takes nothing, or a sink blocks, intake stands
+    /// still here: the channel fills, the reflectors wait, and the API server keeps what comes.
     fn append(&mut self, source: usize, mut frame: Pending, resume: Resume) -> Result<(), GaveUp> {
         if frame.changed.is_empty() && resume == self.sources[source].spec.resume {
             return Ok(());
         }
-        let Self { log, shared, .. } = self;
-        shared.make_room(log, frame.changed.len())?;
         frame.builder.set_resume(resume);
-        let written = shared.insist(|| log.append(&mut frame.builder, now_ms()))?;
+        let written = self.writer.append(&mut frame.builder, frame.changed.len())?;
         let Source { spec, journalled_ms, .. } = &mut self.sources[source];
         spec.resume = resume;
         *journalled_ms = Some(written.time_ms);

@@ -134,6 +134,8 @@ impl Intake {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                // Ingest may end before it is told to, once everything else stops.
+                biased;
                 _ = &mut stop => break,
                 _ = &mut ingesting => return Err(BridgeError::Task("ingest")),
                 _ = reflectors.join_next() => return Err(BridgeError::Task("reflector")),

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::{
     SinkProgress,
-    ingest::Message,
+    ingest::{Desk, Message},
     objects::Objects,
     progress::{Changes, Unsaved},
     seen::{Demand, Seen},
@@ -30,9 +30,7 @@ use super::{
 };
 use crate::{
     event::Cluster,
-    journal::{
-        Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync, SyncDone, Version,
-    },
+    journal::{Directory, LogHandle, Positions, SourceState, State, StateCommit, Sync, Version},
 };
 
 /// Cursors and totals are saved so often.
@@ -70,6 +68,7 @@ type Waiting = BTreeMap<String, Vec<oneshot::Sender<()>>>;
 pub(super) async fn run(
     mut keeper: Keeper,
     to_ingest: mpsc::Sender<Message>,
+    desk: Arc<Desk>,
     sync: Sync,
     mut stop: oneshot::Receiver<()>,
 ) {
@@ -84,8 +83,7 @@ pub(super) async fn run(
             _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => (true, false),
             _ = &mut stop => (false, true),
         };
-        let taken = keeper.take(last, early);
-        let mut synced = None;
+        let mut taken = keeper.take(last, early);
         // What the view `seen` knows has to be in the log for good: or what a power cut took from the
         // log would be read again and taken for a repeat.
         let due = match sync {
@@ -95,21 +93,16 @@ pub(super) async fn run(
         };
         if due {
             last_sync = Instant::now();
-            synced = sync_log(&to_ingest, &mut demand).await;
+            if sync_log(&to_ingest, &desk, &mut demand).await.is_err() {
+                keeper.leave_out_seen(&mut taken.0);
+            }
         }
         let saving = spawn_blocking(move || {
             keeper.save(taken, last);
             keeper
         });
-        // Ingest may be waiting for what is being saved.
-        let tell_ingest = async {
-            if let Some(done) = synced {
-                let _ = to_ingest.send(Message::EndSync { done }).await;
-            }
-        };
-        let (saved, ()) = tokio::join!(saving, tell_ingest);
         // A panic there ends the keeper, and with it the program.
-        let Ok(back) = saved else { return };
+        let Ok(back) = saving.await else { return };
         keeper = back;
         if last {
             return;
@@ -117,24 +110,38 @@ pub(super) async fn run(
     }
 }
 
+/// The log could not be synced, or not in time.
+struct NotSynced;
+
 /// Syncs the log beside ingest, not within it: a sync takes as long as the disk likes, and events
 /// go on meanwhile.
 async fn sync_log(
     to_ingest: &mpsc::Sender<Message>,
+    desk: &Arc<Desk>,
     demand: &mut watch::Receiver<Demand>,
-) -> Option<SyncDone> {
-    let (job, begun) = oneshot::channel();
-    let ask = async {
-        to_ingest.send(Message::BeginSync { job }).await.ok()?;
-        begun.await.ok()?
-    };
+) -> Result<(), NotSynced> {
+    if to_ingest.is_closed() {
+        return if desk.ended() == Some(true) { Ok(()) } else { Err(NotSynced) };
+    }
+    let begun = desk.ask();
+    wake(to_ingest);
     let job = tokio::select! {
-        // While ingest waits for the disk itself there is nothing new to sync.
-        asked = timeout(SAVE_EVERY, ask) => asked.ok()??,
+        // The disk may keep ingest from answering.
+        begun = timeout(SAVE_EVERY, begun) => begun.map_err(|_| NotSynced)?.map_err(|_| NotSynced)?,
         // It has done so itself.
-        _ = demand.wait_for(|demand| *demand == Demand::Now) => return None,
+        _ = demand.wait_for(|demand| *demand == Demand::Now) => return Ok(()),
     };
-    spawn_blocking(move || job.run()).await.ok()
+    let Some(job) = job else { return Ok(()) };
+    let done = spawn_blocking(move || job.run()).await.map_err(|_| NotSynced)?;
+    let synced = if done.is_ok() { Ok(()) } else { Err(NotSynced) };
+    desk.report(done);
+    wake(to_ingest);
+    synced
+}
+
+/// Has ingest look at the desk. If the channel is full it is awake.
+fn wake(to_ingest: &mpsc::Sender<Message>) {
+    let _ = to_ingest.try_send(Message::Tick);
 }
 
 impl Keeper {
@@ -144,7 +151,7 @@ impl Keeper {
         let mut waiting = Waiting::new();
         for sink in &self.sinks {
             if let Some(Changes { state, unsaved }) = sink.take_changes() {
-                let name = sink.snapshot().name;
+                let name = sink.name();
                 commit.dead_letters.extend(unsaved.dead_letters);
                 if let Some(correlator) = unsaved.correlator {
                     commit.correlators.insert(name.clone(), correlator);
@@ -173,6 +180,15 @@ impl Keeper {
         (commit, waiting)
     }
 
+    /// The log could not be synced: the view `seen` waits for the next time.
+    fn leave_out_seen(&self, commit: &mut StateCommit) {
+        if !commit.seen.is_empty() || commit.applied > self.applied {
+            self.seen.put_back(commit.applied);
+            commit.seen = Arc::default();
+            commit.applied = self.applied;
+        }
+    }
+
     fn save(&mut self, (commit, waiting): (StateCommit, Waiting), last: bool) {
         let nothing = commit.sinks.is_empty()
             && commit.seen.is_empty()
@@ -183,6 +199,11 @@ impl Keeper {
         match saved {
             Ok(()) => {
                 self.seen.saved();
+                for sink in &self.sinks {
+                    if commit.sinks.contains_key(&sink.name()) {
+                        sink.saved();
+                    }
+                }
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.
                     let _ = waits.send(());
@@ -215,9 +236,10 @@ impl Keeper {
     }
 
     fn put_back(&self, mut commit: StateCommit, mut waiting: Waiting) {
+        self.leave_out_seen(&mut commit);
         let mut dead_letters = commit.dead_letters;
         for sink in &self.sinks {
-            let name = sink.snapshot().name;
+            let name = sink.name();
             if commit.sinks.contains_key(&name) {
                 let (own, others) =
                     dead_letters.into_iter().partition(|letter| letter.sink == name);
@@ -232,15 +254,11 @@ impl Keeper {
         if let Some(objects) = &self.objects {
             objects.put_back(&commit.objects);
         }
-        if !commit.seen.is_empty() || commit.applied > self.applied {
-            self.seen.put_back(commit.applied);
-        }
     }
 
     /// The newest epoch's positions. A sink that still is in an older one has none of it yet.
     fn positions(&self) -> Positions {
-        let states: Vec<_> =
-            self.sinks.iter().map(|s| (s.snapshot().name, s.state().positions)).collect();
+        let states: Vec<_> = self.sinks.iter().map(|s| (s.name(), s.state().positions)).collect();
         let resumes = states.iter().flat_map(|(_, positions)| positions.values());
         let epoch = resumes.map(|resume| resume.epoch).max().unwrap_or(0);
         let sinks = states.into_iter().map(|(name, positions)| {

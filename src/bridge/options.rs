@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 /// When a batch is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
@@ -48,6 +50,17 @@ pub enum SinkStart {
     Now,
     /// With the oldest event that the journal holds.
     Oldest,
+}
+
+/// What happens when a sink has not had more than the journal is to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Overflow {
+    /// The oldest events go, and count as lost for it.
+    #[default]
+    DropOldest,
+    /// Intake stops for all sinks until it has had some of them; none are dropped.
+    Block,
 }
 
 /// What a sink's watcher does with what the correlator says.

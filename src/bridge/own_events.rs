@@ -2,7 +2,7 @@
 //!
 //! Once a second a look at what the sinks and ingest state, and an Event for what is news: a sink
 //! that does not take events, and that does again, events lost, a journal that a sink is about to
-//! overrun, a gap in the watch. They are recorded as any controller records its own, come back
+//! overrun, intake that stands still for one, a gap in the watch. They are recorded as any controller records its own, come back
 //! through the watch, and are exported like any other.
 //!
 //! Two rules keep that from feeding on itself. A sink's failure with nothing but Events of a
@@ -16,7 +16,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::BridgeView;
+use super::{BridgeView, Overflow};
 use crate::{
     event::{EnvelopeParts, Record},
     record::EventRecorder,
@@ -60,13 +60,16 @@ impl OwnEvents {
 }
 
 fn facts(view: &BridgeView, retention_size: u64) -> Facts {
+    let blocked = view.ingest.blocked();
     let sink = |progress: &super::SinkProgress| {
         let sink = progress.snapshot();
         SinkFacts {
+            unsettled_bytes: view.log.bytes_from(sink.unsettled_from()),
             trouble: sink.trouble,
             last_error: sink.last_error,
             lost: sink.totals.lost,
-            unsettled_bytes: view.log.bytes_from(sink.position.next),
+            blocks: sink.overflow == Overflow::Block,
+            blocked: blocked.iter().any(|blocked| blocked.sink == sink.name),
             name: sink.name,
         }
     };

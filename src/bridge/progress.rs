@@ -15,7 +15,8 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    correlation::{Correlator, Holding, nothing_saved},
+    Overflow,
+    correlation::{Correlator, Holding, SaveOf},
     shared::lock,
 };
 use crate::{
@@ -62,11 +63,13 @@ pub(super) struct Settled {
     pub(super) totals: Totals,
     /// What is held at the position.
     pub(super) held: Holding,
+    /// The sequence of the first version that is.
+    pub(super) first_held: Option<u64>,
     /// Resume points of sources that are covered now.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     pub(super) dead_letters: Vec<DeadLetter>,
     /// The correlator, at a position that is not beyond this one's.
-    pub(super) correlator: Option<SavedCorrelator>,
+    pub(super) correlator: Option<SaveOf>,
     /// Are told when all of this is on the disk.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
@@ -124,12 +127,16 @@ pub struct SinkSnapshot {
     pub name: String,
     /// Its transport.
     pub kind: &'static str,
+    /// What happens when it has not had more than the journal is to hold.
+    pub overflow: Overflow,
     /// Everything before it has a fate, or is held.
     pub position: Position,
     /// The fates.
     pub totals: Totals,
     /// Versions before the position that the correlator holds.
     pub held: u64,
+    /// The sequence of the first of them.
+    pub first_held: Option<u64>,
     /// How it does.
     pub condition: SinkCondition,
     /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
@@ -148,9 +155,32 @@ pub struct SinkSnapshot {
     pub oldest_in_hand_ms: Option<u64>,
 }
 
+impl SinkSnapshot {
+    /// The sequence of the first record without a fate.
+    pub fn unsettled_from(&self) -> u64 {
+        self.first_held.map_or(self.position.next, |held| held.min(self.position.next))
+    }
+}
+
+/// What of the log has to stay for a sink to go on after a crash.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    /// From which record on, by what has been saved; all of it before the first save.
+    from: u64,
+    /// The same by what is being saved.
+    then: u64,
+    /// From which record on the correlator can be brought up that was settled last,
+    correlator: u64,
+    /// and the one that was taken to be saved last.
+    then_correlator: u64,
+    /// The last attempt to save failed.
+    failing: bool,
+}
+
 #[derive(Debug)]
 struct Inner {
     snapshot: SinkSnapshot,
+    kept: Kept,
     /// See [`Holding::mark`].
     held_mark: u64,
     positions: BTreeMap<String, Resume>,
@@ -169,15 +199,18 @@ impl SinkProgress {
     pub(super) fn new(
         name: &str,
         kind: &'static str,
+        overflow: Overflow,
         saved: SinkState,
         correlator: Option<&Correlator>,
     ) -> Self {
         let snapshot = SinkSnapshot {
             name: name.to_owned(),
             kind,
+            overflow,
             position: saved.position,
             totals: saved.totals,
             held: saved.held,
+            first_held: correlator.and_then(Correlator::first_held),
             condition: SinkCondition::default(),
             trouble: None,
             last_error: None,
@@ -190,13 +223,11 @@ impl SinkProgress {
         let positions = saved.positions;
         // A sink that is new has to be saved once, or its start would be chosen again; so has its
         // correlator, because what comes after is brought up from there.
-        let correlator = match correlator {
-            Some(correlator) => correlator.save(saved.position),
-            None => nothing_saved(saved.position),
-        };
+        let SaveOf { correlator, needs } = SaveOf::new(correlator, saved.position);
         let unsaved = Unsaved { correlator: Some(correlator), ..Unsaved::default() };
+        let kept = Kept { correlator: needs, then_correlator: needs, ..Kept::default() };
         let held_mark = saved.held_mark;
-        let inner = Inner { snapshot, held_mark, positions, unsaved, changed: true };
+        let inner = Inner { snapshot, kept, held_mark, positions, unsaved, changed: true };
         Self { inner: Mutex::new(inner) }
     }
 
@@ -205,11 +236,34 @@ impl SinkProgress {
         lock(&self.inner).snapshot.clone()
     }
 
+    /// Its name in the configuration.
+    pub(super) fn name(&self) -> String {
+        lock(&self.inner).snapshot.name.clone()
+    }
+
+    pub(super) fn overflow(&self) -> Overflow {
+        lock(&self.inner).snapshot.overflow
+    }
+
+    /// The sequence of the first record that the log has to keep, for this sink to go on after a
+    /// crash with the same fates for all of them.
+    pub(super) fn keep_from(&self) -> u64 {
+        lock(&self.inner).kept.from
+    }
+
+    /// The sequence of the first record that it has not had; while that cannot be saved, as it was
+    /// saved last, because the log has to keep as much.
+    pub(super) fn unsettled_from(&self) -> u64 {
+        let inner = lock(&self.inner);
+        if inner.kept.failing { inner.kept.from } else { inner.snapshot.unsettled_from() }
+    }
+
     pub(super) fn settle(&self, settled: Settled) {
         let mut inner = lock(&self.inner);
         inner.snapshot.position = settled.position;
         inner.snapshot.totals += settled.totals;
         inner.snapshot.held = settled.held.versions;
+        inner.snapshot.first_held = settled.first_held;
         inner.held_mark = settled.held.mark;
         for (source, resume) in settled.resumes {
             // Frames without records are read once from the log and once live.
@@ -220,8 +274,9 @@ impl SinkProgress {
         }
         inner.unsaved.dead_letters.extend(settled.dead_letters);
         inner.unsaved.waiting.extend(settled.waiting);
-        if settled.correlator.is_some() {
-            inner.unsaved.correlator = settled.correlator;
+        if let Some(SaveOf { correlator, needs }) = settled.correlator {
+            inner.unsaved.correlator = Some(correlator);
+            inner.kept.correlator = needs;
         }
         inner.changed = true;
     }
@@ -237,7 +292,18 @@ impl SinkProgress {
             return None;
         }
         let unsaved = std::mem::take(&mut inner.unsaved);
+        if unsaved.correlator.is_some() {
+            inner.kept.then_correlator = inner.kept.correlator;
+        }
+        inner.kept.then = inner.snapshot.position.next.min(inner.kept.then_correlator);
         Some(Changes { state: state_of(&inner), unsaved })
+    }
+
+    /// What was taken has been saved.
+    pub(super) fn saved(&self) {
+        let kept = &mut lock(&self.inner).kept;
+        kept.from = kept.then;
+        kept.failing = false;
     }
 
     /// The state without taking it, for `positions.json`.
@@ -254,6 +320,7 @@ impl SinkProgress {
         unsaved.correlator = inner.unsaved.correlator.take().or(unsaved.correlator);
         inner.unsaved = unsaved;
         inner.changed = true;
+        inner.kept.failing = true;
     }
 }
 

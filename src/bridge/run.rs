@@ -2,10 +2,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -18,14 +15,14 @@ use tokio::{
 
 use super::{
     BatchOptions, CorrelateMode, Enrich, Filter, Heartbeat, IngestCounters, ObjectOptions,
-    OwnEvents, RetryOptions, Sink, SinkProgress, SinkStart,
+    Overflow, OwnEvents, RetryOptions, Sink, SinkProgress, SinkStart,
     cluster::{ClusterError, Identity},
     correlation::Stage,
     deliver::{Deliver, Stop},
     feed::{Feed, LIVE},
     gather::Gather,
     high_water::HighWater,
-    ingest::{Ingest, IngestShared},
+    ingest::{Desk, Ending, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     restore::Restored,
@@ -101,6 +98,8 @@ pub struct SinkOptions {
     pub timeout: Duration,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
+    /// What happens when it has not had more than the journal is to hold.
+    pub overflow: Overflow,
 }
 
 /// Everything that a bridge is made of.
@@ -200,19 +199,13 @@ pub struct Bridge {
     give_up: GiveUp,
 }
 
-/// Tells ingest not to wait for the disk any longer; at the latest when it is dropped, or a thread
-/// that waits for a disk would keep the runtime from ending.
-struct GiveUp(Arc<AtomicBool>);
-
-impl GiveUp {
-    fn now(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
+/// Tells ingest not to wait any longer; at the latest when it is dropped, or a thread that waits for
+/// a disk would keep the runtime from ending.
+struct GiveUp(Arc<Ending>);
 
 impl Drop for GiveUp {
     fn drop(&mut self) {
-        self.now();
+        self.0.now();
     }
 }
 
@@ -246,7 +239,8 @@ impl Bridge {
             });
             let (saved, correlator) = restored.sink(&sink, enricher.as_ref());
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position);
-            let progress = SinkProgress::new(&sink.name, sink.kind, saved, correlator.as_ref());
+            let progress =
+                SinkProgress::new(&sink.name, sink.kind, sink.overflow, saved, correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
             let high_water = HighWater::open(&journal.path, &sink.name).map_err(|error| {
@@ -267,7 +261,7 @@ impl Bridge {
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
         };
-        let give_up = Arc::new(AtomicBool::new(false));
+        let (desk, ending) = (Arc::<Desk>::default(), Arc::<Ending>::default());
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let (stop_keeper, keeper_stops) = oneshot::channel();
         let Restored {
@@ -286,7 +280,7 @@ impl Bridge {
         let keeper = Keeper {
             state,
             directory,
-            sinks: progresses,
+            sinks: progresses.clone(),
             seen: Arc::clone(&seen),
             objects: objects.clone(),
             log: view.log.clone(),
@@ -299,7 +293,8 @@ impl Bridge {
             failing: false,
         };
         let sync = journal.log.sync;
-        let keeper = tokio::spawn(keeper::run(keeper, to_ingest.clone(), sync, keeper_stops));
+        let keeping = keeper::run(keeper, to_ingest.clone(), Arc::clone(&desk), sync, keeper_stops);
+        let keeper = tokio::spawn(keeping);
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
@@ -309,7 +304,9 @@ impl Bridge {
                 counters: Arc::clone(&view.ingest),
                 seen,
                 objects: objects.clone(),
-                give_up: Arc::clone(&give_up),
+                sinks: progresses,
+                desk,
+                ending: Arc::clone(&ending),
             },
         );
         let mut speaker = JoinSet::new();
@@ -339,7 +336,7 @@ impl Bridge {
             speaker,
             stop_keeper,
             keeper: Some(keeper),
-            give_up: GiveUp(give_up),
+            give_up: GiveUp(ending),
         })
     }
 
@@ -368,11 +365,12 @@ impl Bridge {
         // Nothing of these is missed when the other end has gone already.
         let _ = self.stop_delivery.send(Stop::DrainUntil(until));
         let _ = self.stop_intake.send(());
+        self.give_up.0.begin();
         if let Some(mut intake) = self.intake.take()
             && timeout_at(until, &mut intake).await.is_err()
         {
             // The disk takes nothing. What is not in the journal is with the API server.
-            self.give_up.now();
+            self.give_up.0.now();
             intake.abort();
         }
         let drained = async { while self.watchers.join_next().await.is_some() {} };

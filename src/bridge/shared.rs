@@ -2,11 +2,15 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
@@ -40,8 +44,20 @@ pub struct IngestCounters {
     pub skipped_increments: AtomicU64,
     /// New epochs.
     pub epochs: AtomicU64,
+    /// When intake last stood still, in milliseconds since the epoch.
+    stood_still_ms: AtomicU64,
     journal_error: Mutex<Option<String>>,
+    blocked: Mutex<Vec<BlockedBy>>,
     last_gap: Mutex<Option<Gap>>,
+}
+
+/// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockedBy {
+    /// Its name.
+    pub sink: String,
+    /// What it has not had of the log, in bytes.
+    pub bytes: u64,
 }
 
 /// What the watch of a source did not show.
@@ -92,6 +108,26 @@ impl IngestCounters {
     /// Notes why the journal cannot be written; answers whether there was a reason before.
     pub(super) fn set_journal_error(&self, error: Option<String>) -> bool {
         std::mem::replace(&mut *lock(&self.journal_error), error).is_some()
+    }
+
+    /// Intake stands still for a moment, whatever for.
+    pub(super) fn stands_still(&self) {
+        self.stood_still_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// Whether intake has stood still since so long ago.
+    pub(super) fn stood_still_within(&self, time: Duration) -> bool {
+        let ago = now_ms().saturating_sub(self.stood_still_ms.load(Ordering::Relaxed));
+        u128::from(ago) <= time.as_millis()
+    }
+
+    pub(super) fn set_blocked(&self, blocked: Vec<BlockedBy>) {
+        *lock(&self.blocked) = blocked;
+    }
+
+    /// The sinks that intake stands still for; none while it goes on.
+    pub fn blocked(&self) -> Vec<BlockedBy> {
+        lock(&self.blocked).clone()
     }
 
     pub(super) fn set_last_gap(&self, gap: Gap) {

@@ -82,6 +82,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         retry: settings.retry,
         timeout: settings.timeout,
         start: settings.start,
+        overflow: settings.overflow,
     })
 }
 

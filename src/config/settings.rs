@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use super::model::{LogFormat, LogLevel};
 use crate::{
-    bridge::{BatchOptions, CorrelateMode, Enrich, Filter, ObjectOptions, RetryOptions, SinkStart},
+    bridge::{
+        BatchOptions, CorrelateMode, Enrich, Filter, ObjectOptions, Overflow, RetryOptions,
+        SinkStart,
+    },
     sinks::{KafkaOptions, OtlpOptions, WebhookOptions},
 };
 
@@ -108,6 +111,8 @@ pub struct SinkSettings {
     pub timeout: Duration,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
+    /// What happens when it lags by more than the journal holds.
+    pub overflow: Overflow,
 }
 
 /// A transport and its options.

@@ -47,6 +47,12 @@ impl LogHandle {
         row.log_bytes() + row.other_bytes
     }
 
+    /// What everything beside the log takes of it, as of the last
+    /// [`Log::retain`](super::Log::retain).
+    pub fn other_bytes(&self) -> u64 {
+        self.shared.lock().other_bytes
+    }
+
     /// The bytes of the log from the record `sequence` to the tail. Never too few, and too many by
     /// at most 256 KiB and a frame; in segments that were sealed before the log was opened, until they
     /// are read, by up to the segment.

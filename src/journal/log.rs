@@ -321,6 +321,11 @@ impl Log {
         &self.directory
     }
 
+    /// How much is kept, and how safely.
+    pub fn options(&self) -> &LogOptions {
+        &self.options
+    }
+
     /// The log for reading.
     pub fn handle(&self) -> LogHandle {
         LogHandle { shared: Arc::clone(&self.shared) }

@@ -10,6 +10,7 @@ mod delivery;
 mod enrichment;
 mod gaps;
 mod heartbeat;
+mod overflow;
 mod own_events;
 mod recording;
 mod reflector;

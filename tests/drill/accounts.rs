@@ -9,7 +9,7 @@ use crate::judge::Verdict;
 use crate::wait::until_within;
 
 /// How long it may take until everything has arrived and is settled, on a busy machine.
-const SETTLES_WITHIN: Duration = Duration::from_mins(10);
+pub(crate) const SETTLES_WITHIN: Duration = Duration::from_mins(10);
 
 /// The sinks of a status.
 pub(crate) fn sinks_of(status: &Value) -> &[Value] {
@@ -27,16 +27,14 @@ pub(crate) fn number(of: &Value, name: &str) -> u64 {
     of[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {of}"))
 }
 
-/// Waits until each of these events has a fate at every sink, or is held by its correlator.
-/// Answers how long that took.
-///
-/// `produced` is how many the journal is to have been given in all.
-pub(crate) async fn settle(bridge: &Bridge, produced: u64) -> Duration {
+/// Waits until the journal has been given so many events in all, and each of them has a fate at
+/// every sink or is held by its correlator. Answers how long that took.
+pub(crate) async fn settle(bridge: &Bridge, journalled: u64) -> Duration {
     let started = Instant::now();
     until_within(SETTLES_WITHIN, "every event has a fate", async || {
         let status = bridge.status().await;
         sinks_of(&status).iter().all(|sink| {
-            number(sink, "seen") >= produced && number(sink, "pending") == number(sink, "held")
+            number(sink, "seen") >= journalled && number(sink, "pending") == number(sink, "held")
         })
     })
     .await;

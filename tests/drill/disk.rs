@@ -15,7 +15,7 @@ use crate::wait::until;
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
     name: "disk-full",
     what: "the journal's disk is full for a while, in the middle of a load",
-    full: "full for 30 s at 500/s: alone, with a kill -9, with a compaction of etcd meanwhile",
+    full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
     short: Some("full for 4 s at 200/s"),
     run: |run| Box::pin(disk_full(run)),
 }];
@@ -26,7 +26,7 @@ enum Beside {
     Nothing,
     /// The bridge is killed and starts on the full disk.
     Kill,
-    /// The API server forgets what was replaced.
+    /// The API server is away, and comes back without its history.
     Compaction,
 }
 
@@ -54,16 +54,20 @@ async fn disk_full(run: Run) -> Page {
             !stage.bridge.status().await["journal"]["error"].is_null()
         })
         .await;
-        sleep(full / 2).await;
-        if beside == Beside::Kill {
-            stage.bridge.kill9();
-            stage.bridge.launch().await;
-        }
-        sleep(full / 2).await;
-        if beside == Beside::Compaction {
-            stage.server.compact(stage.server.revision());
-            // Watches end with it, as those of a real server in time.
-            stage.server.cut_connections();
+        match beside {
+            Beside::Nothing => sleep(full).await,
+            Beside::Kill => {
+                sleep(full / 2).await;
+                stage.bridge.kill9();
+                stage.bridge.launch().await;
+                sleep(full / 2).await;
+            }
+            Beside::Compaction => {
+                stage.server.stop_listening().await;
+                sleep(full).await;
+                stage.server.compact(stage.server.revision());
+                stage.server.listen_again().expect("the port as before");
+            }
         }
         drop(filled);
         sleep(around).await;
@@ -75,14 +79,15 @@ async fn disk_full(run: Run) -> Page {
             match beside {
                 Beside::Nothing => "",
                 Beside::Kill => ", kill -9 and start meanwhile",
-                Beside::Compaction => ", etcd compacted meanwhile",
+                Beside::Compaction => ", the API server away and compacted meanwhile",
             }
         );
         rows.extend(stage.finish().await.into_iter().map(|(sink, verdict)| {
             if beside != Beside::Compaction {
                 return sink.has_all(&verdict, &fault);
             }
-            // Each write is one increment more, so what is missing is what was skipped.
+            // Each write is one increment more, so what is missing is what was skipped. All Events
+            // exist to the end, so nothing came and went unseen.
             if !sink.suppress {
                 assert_eq!(
                     verdict.missing, skipped,

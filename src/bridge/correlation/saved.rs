@@ -5,7 +5,6 @@
 //! recent, and whether what is held [comes out](Correlator::let_go); numbers are little endian. A
 //! position that it knows goes with it, in the state store.
 
-use bytes::Bytes;
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
@@ -22,16 +21,31 @@ use crate::{
 /// The version of the form above.
 const VERSION: u8 = 1;
 
-/// What is to be kept where there is no correlator, instead of the state of an earlier one: that
-/// could not be brought up from here.
-pub(in crate::bridge) fn nothing_saved(position: Position) -> SavedCorrelator {
-    SavedCorrelator { position, bytes: Bytes::new() }
+/// What is to be kept of a sink's correlator.
+#[derive(Debug)]
+pub(in crate::bridge) struct SaveOf {
+    pub(in crate::bridge) correlator: SavedCorrelator,
+    /// The first record that the log must still have to go on from it without losing what is held.
+    pub(in crate::bridge) needs: u64,
+}
+
+impl SaveOf {
+    /// What is to be kept of one that knows everything before `position`. Where there is none,
+    /// nothing, instead of the state of an earlier one: that could not be brought up from here.
+    pub(in crate::bridge) fn new(correlator: Option<&Correlator>, position: Position) -> Self {
+        let bytes = correlator.map(Correlator::to_bytes).unwrap_or_default().into();
+        let needs = correlator.map_or(u64::MAX, |correlator| correlator.needs(position));
+        Self { correlator: SavedCorrelator { position, bytes }, needs }
+    }
 }
 
 impl Correlator {
-    /// What is to be kept of a correlator that knows everything before `position`.
-    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
-        SavedCorrelator { position, bytes: self.to_bytes().into() }
+    /// The first record that is needed to go on from a position as it is. One that holds nothing
+    /// back needs none for the sake of the deltas.
+    fn needs(&self, position: Position) -> u64 {
+        let holds = self.held() > 0 || self.mode == CorrelateMode::Suppress;
+        let first = self.first_held().unwrap_or(position.next).min(position.next);
+        if holds { first } else { u64::MAX }
     }
 
     /// All that is known, for [`load`](Self::load).

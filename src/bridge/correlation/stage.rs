@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Holding, Names, Summary, nothing_saved, read};
+use super::{Correlator, Decision, Holding, Names, SaveOf, Summary, read};
 use crate::{
     bridge::{
         SinkProgress,
@@ -13,7 +13,7 @@ use crate::{
     },
     correlate::Keys,
     event::{EnvelopeParts, Record},
-    journal::{LogHandle, Position, SavedCorrelator},
+    journal::{LogHandle, Position},
 };
 
 /// The pause after the log could not be read.
@@ -199,10 +199,7 @@ impl Stage {
     }
 
     /// What is to be kept at a position.
-    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
-        match &self.correlator {
-            Some(correlator) => correlator.save(position),
-            None => nothing_saved(position),
-        }
+    pub(in crate::bridge) fn save(&self, position: Position) -> SaveOf {
+        SaveOf::new(self.correlator.as_ref(), position)
     }
 }

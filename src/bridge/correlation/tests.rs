@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    bridge::SinkProgress,
+    bridge::{Overflow, SinkProgress},
     event::{Change, Envelope, EnvelopeHead, Incoming},
     journal::{Directory, Log, LogOptions, SinkState, Sync},
 };
@@ -354,7 +354,8 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
         records(&vec![Version { object: 0, message: 0, warning: false, delta: 1, after_ms: 0 }; 3]);
     for (keys, counts) in [(&shared, [1, 1, 1]), (&own, [1, 2, 3])] {
         let correlator = Correlator::new(CorrelateMode::Annotate, keys);
-        let progress = SinkProgress::new("audit", "memory", SinkState::default(), None);
+        let progress =
+            SinkProgress::new("audit", "memory", Overflow::DropOldest, SinkState::default(), None);
         let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
         let mut counted = Vec::new();
         for (record, time_ms) in &records {

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    bridge::{CorrelateMode, correlation::Correlator, feed::LIVE, published::Published},
+    bridge::{CorrelateMode, Overflow, correlation::Correlator, feed::LIVE, published::Published},
     correlate::Keys,
     journal::{Directory, FrameBuilder, Log, LogOptions, SinkState, Sync},
     watch::Broadcaster,
@@ -39,7 +39,13 @@ impl Rig {
         let keys = Keys::random();
         let correlator = Correlator::new(CorrelateMode::Suppress, &keys);
         let state = SinkState { position: Position::START, ..SinkState::default() };
-        let progress = Arc::new(SinkProgress::new("pager", "memory", state, correlator.as_ref()));
+        let progress = Arc::new(SinkProgress::new(
+            "pager",
+            "memory",
+            Overflow::DropOldest,
+            state,
+            correlator.as_ref(),
+        ));
         let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START);
         let (out, works) = mpsc::channel(16);
@@ -95,7 +101,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     assert_eq!((work.held.versions, work.position.next, work.from.next), (0, 27, 27));
     assert_eq!(work.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
-    assert_eq!(work.correlator.unwrap().position.next, 27);
+    assert_eq!(work.correlator.unwrap().correlator.position.next, 27);
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +130,7 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[0; 0]]);
     let saved = work.correlator.unwrap();
-    assert!(Correlator::load(&saved.bytes).unwrap().lets_go());
+    assert!(Correlator::load(&saved.correlator.bytes).unwrap().lets_go());
     sleep(Duration::from_millis(500)).await;
     assert!(rig.works.try_recv().is_err(), "before it is on the disk nothing comes out");
     work.saved.unwrap().send(()).unwrap();

@@ -53,10 +53,10 @@ pub(super) struct Replacing {
 
 impl Ingest {
     pub(super) fn begin_replace(&mut self, source: usize, reason: ReplaceReason) {
-        match Staging::create(self.log.directory()) {
+        match Staging::create(self.writer.directory()) {
             Ok(staging) => {
                 let known = !self.shared.seen.is_empty();
-                let listed = known.then(|| StagedUids::new(self.log.directory()));
+                let listed = known.then(|| StagedUids::new(self.writer.directory()));
                 self.sources[source].replacing = Some(Replacing { reason, staging, listed });
             }
             Err(error) => self.staging_failed(source, &error),
@@ -98,7 +98,7 @@ impl Ingest {
 
     /// Whether an item of a list has not been journalled in this version.
     fn is_news(
-        &self,
+        &mut self,
         source: usize,
         reason: ReplaceReason,
         cutoff: Option<Timestamp>,
@@ -110,7 +110,7 @@ impl Ingest {
             ReplaceReason::NewEpoch => return Ok(true),
             // What is known of it is asked only where it matters: it may have to be read.
             ReplaceReason::Gap { .. } if version <= resume.resource_version => return Ok(false),
-            ReplaceReason::Gap { .. } | ReplaceReason::First => self.known(incoming.uid)?,
+            ReplaceReason::Gap { .. } | ReplaceReason::First => self.writer.known(incoming.uid)?,
         };
         if reason == ReplaceReason::First && before.is_none() {
             let recent =
@@ -187,7 +187,7 @@ impl Ingest {
         let seen = Arc::clone(&self.shared.seen);
         let mut known = seen.of_source(id);
         let mut next_listed = listed.next_uid()?;
-        while let Some(uid) = self.shared.insist(|| known.next_uid())? {
+        while let Some(uid) = self.writer.insist(|_| known.next_uid())? {
             while next_listed.is_some_and(|listed| listed < uid) {
                 next_listed = listed.next_uid()?;
             }

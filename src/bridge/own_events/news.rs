@@ -36,6 +36,10 @@ pub(super) struct SinkFacts {
     pub(super) lost: u64,
     /// Bytes of the journal that the sink has not had.
     pub(super) unsettled_bytes: u64,
+    /// Intake stops when they are too many,
+    pub(super) blocks: bool,
+    /// and has.
+    pub(super) blocked: bool,
 }
 
 /// One Event to be recorded.
@@ -54,6 +58,7 @@ struct Said {
     trouble: Option<SinkCondition>,
     lost: u64,
     nearly_full: bool,
+    blocked: bool,
     /// When the last Event of each reason was recorded.
     last: HashMap<&'static str, Instant>,
 }
@@ -81,6 +86,7 @@ impl News {
             said.trouble(sink, now, &mut items);
             said.losses(sink, now, &mut items);
             said.fullness(sink, facts.retention_size, now, &mut items);
+            said.blocking(sink, now, &mut items);
         }
         if let Some(gap) = facts.gap.as_ref().filter(|gap| self.gap.as_ref() != Some(gap))
             && self.source.may_say("WatchGap", now)
@@ -160,11 +166,28 @@ impl Said {
             && self.may_say("JournalNearFull", now)
         {
             self.nearly_full = true;
+            let then = if sink.blocks { "intake stops" } else { "the oldest of it goes" };
             let message = format!(
-                "What sink {} has not had takes {percent} % of the journal's size; the oldest of it goes when it is full",
+                "What sink {} has not had takes {percent} % of the journal's size; {then} when it is full",
                 sink.name
             );
             items.push(Item { event_type: EventType::Warning, reason: "JournalNearFull", message });
+        }
+    }
+
+    fn blocking(&mut self, sink: &SinkFacts, now: Instant, items: &mut Vec<Item>) {
+        let name = &sink.name;
+        if sink.blocked && !self.blocked && self.may_say("IntakeBlocked", now) {
+            self.blocked = true;
+            let message = format!(
+                "Nothing is read from the API server until sink {name}, which blocks, has had some of the {} bytes that wait for it",
+                sink.unsettled_bytes
+            );
+            items.push(Item { event_type: EventType::Warning, reason: "IntakeBlocked", message });
+        } else if !sink.blocked && self.blocked && self.may_say("IntakeResumed", now) {
+            self.blocked = false;
+            let message = format!("Sink {name} has made room in the journal; intake goes on");
+            items.push(Item { event_type: EventType::Normal, reason: "IntakeResumed", message });
         }
     }
 }
@@ -258,6 +281,26 @@ mod tests {
         assert_eq!(told.at(91, &takes(900)), NOTHING);
         assert_eq!(told.at(200, &takes(100)), NOTHING);
         assert_eq!(told.at(201, &takes(900)), ["JournalNearFull"]);
+    }
+
+    #[test]
+    fn a_sink_that_blocks_is_told_of_when_it_does_and_when_it_does_no_longer() {
+        let mut told = Telling::new();
+        let with = |blocked| {
+            facts(move |sink| {
+                (sink.blocks, sink.blocked) = (true, blocked);
+                sink.unsettled_bytes = if blocked { 1_000 } else { 850 };
+            })
+        };
+        let items = told.0.since(&with(false), told.1);
+        assert!(items[0].message.contains("85 %") && items[0].message.contains("intake stops"));
+        let items = told.0.since(&with(true), told.1 + Duration::from_secs(1));
+        assert_eq!(items[0].reason, "IntakeBlocked");
+        assert!(items[0].message.contains("sink audit"), "{}", items[0].message);
+        assert_eq!(told.at(2, &with(true)), NOTHING);
+        assert_eq!(told.at(3, &with(false)), ["IntakeResumed"]);
+        assert_eq!(told.at(4, &with(true)), NOTHING, "once a minute");
+        assert_eq!(told.at(61, &with(true)), ["IntakeBlocked"]);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::Builder;
 use crate::{
-    bridge::{BatchOptions, Filter, RetryOptions, SinkStart},
+    bridge::{BatchOptions, Filter, Overflow, RetryOptions, SinkStart},
     config::{
         locate::locate,
         model::{
-            CompressionModel, KafkaModel, OtlpModel, ProtocolModel, SaslMechanismModel, SaslModel,
-            SinkModel, SinkStartModel, TlsModel, WebhookModel,
+            CompressionModel, KafkaModel, OtlpModel, OverflowModel, ProtocolModel,
+            SaslMechanismModel, SaslModel, SinkModel, SinkStartModel, TlsModel, WebhookModel,
         },
         path::Path,
         settings::{SinkKind, SinkSettings},
@@ -75,6 +75,10 @@ impl Builder<'_> {
             start: match model.start {
                 SinkStartModel::Now => SinkStart::Now,
                 SinkStartModel::Oldest => SinkStart::Oldest,
+            },
+            overflow: match model.overflow {
+                OverflowModel::DropOldest => Overflow::DropOldest,
+                OverflowModel::Block => Overflow::Block,
             },
         }
     }

@@ -42,10 +42,11 @@ pub struct SinkModel {
     /// How what is sent is compressed. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub compression: Option<CompressionModel>,
-    /// What happens when this sink lags by more than the journal holds. Only `dropOldest` in this
-    /// version.
+    /// What happens when this sink lags by more than the journal holds: `dropOldest`, the oldest
+    /// events go and count as lost for it, or `block`, intake stops for all sinks until this one has
+    /// had some of them.
     #[schemars(extend("default" = "dropOldest"))]
-    pub overflow: Overflow,
+    pub overflow: OverflowModel,
     /// Where a sink starts that is new to a journal with a past.
     #[schemars(extend("default" = "now"))]
     pub start: SinkStartModel,
@@ -311,32 +312,15 @@ pub enum CompressionModel {
 }
 
 /// What happens when a sink lags by more than the journal holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Overflow")]
+pub enum OverflowModel {
     /// The oldest events go, and count as lost for it.
     #[default]
     DropOldest,
-}
-
-impl<'de> Deserialize<'de> for Overflow {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        values::by_text(deserializer, "`dropOldest`", |text| match text {
-            "dropOldest" => Ok(Self::DropOldest),
-            "block" => Err(format!(
-                "`{text}` is not available in this version\nremove it or use `dropOldest`"
-            )),
-            _ => Err(format!("`{text}` is no overflow policy\nremove it or write `dropOldest`")),
-        })
-    }
-}
-
-impl JsonSchema for Overflow {
-    fn schema_name() -> Cow<'static, str> {
-        "Overflow".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "enum": ["dropOldest"] })
-    }
+    /// Intake stops for all sinks until it has had some of them.
+    Block,
 }
 
 /// Where a sink starts that is new to a journal with a past.

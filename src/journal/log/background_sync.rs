@@ -28,6 +28,13 @@ impl SyncJob {
     }
 }
 
+impl SyncDone {
+    /// Whether everything is on stable storage.
+    pub fn is_ok(&self) -> bool {
+        self.result.is_ok()
+    }
+}
+
 impl Log {
     /// The first half of a sync that another thread does, so that appends go on meanwhile; nothing
     /// when everything is on stable storage already.

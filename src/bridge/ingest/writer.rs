@@ -1,0 +1,288 @@
+//! The log's one writer, and its patience: with the disk, with the state, and with sinks that block.
+//!
+//! While it waits for any of them intake stands still, and so do the reflectors, because nobody
+//! takes what they send; the API server keeps what comes. What does not depend on intake goes on
+//! from here: old segments are dropped and the keeper has the log synced, so that what sinks are
+//! delivered meanwhile is saved.
+
+use std::{
+    fmt::Display,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    IngestShared,
+    backlog::Backlog,
+    desk::{Desk, Left},
+};
+use crate::{
+    bridge::{
+        seen::Seen,
+        shared::{IngestCounters, now_ms},
+    },
+    event::{SeenEntry, UidKey},
+    journal::{Directory, Frame, FrameBuilder, Log},
+};
+
+/// Waits between attempts while the disk does not take, or give, anything.
+const RETRY: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(5);
+/// While it waits it looks so often whether it has to.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Retention is looked after so often.
+const RETAIN_EVERY: Duration = Duration::from_secs(1);
+/// That a sink has stopped intake is said aloud once in this time, however often it does.
+const LOUD_ONCE_IN: Duration = Duration::from_secs(60);
+
+/// What was needed did not come before the program had to end.
+pub(super) struct GaveUp;
+
+/// How much patience the end of the program leaves.
+#[derive(Debug, Default)]
+pub(in crate::bridge) struct Ending {
+    begun: AtomicBool,
+    now: AtomicBool,
+}
+
+impl Ending {
+    /// The program stops: a disk that takes nothing and a sink that blocks are not waited for any
+    /// longer. What is not in the journal is with the API server.
+    pub(in crate::bridge) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing is waited for any longer.
+    pub(in crate::bridge) fn now(&self) {
+        self.begin();
+        self.now.store(true, Ordering::Relaxed);
+    }
+
+    fn has_begun(&self) -> Result<(), GaveUp> {
+        if self.begun.load(Ordering::Relaxed) { Err(GaveUp) } else { Ok(()) }
+    }
+
+    fn is_now(&self) -> Result<(), GaveUp> {
+        if self.now.load(Ordering::Relaxed) { Err(GaveUp) } else { Ok(()) }
+    }
+}
+
+/// See the [module](self).
+pub(super) struct Writer {
+    log: Log,
+    seen: Arc<Seen>,
+    counters: Arc<IngestCounters>,
+    desk: Arc<Desk>,
+    ending: Arc<Ending>,
+    backlog: Backlog,
+    last_retained: Option<Instant>,
+    last_loud: Option<Instant>,
+    /// Old segments could not be dropped when it was last tried.
+    stuck: bool,
+    /// The log could not be synced when the keeper last asked.
+    unsynced: bool,
+}
+
+impl Writer {
+    pub(super) fn new(log: Log, shared: &IngestShared) -> Self {
+        let IngestShared { counters, seen, sinks, desk, ending, .. } = shared;
+        Self {
+            backlog: Backlog::new(sinks, &log),
+            log,
+            seen: Arc::clone(seen),
+            counters: Arc::clone(counters),
+            desk: Arc::clone(desk),
+            ending: Arc::clone(ending),
+            last_retained: None,
+            last_loud: None,
+            stuck: false,
+            unsynced: false,
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        self.log.directory()
+    }
+
+    pub(super) fn set_cluster_uid(&mut self, uid: &str) {
+        self.log.set_cluster_uid(uid);
+    }
+
+    /// Appends a frame that makes so many changes to the view, when there is room for both.
+    pub(super) fn append(
+        &mut self,
+        builder: &mut FrameBuilder,
+        changes: usize,
+    ) -> Result<Arc<Frame>, GaveUp> {
+        self.make_room(changes)?;
+        self.wait_for_sinks()?;
+        let written = self.insist(|log| log.append(builder, now_ms()))?;
+        self.backlog.grown(written.bytes());
+        Ok(written)
+    }
+
+    /// What is known of an Event after all frames that were appended.
+    pub(super) fn known(&mut self, uid: UidKey) -> Result<Option<SeenEntry>, GaveUp> {
+        let seen = Arc::clone(&self.seen);
+        seen.get(uid).or_else(|_| self.insist(|_| seen.get(uid)))
+    }
+
+    /// Tries until the disk takes it, or gives it.
+    pub(super) fn insist<T, E: Display>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Log) -> Result<T, E>,
+    ) -> Result<T, GaveUp> {
+        let mut wait = *RETRY.start();
+        loop {
+            match attempt(&mut self.log) {
+                Ok(done) => {
+                    if self.counters.set_journal_error(None) {
+                        tracing::info!("the journal can be used again: intake goes on");
+                    }
+                    return Ok(done);
+                }
+                Err(error) => {
+                    if !self.counters.set_journal_error(Some(error.to_string())) {
+                        tracing::error!(%error, "the journal cannot be used: intake stands still, delivery goes on");
+                    }
+                    let until = Instant::now() + wait;
+                    while let Some(left) = until.checked_duration_since(Instant::now()) {
+                        self.ending.has_begun()?;
+                        self.pause(left);
+                    }
+                    wait = (wait * 2).min(*RETRY.end());
+                }
+            }
+        }
+    }
+
+    /// Waits until the view can take so many changes. Nothing may be saved of it that a power cut
+    /// could still take from the log, so what there is is synced first.
+    fn make_room(&mut self, changes: usize) -> Result<(), GaveUp> {
+        if self.seen.has_room(changes) {
+            return Ok(());
+        }
+        self.insist(|log| log.sync(now_ms()))?;
+        while !self.seen.wait_for_room(changes, LOOK_EVERY) {
+            self.ending.is_now()?;
+            self.counters.stands_still();
+            self.look_after();
+        }
+        Ok(())
+    }
+
+    /// Waits until no sink that blocks has too much outstanding.
+    fn wait_for_sinks(&mut self) -> Result<(), GaveUp> {
+        let mut blocked = self.backlog.full();
+        if blocked.is_empty() {
+            return Ok(());
+        }
+        let loud = self.last_loud.is_none_or(|last| last.elapsed() >= LOUD_ONCE_IN);
+        for sink in &blocked {
+            if loud {
+                self.last_loud = Some(Instant::now());
+                tracing::error!(
+                    sink = sink.sink,
+                    bytes = sink.bytes,
+                    "the journal is full of what a sink with overflow: block has not had: intake \
+                     stands still for all sinks, delivery goes on. Mend the sink, raise \
+                     journal.retention.size, or set its overflow to dropOldest; the API server \
+                     keeps Events for an hour as a rule, and what comes and goes meanwhile is not \
+                     seen"
+                );
+            } else {
+                tracing::debug!(sink = sink.sink, bytes = sink.bytes, "intake stands still again");
+            }
+        }
+        while !blocked.is_empty() {
+            self.counters.set_blocked(blocked);
+            self.ending.has_begun()?;
+            self.pause(LOOK_EVERY);
+            blocked = self.backlog.not_free_again();
+        }
+        self.counters.set_blocked(Vec::new());
+        if loud {
+            tracing::info!("the sinks have made room in the journal: intake goes on");
+        }
+        Ok(())
+    }
+
+    /// Waits for a moment in which intake stands still.
+    fn pause(&mut self, most: Duration) {
+        self.counters.stands_still();
+        self.look_after();
+        std::thread::sleep(most.min(LOOK_EVERY));
+    }
+
+    /// Does what is due beside the messages.
+    pub(super) fn look_after(&mut self) {
+        let Left { wanted, done } = self.desk.take();
+        if let Some(done) = done {
+            let ended = self.log.end_sync(done, now_ms());
+            self.note_sync(ended);
+        }
+        if let Some(job) = wanted {
+            let begun = self.log.begin_sync(now_ms());
+            // Without an answer the keeper knows that it cannot be synced, and asks again.
+            if let Some(begun) = self.note_sync(begun) {
+                let _ = job.send(begun);
+            }
+        }
+        if self.last_retained.is_none_or(|last| last.elapsed() >= RETAIN_EVERY) {
+            self.last_retained = Some(Instant::now());
+            self.retain();
+        }
+    }
+
+    /// Says once that the log cannot be synced, until it can.
+    fn note_sync<T>(&mut self, synced: io::Result<T>) -> Option<T> {
+        match synced {
+            Ok(done) => {
+                self.unsynced = false;
+                Some(done)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.unsynced, true) {
+                    tracing::error!(%error, "the journal cannot be synced: what was not is written again elsewhere, and nothing else before");
+                }
+                None
+            }
+        }
+    }
+
+    fn retain(&mut self) {
+        // What is beside the log counts, too, and has been measured.
+        self.backlog.count_anew();
+        match self.log.retain(now_ms(), self.backlog.hold()) {
+            Ok(retained) => {
+                self.stuck = false;
+                if retained.segments > 0 {
+                    tracing::debug!(
+                        segments = retained.segments,
+                        bytes = retained.bytes,
+                        "old segments were dropped"
+                    );
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.stuck, true) {
+                    tracing::warn!(%error, "old segments of the journal cannot be dropped");
+                }
+            }
+        }
+    }
+
+    /// The last sync is worth waiting for, and at the end nobody else waits for it.
+    pub(super) fn finish(mut self) {
+        self.look_after();
+        let synced = self.log.sync(now_ms());
+        self.desk.end(synced.is_ok());
+        if let Err(error) = synced {
+            tracing::error!(%error, "the journal could not be synced at the end");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Sinks with `overflow: block`: intake stops for what they have not had, and nothing is lost.
+
+use std::{collections::HashSet, path::Path, time::Duration};
+
+use tidings::{
+    admin::status,
+    bridge::{BatchOptions, BridgeView, CorrelateMode, Overflow, RetryClass},
+    demo::api_server::{ApiServer, EventObject, Written},
+};
+
+use crate::support::{
+    MemorySink, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
+};
+
+const SIZE: u64 = 2 << 20;
+/// A segment, a frame, and what is beside the log.
+const SLACK: u64 = 1 << 20;
+
+/// Two sinks: one that blocks, and a prompt one that does not.
+struct Sinks {
+    blocking: MemorySink,
+    prompt: MemorySink,
+}
+
+impl Sinks {
+    fn new() -> Self {
+        let sinks = Self { blocking: MemorySink::default(), prompt: MemorySink::default() };
+        sinks.blocking.hold(true);
+        sinks
+    }
+
+    fn setup<'a>(&self, server: &'a ApiServer, journal: &'a Path) -> Setup<'a> {
+        let mut setup = Setup::new(server, journal)
+            .tuned("blocking", &self.blocking, blocking())
+            .sink("prompt", &self.prompt);
+        setup.retention = SIZE;
+        setup
+    }
+}
+
+fn blocking() -> Tuning {
+    Tuning { overflow: Overflow::Block, timeout: Duration::from_secs(600), ..Tuning::default() }
+}
+
+/// Creates so many Events of 8 KiB.
+fn fill(server: &ApiServer, count: usize) -> Vec<Written> {
+    let message = "x".repeat(8 << 10);
+    let one = |n| {
+        let event = EventObject::about_pod("shop", &format!("web-{n}"), "A", &message);
+        server.create(event).unwrap()
+    };
+    (0..count).map(one).collect()
+}
+
+fn ids(events: &[Written]) -> Vec<String> {
+    events.iter().map(Written::id).collect()
+}
+
+fn is_blocked(view: &BridgeView) -> bool {
+    !status(view).journal.blocked_by.is_empty()
+}
+
+/// How many records the log has had.
+fn journalled(view: &BridgeView) -> u64 {
+    view.log.tail().ordinal()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn intake_stops_for_all_and_goes_on_with_nothing_lost() {
+    let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
+    let stalled = MemorySink::default();
+    stalled.hold(true);
+    let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
+    let setup = sinks.setup(&server, dir.path()).tuned("stalled", &stalled, patient);
+    let bridge = setup.start().await;
+    let view = bridge.view();
+    let created = fill(&server, 1000);
+    until("intake stops", || is_blocked(&view)).await;
+    let before = journalled(&view);
+    settled(&view, "prompt", before).await;
+    assert_eq!(journalled(&view), before, "nothing is read");
+    let now = status(&view);
+    assert_eq!(now.journal.blocked_by[0].sink, "blocking");
+    assert!(now.journal.blocked_by[0].bytes >= SIZE / 2, "{now:?}");
+    assert!(now.journal.bytes < SIZE + SLACK, "{now:?}");
+    assert_eq!(sink_status(&view, "blocking").pending, before);
+
+    sinks.blocking.hold(false);
+    settled(&view, "blocking", 1000).await;
+    settled(&view, "prompt", 1000).await;
+    until("it is said no longer", || !is_blocked(&view)).await;
+    for sink in [&sinks.blocking, &sinks.prompt] {
+        assert_eq!(sink.ids(), ids(&created), "each once, in order");
+    }
+    assert_eq!(status(&view).ingest.gaps, 0);
+    // What does not block loses what the other no longer needs, and it is counted.
+    until("old segments go", || view.log.oldest().ordinal() > 700).await;
+    stalled.hold(false);
+    let counts = settled(&view, "stalled", 1000).await;
+    assert!(counts.lost > 0, "{counts:?}");
+    assert_eq!(counts.delivered, stalled.received().len() as u64);
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_server_no_longer_has_by_then_is_stated() {
+    let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
+    let bridge = sinks.setup(&server, dir.path()).start().await;
+    let view = bridge.view();
+    let mut created = fill(&server, 1000);
+    until("intake stops", || is_blocked(&view)).await;
+    // What was sent already is with the bridge; what comes now is not.
+    server.cut_connections();
+    let gone = create(&server, "gone");
+    server.delete("shop", &gone.name).unwrap();
+    created.push(create(&server, "last"));
+    server.compact(server.revision());
+    sinks.blocking.hold(false);
+    until("a gap", || status(&view).ingest.gaps == 1).await;
+    for (name, sink) in [("blocking", &sinks.blocking), ("prompt", &sinks.prompt)] {
+        let counts = settled(&view, name, 1001).await;
+        assert_eq!((counts.delivered, counts.lost), (1001, 0));
+        let had: HashSet<_> = sink.ids().into_iter().collect();
+        assert_eq!(had, ids(&created).into_iter().collect(), "{name}: all that there still is");
+    }
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_or_a_stop_while_intake_stands_still_loses_nothing() {
+    for kill in [true, false] {
+        let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
+        sinks.blocking.refuse(|_| Some(retry(RetryClass::Unavailable)));
+        sinks.blocking.hold(false);
+        let bridge = sinks.setup(&server, dir.path()).start().await;
+        let created = fill(&server, 1000);
+        until("intake stops", || is_blocked(&bridge.view())).await;
+        let before = journalled(&bridge.view());
+        if kill {
+            drop(bridge);
+        } else {
+            // The deadline is not for a sink that blocks.
+            let stopped = bridge.stop(Duration::from_secs(600));
+            tokio::time::timeout(Duration::from_secs(60), stopped).await.unwrap();
+        }
+        let bridge = restarted(&sinks, &server, dir.path()).await;
+        let view = bridge.view();
+        until("intake stops again", || is_blocked(&view)).await;
+        assert!(journalled(&view) <= before + 500, "there was no room for more");
+        sinks.blocking.accept_everything();
+        let counts = settled(&view, "blocking", 1000).await;
+        assert_eq!((counts.delivered, counts.lost), (1000, 0));
+        assert_eq!(settled(&view, "prompt", 1000).await.lost, 0);
+        assert_eq!(sinks.blocking.ids(), ids(&created), "each once, in order");
+        let prompt: HashSet<_> = sinks.prompt.ids().into_iter().collect();
+        assert_eq!(prompt.len(), 1000);
+        stop(bridge).await;
+    }
+}
+
+/// A bridge that was dropped lets go of its journal a moment later.
+async fn restarted(sinks: &Sinks, server: &ApiServer, journal: &Path) -> tidings::bridge::Bridge {
+    let mut tries = 0;
+    loop {
+        match sinks.setup(server, journal).try_start().await {
+            Ok(bridge) => return bridge,
+            Err(error) if tries == 500 => panic!("{error}"),
+            Err(_) => tries += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn age_does_not_apply_to_what_a_blocking_sink_has_not_had() {
+    let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
+    let mut setup = sinks.setup(&server, dir.path());
+    setup.age = Duration::ZERO;
+    let bridge = setup.start().await;
+    let view = bridge.view();
+    let created = fill(&server, 200);
+    settled(&view, "prompt", 200).await;
+    // A frame that is written now comes after retention has looked at all the others.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(view.log.oldest().ordinal(), 0);
+    sinks.blocking.hold(false);
+    settled(&view, "blocking", 200).await;
+    until("it had them: now they go", || view.log.oldest().ordinal() > 0).await;
+    assert_eq!(sinks.blocking.ids(), ids(&created));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_correlator_holds_back_stays_in_the_journal_too() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || {
+        let tuning = Tuning {
+            correlate: CorrelateMode::Suppress,
+            batch: BatchOptions { linger: Duration::from_millis(5), ..BatchOptions::default() },
+            ..blocking()
+        };
+        let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+        setup.retention = SIZE;
+        setup
+    };
+    let bridge = setup().start().await;
+    let view = bridge.view();
+    // More about one Pod than its tokens last for, and each by itself.
+    for n in 0..30 {
+        let event = EventObject::about_pod("shop", "flood", &format!("R{n}"), "something else");
+        server.create(event).unwrap();
+    }
+    until("some are held", || sink_status(&view, "pager").held > 0).await;
+    let created = fill(&server, 600);
+    until("intake stops", || is_blocked(&view)).await;
+    let counts = sink_status(&view, "pager");
+    assert_eq!(counts.pending, counts.held, "it has had everything else");
+    // At the end the summaries come out, from the journal.
+    stop(bridge).await;
+    let bridge = setup().start().await;
+    let counts = settled(&bridge.view(), "pager", 630).await;
+    assert_eq!(counts.lost, 0);
+    let received = sink.received();
+    let deltas: u64 = received.iter().map(|event| event.delta).sum();
+    assert_eq!(deltas, 630, "the increments add up");
+    let had: HashSet<_> = received.into_iter().map(|event| event.id).collect();
+    assert!(ids(&created).iter().all(|id| had.contains(id)));
+    stop(bridge).await;
+}
