@@ -83,7 +83,8 @@ async fn kafka(run: Run) -> Page {
     let ledger = deleted.finish().await;
     delete_topic(&bootstrap, DELETED).await;
     let writing = stage.write(rate);
-    let said_of_deleted = stage.shows(DELETED, "misconfigured", "create the topic deleted").await;
+    let said_of_deleted =
+        stage.shows(DELETED, "misconfigured", "create the topic \"deleted\"").await;
     stage.the_well_goes_on(fault).await;
     let delete_over = stage.over();
     make_topic(&bootstrap, DELETED, &[]).await;
