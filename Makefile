@@ -27,11 +27,12 @@ conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:d
 e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test against them
 	tests/parts/install
 	$(CARGO) test --locked --test e2e -- --test-threads 1 --nocapture
+	$(CARGO) test --locked --test drill -- --short
 
 lint: tools ## Formatting, lints, licences and sources of dependencies, documentation
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --test e2e -- -D warnings
+	$(CARGO) clippy --locked --test e2e --test drill -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 	scripts/deny

@@ -198,7 +198,7 @@ impl Keeper {
         let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
-                self.seen.saved();
+                self.seen.saved(commit.applied);
                 for sink in &self.sinks {
                     if commit.sinks.contains_key(&sink.name()) {
                         sink.saved();

@@ -100,7 +100,7 @@ impl Restored {
         }
         let mut restored = Self {
             directory,
-            seen: Arc::new(Seen::new(state.seen())),
+            seen: Arc::new(Seen::new(state.seen(), loaded.applied)),
             state,
             applied: loaded.applied,
             sources: loaded.sources,

@@ -51,7 +51,7 @@ pub(super) enum Demand {
     /// When the time comes.
     #[default]
     None,
-    /// Soon: they are many.
+    /// Soon: they are many, or the log would drop what they come from.
     Soon,
     /// At once: ingest waits. Everything that it has appended to the log has been synced.
     Now,
@@ -67,12 +67,15 @@ struct Unsaved {
     failing: bool,
     /// The sequence that the view has been brought up to with the young.
     applied: Option<u64>,
+    /// And the one without what is not saved: from there on the log makes up for it.
+    saved: u64,
 }
 
 impl Seen {
-    /// As it has been saved.
-    pub(super) fn new(table: SeenTable) -> Self {
-        let (unsaved, taken) = (Mutex::default(), Condvar::new());
+    /// As it has been saved, up to a sequence.
+    pub(super) fn new(table: SeenTable, saved: u64) -> Self {
+        let unsaved = Mutex::new(Unsaved { saved, ..Unsaved::default() });
+        let taken = Condvar::new();
         Self { unsaved, taken, table, demand: watch::Sender::default() }
     }
 
@@ -103,9 +106,7 @@ impl Seen {
         unsaved.young.extend(changes);
         unsaved.applied = Some(applied);
         if unsaved.young.len() >= MANY {
-            self.demand.send_if_modified(|demand| {
-                mem::replace(demand, Demand::Soon.max(*demand)) < Demand::Soon
-            });
+            self.save_soon();
         }
     }
 
@@ -126,6 +127,20 @@ impl Seen {
             self.taken.wait_timeout_while(unsaved, most, |unsaved| !has_room(unsaved, more));
         let (unsaved, _) = waited.unwrap_or_else(PoisonError::into_inner);
         has_room(&unsaved, more)
+    }
+
+    /// The first record that the log has to keep, or a crash would make the view forget what it
+    /// says; nothing while nothing can be saved, or the log would grow for as long as that is so.
+    pub(super) fn keep_from(&self) -> Option<u64> {
+        let unsaved = lock(&self.unsaved);
+        (!unsaved.failing).then_some(unsaved.saved)
+    }
+
+    /// The log waits for the young to be saved.
+    pub(super) fn save_soon(&self) {
+        self.demand.send_if_modified(|demand| {
+            mem::replace(demand, Demand::Soon.max(*demand)) < Demand::Soon
+        });
     }
 
     /// To wait for the young to become urgent.
@@ -149,9 +164,11 @@ impl Seen {
         Some((batch, applied))
     }
 
-    /// What was taken has been saved.
-    pub(super) fn saved(&self) {
-        lock(&self.unsaved).failing = false;
+    /// What was taken has been saved, so the view is on the disk up to this sequence.
+    pub(super) fn saved(&self, applied: u64) {
+        let mut unsaved = lock(&self.unsaved);
+        (unsaved.failing, unsaved.saved) = (false, applied);
+        drop(unsaved);
         self.taken.notify_all();
     }
 

@@ -5,11 +5,13 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tidings::{
     bridge::{BridgeError, RetryClass, SinkStart},
-    demo::api_server::{ApiServer, EventObject, Options},
+    demo::api_server::{ApiServer, EventObject, Options, Written},
     journal::OpenError,
 };
+use tokio::runtime::Runtime;
 
 use crate::support::{
     MemorySink, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
@@ -66,6 +68,38 @@ async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted()
     let status = sink_status(&bridge.view(), "stalled");
     assert_eq!((status.seen, status.lost), (created, created - seqs.len() as u64));
     stop(bridge).await;
+}
+
+#[test]
+fn what_retention_drops_is_known_after_a_crash() {
+    let outer = Runtime::new().unwrap();
+    let (server, dir) = (outer.block_on(async { server() }), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let start = || {
+        let runtime = Runtime::new().unwrap();
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.retention = 1 << 20;
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let again = |event: &Written, count: i32| {
+        server.patch_count("shop", &event.name, count, Timestamp::now()).unwrap().id()
+    };
+    let (runtime, bridge) = start();
+    let early = create(&server, "early");
+    again(&early, 5);
+    runtime.block_on(sink.wait_for(2));
+    let view = bridge.view();
+    runtime.block_on(fill(&server, || view.log.oldest().ordinal() > 2));
+    // Sooner than the view is saved when nothing asks for it.
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop((view, bridge));
+    let (runtime, bridge) = start();
+    let sixth = again(&early, 6);
+    let received = || sink.received().into_iter().find(|event| event.id == sixth);
+    runtime.block_on(until("it arrives", || received().is_some()));
+    runtime.block_on(stop(bridge));
+    assert_eq!(received().unwrap().delta, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,23 +10,33 @@ use crate::load::Writer;
 use crate::parts::Part as _;
 use crate::receiver::Mode;
 use crate::scripted::{Sink, Stage};
+use crate::wait::until;
 
-pub(crate) const DRILLS: [Drill; 1] = [Drill {
-    name: "retention",
-    what: "more than the journal holds, for a sink that is away and one that is slow",
-    full: "40 000 events, 4 MiB of journal",
-    short: Some("8 000 events, 1 MiB of journal"),
-    run: |run| Box::pin(retention(run)),
-}];
+pub(crate) const DRILLS: [Drill; 2] = [
+    Drill {
+        name: "retention",
+        what: "more than the journal holds, for a sink that is away, and for one that is slow",
+        full: "40 000 events, 4 MiB of journal",
+        short: Some("4 000 events, 1 MiB of journal"),
+        run: |run| Box::pin(drop_oldest(run)),
+    },
+    Drill {
+        name: "retention-block",
+        what: "the same with overflow: block, and an API server that forgets meanwhile",
+        full: "40 000 events, 4 MiB of journal",
+        short: Some("4 000 events, 1 MiB of journal"),
+        run: |run| Box::pin(block(run)),
+    },
+];
 
-async fn retention(run: Run) -> Page {
+async fn drop_oldest(run: Run) -> Page {
     let mut rows = Vec::new();
     for (fault, mode, killed) in [
         ("away", Mode::Down, false),
         ("away, a kill -9 meanwhile", Mode::Down, true),
-        ("100 ms a batch", Mode::Slow(Duration::from_millis(100)), false),
+        ("400 ms a batch", Mode::Slow(Duration::from_millis(400)), false),
     ] {
-        let (events, size) = run.size((40_000, "4MiB"), (8_000, "1MiB"));
+        let (events, size) = run.size((40_000, "4MiB"), (4_000, "1MiB"));
         let sinks = vec![Sink::new("audit").await, Sink::new("pager").await];
         let mut stage = Stage::set(sinks, run.seed, |config| {
             config["journal"]["retention"] = json!({"size": size});
@@ -55,6 +65,65 @@ async fn retention(run: Run) -> Page {
                 let row = sink.misses_what_is_stated(&verdict, &fault);
                 rows.push(row.note(&format!("dropOldest; the bridge states {lost}")));
             }
+        }
+    }
+    Page::Rows(rows)
+}
+
+/// What happens while intake stands still.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Nothing,
+    Kill,
+    /// The API server forgets what was replaced, so what was not read is seen only in part.
+    Compaction,
+}
+
+async fn block(run: Run) -> Page {
+    let mut rows = Vec::new();
+    for (meanwhile, what) in [
+        (Meanwhile::Nothing, ""),
+        (Meanwhile::Kill, ", a kill -9 meanwhile"),
+        (Meanwhile::Compaction, ", the API server compacted meanwhile"),
+    ] {
+        let (events, size) = run.size((40_000, "4MiB"), (4_000, "1MiB"));
+        let sinks = vec![Sink::new("audit").await, Sink::new("pager").await];
+        let mut stage = Stage::set(sinks, run.seed, |config| {
+            config["journal"]["retention"] = json!({"size": size});
+            config["sinks"]["pager"]["overflow"] = json!("block");
+        });
+        stage.open().await;
+        stage.sinks[1].receiver.set(Mode::Down).await;
+        Writer::new(&stage.server, &stage.record, run.seed).burst(events).await;
+        let blocked = async |stage: &Stage| {
+            let status = stage.bridge.status().await;
+            status["journal"]["blockedBy"].as_array().is_some_and(|by| !by.is_empty())
+        };
+        until("intake stands still", async || blocked(&stage).await).await;
+        match meanwhile {
+            Meanwhile::Nothing => {}
+            Meanwhile::Kill => {
+                stage.bridge.kill9();
+                stage.bridge.launch().await;
+                until("it stands still again", async || blocked(&stage).await).await;
+            }
+            Meanwhile::Compaction => {
+                // What is on its way to the bridge is lost with the connection.
+                stage.server.stop_listening().await;
+                stage.server.compact(stage.server.revision());
+                stage.server.listen_again().expect("the port as before");
+            }
+        }
+        stage.sinks[1].receiver.set(Mode::Take).await;
+        stage.settle().await;
+        let skipped = number(&stage.bridge.status().await["ingest"], "skippedIncrements");
+        let fault = format!("{events} events on {size}, away{what}");
+        for (sink, verdict) in stage.finish().await {
+            assert_eq!(number(&sink.status, "lost"), 0, "{}", sink.status);
+            // Each write is one increment more, so what is missing is what was skipped.
+            assert_eq!(verdict.missing, skipped, "{}: {verdict}", sink.name);
+            let row = sink.has_all_increments(&verdict, &fault);
+            rows.push(row.note(&format!("block; {skipped} increments stated as skipped")));
         }
     }
     Page::Rows(rows)

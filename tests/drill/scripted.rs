@@ -156,9 +156,9 @@ impl Judged {
     /// Nothing is lost: each version arrived, but with `suppress`, where sums stand for some.
     pub(crate) fn has_all(&self, verdict: &Verdict, fault: &str) -> Row {
         if self.suppress {
-            verdict.adds_up(self.name)
+            verdict.adds_up(self.name);
         } else {
-            verdict.lost_nothing(self.name)
+            verdict.lost_nothing(self.name);
         }
         self.row_of_sums(verdict, fault)
     }

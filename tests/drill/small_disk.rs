@@ -55,7 +55,7 @@ impl SmallDisk {
                 return Ok(Self { keeper, enter, folder });
             }
             let output = keeper.wait_with_output().expect("it has ended");
-            why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            String::from_utf8_lossy(&output.stderr).trim().clone_into(&mut why);
         }
         Err(format!("a file system of our own cannot be mounted here: {why}"))
     }

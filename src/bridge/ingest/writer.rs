@@ -257,9 +257,14 @@ impl Writer {
     fn retain(&mut self) {
         // What is beside the log counts, too, and has been measured.
         self.backlog.count_anew();
-        match self.log.retain(now_ms(), self.backlog.hold()) {
+        let unsaved = self.seen.keep_from();
+        let hold = self.backlog.hold().into_iter().chain(unsaved).min();
+        match self.log.retain(now_ms(), hold) {
             Ok(retained) => {
                 self.stuck = false;
+                if retained.disk_bytes > self.log.options().retention_size {
+                    self.seen.save_soon();
+                }
                 if retained.segments > 0 {
                     tracing::debug!(
                         segments = retained.segments,

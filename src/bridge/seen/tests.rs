@@ -62,7 +62,7 @@ proptest! {
         let (mut state, _) = State::open(&directory, 0, 0).unwrap();
         let sources = [("*".to_owned(), crate::journal::SourceState { id: 0, first_start_ms: 0 })];
         state.commit(&StateCommit { sources: sources.into(), ..StateCommit::default() }).unwrap();
-        let mut seen = Seen::new(state.seen());
+        let mut seen = Seen::new(state.seen(), 0);
         let (mut model, mut saved) = (Model::new(), Model::new());
         let mut applied = 1;
         let mut taken: Option<(Batch, u64, Model)> = None;
@@ -102,7 +102,7 @@ proptest! {
                     drop((seen, state));
                     let loaded;
                     (state, loaded) = State::open(&directory, 0, 0).unwrap();
-                    seen = Seen::new(state.seen());
+                    seen = Seen::new(state.seen(), loaded.applied);
                     model.clone_from(&saved);
                     applied = loaded.applied;
                 }
@@ -117,7 +117,7 @@ fn more_than_it_may_hold_waits_for_the_keeper() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, 0, 0).unwrap();
-    let seen = Seen::new(state.seen());
+    let seen = Seen::new(state.seen(), 0);
     let demand = seen.demand();
     let many = |from: usize, count: usize| -> SeenChanges {
         let changes = from..from + count;
@@ -150,7 +150,7 @@ fn what_waits_stays_bounded_however_often_it_cannot_be_saved() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (state, _) = State::open(&directory, 0, 0).unwrap();
-    let seen = Seen::new(state.seen());
+    let seen = Seen::new(state.seen(), 0);
     let mut uids = 0..;
     let mut fill = |seen: &Seen| {
         let mut added = 0;
@@ -170,6 +170,6 @@ fn what_waits_stays_bounded_however_often_it_cannot_be_saved() {
         assert_eq!(fill(&seen), 0, "{round}");
     }
     seen.take().unwrap();
-    seen.saved();
+    seen.saved(2);
     assert!(fill(&seen) > 0);
 }
