@@ -22,7 +22,7 @@ use crate::wait::{until, until_within};
 
 /// How long it may take until a fault shows, and until everything has arrived once it is gone, on a
 /// busy machine.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// How often the reason of a lasting fault may change: a connection refused, cut, and in time.
 const CHANGES: u64 = 12;
@@ -122,16 +122,10 @@ impl Stage {
     /// Waits until every event has a fate at every sink and each is healthy.
     pub(crate) async fn settle(&self) {
         let produced = self.record.len() as u64;
-        let mut open = Value::Null;
-        until_within(PATIENCE, "every event has a fate, and every sink is healthy", async || {
+        accounts::settle(&self.bridge, produced).await;
+        until_within(PATIENCE, "every sink is healthy", async || {
             let status = self.bridge.status().await;
-            let sinks = status["sinks"].as_array().expect("a list of sinks");
-            let at_work = sinks.iter().filter(|sink| {
-                let seen = sink["seen"].as_u64().unwrap_or_default();
-                seen < produced || sink["pending"] != 0 || sink["state"] != "healthy"
-            });
-            open = at_work.cloned().collect();
-            open.as_array().is_some_and(Vec::is_empty)
+            accounts::sinks_of(&status).iter().all(|sink| sink["state"] == "healthy")
         })
         .await;
     }

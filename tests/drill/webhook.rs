@@ -12,7 +12,7 @@ use crate::sinks::{Doubts, Stage};
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
     name: "webhook",
     what: "webhooks that fail, cut, hang, drip, push back, move, expire: nothing is lost",
-    full: "eleven faults at once for 60 s, at 40/s",
+    full: "eleven faults at once for 60 s, at 25/s",
     short: Some("eleven faults at once for 8 s, at 20/s"),
     run: |run| Box::pin(webhook(run)),
 }];
@@ -107,7 +107,7 @@ async fn webhook(run: Run) -> Page {
     }
     let mut stage = Stage::set(sinks, run).await;
     let ledgers: Vec<_> = cases.iter().map(|case| &case.receiver.ledger).collect();
-    let writing = stage.open(run.size(40, 20), &ledgers).await;
+    let writing = stage.open(run.size(25, 20), &ledgers).await;
 
     let began = Instant::now();
     for case in &cases {
