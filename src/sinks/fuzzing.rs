@@ -1,29 +1,33 @@
 //! Doors for `fuzz/`, which are no part of the library.
 
-use ::http::{HeaderValue, StatusCode};
+use ::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{LOCATION, RETRY_AFTER},
+};
 
 use super::{WebhookSink, http::Reply, otlp};
 use crate::bridge::Outcome;
 
-/// What a receiver answered: nothing if HTTP has no such answer.
-fn reply(status: u16, retry_after: &[u8], body: &[u8]) -> Option<Reply> {
-    let header = HeaderValue::from_bytes(retry_after).ok()?;
-    Some(Reply::new(StatusCode::from_u16(status).ok()?, Some(&header), body.to_vec()))
+/// What a receiver answered, with one text in the headers that are read: nothing if HTTP has no such answer.
+fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
+    let value = HeaderValue::from_bytes(header).ok()?;
+    let headers = HeaderMap::from_iter([(RETRY_AFTER, value.clone()), (LOCATION, value)]);
+    Some(Reply::new(StatusCode::from_u16(status).ok()?, &headers, body.to_vec()))
 }
 
 /// What a webhook makes of an answer.
 pub fn webhook(
     sink: &WebhookSink,
     status: u16,
-    retry_after: &[u8],
+    header: &[u8],
     body: &[u8],
 ) -> Option<Outcome> {
-    Some(sink.outcome_of(&reply(status, retry_after, body)?))
+    Some(sink.outcome_of(&reply(status, header, body)?))
 }
 
 /// What OTLP over HTTP makes of an answer to so many records.
-pub fn otlp_http(status: u16, retry_after: &[u8], body: &[u8], sent: u64) -> Option<Outcome> {
-    Some(otlp::fuzzing::http(&reply(status, retry_after, body)?, sent))
+pub fn otlp_http(status: u16, header: &[u8], body: &[u8], sent: u64) -> Option<Outcome> {
+    Some(otlp::fuzzing::http(&reply(status, header, body)?, sent))
 }
 
 /// What OTLP over gRPC makes of a status.

@@ -94,17 +94,17 @@ pub(super) fn headers(
 pub(super) struct Reply {
     status: StatusCode,
     retry_after: Option<Duration>,
+    /// Where a redirect points to.
+    location: Option<HeaderValue>,
     /// The start of the body.
     pub(super) body: Vec<u8>,
 }
 
 impl Reply {
-    pub(super) fn new(
-        status: StatusCode,
-        retry_after: Option<&HeaderValue>,
-        body: Vec<u8>,
-    ) -> Self {
-        Self { status, retry_after: retry_after.and_then(status::retry_after), body }
+    pub(super) fn new(status: StatusCode, headers: &HeaderMap, body: Vec<u8>) -> Self {
+        let retry_after = headers.get(header::RETRY_AFTER).and_then(status::retry_after);
+        let location = headers.get(header::LOCATION).cloned();
+        Self { status, retry_after, location: location.filter(|_| status.is_redirection()), body }
     }
 
     /// Whether the receiver took it.
@@ -114,7 +114,11 @@ impl Reply {
 
     /// What an answer other than 2xx means; `words` is what the body says.
     pub(super) fn refusal(&self, words: &str) -> Outcome {
-        status::to_outcome(self.status, self.retry_after, words)
+        match &self.location {
+            // What the body of a redirect says is that it is one.
+            Some(location) => status::to_outcome(self.status, None, &status::points_to(location)),
+            None => status::to_outcome(self.status, self.retry_after, words),
+        }
     }
 }
 
@@ -201,7 +205,7 @@ impl HttpPoster {
             }
         };
         let status = response.status();
-        let retry_after = response.headers().get(header::RETRY_AFTER).cloned();
+        let headers = response.headers().clone();
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
         let read = if status.is_success() { self.success_bytes } else { REASON_BYTES };
         let wait = if status.is_success() && read > 0 {
@@ -211,7 +215,7 @@ impl HttpPoster {
         };
         let mut body = Vec::new();
         let _ = timeout(wait, read_body(response, read, &mut body)).await;
-        Ok(Reply::new(status, retry_after.as_ref(), body))
+        Ok(Reply::new(status, &headers, body))
     }
 
     fn failure(&self, error: reqwest::Error) -> Outcome {

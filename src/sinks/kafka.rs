@@ -23,6 +23,7 @@ mod reports;
 mod test_cluster;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -150,7 +151,8 @@ impl KafkaSink {
                 Queued::Full => true,
                 Queued::Error(RDKafkaErrorCode::Fatal) => return self.give_up_producer(batch),
                 Queued::Error(code) => {
-                    return self.settle(batch, classify::retry(code), code.to_string());
+                    let reason = words::of_code(code, &self.topic);
+                    return self.settle(batch, classify::retry(code), reason);
                 }
             };
             let settled = |record: &Record| {
@@ -222,7 +224,8 @@ impl KafkaSink {
                     let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
                     match classify::refused(code) {
                         Some(class) => {
-                            self.ledger.unqueueable(record.seq, class, code.to_string());
+                            let reason = words::of_code(code, &self.topic);
+                            self.ledger.unqueueable(record.seq, class, reason);
                         }
                         None if code == RDKafkaErrorCode::QueueFull => return Queued::Full,
                         None => return Queued::Error(code),
@@ -242,13 +245,14 @@ impl KafkaSink {
     ) -> Option<Outcome> {
         let alone = self.ledger.was_alone();
         self.ledger.forget_from(seq);
+        let reason = words::of_code(code, &self.topic);
         let Some(class) = classify::refused(code) else {
-            return Some(self.settle(batch, classify::retry(code), code.to_string()));
+            return Some(self.settle(batch, classify::retry(code), reason));
         };
         let of_this_batch = batch.records.iter().any(|record| record.seq == seq);
         if of_this_batch && (alone || batch.records.len() > 1) {
             // The bridge halves a batch of several; what was acknowledged is remembered.
-            return Some(Outcome::Refused { class, reason: code.to_string() });
+            return Some(Outcome::Refused { class, reason });
         }
         // Refused in company that the bridge has split since: it gets its answer by itself.
         None

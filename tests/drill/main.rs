@@ -23,10 +23,12 @@ mod accounts;
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
+mod collector;
 mod crash;
 mod disk;
 mod frame;
 mod judge;
+mod kafka;
 #[path = "../e2e/ledger.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod ledger;
@@ -34,6 +36,7 @@ mod load;
 #[path = "../../benches/bridge/machine.rs"]
 mod machine;
 mod mixed;
+mod nasty;
 #[path = "../e2e/oracle.rs"]
 #[allow(dead_code, reason = "the stage of real parts is judged by it in the scenarios")]
 mod oracle;
@@ -49,6 +52,7 @@ mod receivers;
 mod retention;
 mod sampler;
 mod scripted;
+mod sinks;
 mod small_disk;
 #[path = "../e2e/stage.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
@@ -64,6 +68,7 @@ mod truth;
 mod usage;
 #[path = "../e2e/wait.rs"]
 mod wait;
+mod webhook;
 #[path = "../e2e/writers.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod writers;
@@ -83,6 +88,9 @@ const DRILLS: &[&[Drill]] = &[
     &retention::DRILLS,
     &disk::DRILLS,
     &poison::DRILLS,
+    &webhook::DRILLS,
+    &kafka::DRILLS,
+    &collector::DRILLS,
     &mixed::DRILLS,
 ];
 

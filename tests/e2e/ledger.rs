@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// One event as it arrived.
 #[derive(Clone, Debug)]
@@ -48,6 +49,16 @@ fn object_key(object: &Value) -> String {
         "" => format!("{}/{}/{}", member("kind"), member("namespace"), member("name")),
         uid => uid.to_owned(),
     }
+}
+
+/// The envelopes of a request: one, or an array of them.
+pub(crate) fn envelopes(body: &[u8]) -> serde_json::Result<Vec<String>> {
+    if body.first() == Some(&b'[') {
+        let envelopes: Vec<Box<RawValue>> = serde_json::from_slice(body)?;
+        return Ok(envelopes.into_iter().map(|one| one.get().to_owned()).collect());
+    }
+    let envelope: Box<RawValue> = serde_json::from_slice(body)?;
+    Ok(vec![envelope.get().to_owned()])
 }
 
 /// All that a receiver has received, in the order of arrival.

@@ -24,8 +24,10 @@ mod bridge;
 mod imitation;
 mod ledger;
 mod oracle;
+#[allow(dead_code, unused_imports, reason = "shared with the drills, which ask for more")]
 mod parts;
 mod parts_smoke;
+#[allow(dead_code, unused_imports, reason = "shared with the drills, which ask for more")]
 mod receivers;
 mod scenarios;
 mod stage;

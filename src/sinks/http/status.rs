@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode, Uri};
 
 use super::super::net_error::excerpt;
 use crate::bridge::{Outcome, RefusedClass, RetryClass};
@@ -41,6 +41,20 @@ pub(super) fn to_outcome(status: StatusCode, after: Option<Duration>, words: &st
         _ => (RetryClass::Misconfigured, None),
     };
     Outcome::Retry { after, class, reason }
+}
+
+/// What there is to know about a redirect, which nobody follows: a POST would become a GET, or the
+/// events and their credentials would go where nobody has configured them to. Of the address only
+/// the server is told: paths and queries hold secrets.
+pub(super) fn points_to(location: &HeaderValue) -> String {
+    let uri = location.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+    let server = uri.as_ref().and_then(|uri| Some((uri.scheme()?, uri.host()?, uri.port())));
+    let place = match server {
+        Some((scheme, host, Some(port))) => format!("{scheme}://{host}:{port}"),
+        Some((scheme, host, None)) => format!("{scheme}://{host}"),
+        None => "another path of the same server".to_owned(),
+    };
+    format!("points to {place}; redirects are not followed, configure the address itself")
 }
 
 /// `Retry-After`: seconds, or a date, of which one past means now.
@@ -77,6 +91,21 @@ mod tests {
             };
             let Outcome::Retry { after, class: found, .. } = outcome else { panic!("{code}") };
             assert_eq!((found, after.is_some()), (class, honoured), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_told_without_its_path() {
+        let hint = "; redirects are not followed, configure the address itself";
+        for (location, place) in [
+            ("https://new.example/T0/secret?key=s3cret", "https://new.example"),
+            ("http://user:s3cret@new.example:81/", "http://new.example:81"),
+            ("/T1/secret", "another path of the same server"),
+            ("https://[::1]:8443/x", "https://[::1]:8443"),
+            ("no address", "another path of the same server"),
+        ] {
+            let told = points_to(&HeaderValue::from_static(location));
+            assert_eq!(told, format!("points to {place}{hint}"));
         }
     }
 

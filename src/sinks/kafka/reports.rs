@@ -15,6 +15,8 @@ use rdkafka::{
 };
 use tokio::sync::Notify;
 
+use super::words;
+
 /// What became of one message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
@@ -74,7 +76,8 @@ impl Reports {
         }
     }
 
-    /// The last client error since a message was last acknowledged.
+    /// The last client error since a message was last acknowledged; of several of one cause the
+    /// first.
     pub(super) fn last_error(&self) -> Option<ClientError> {
         self.inner().last_error.clone()
     }
@@ -111,7 +114,16 @@ impl ClientContext for Context {
             }
             // It follows the error of the last broker, which says why.
             RDKafkaErrorCode::AllBrokersDown if inner.last_error.is_some() => {}
-            _ => inner.last_error = Some(ClientError { code, text: reason.to_owned() }),
+            _ => {
+                let text = words::of_connection(reason);
+                let known = inner.last_error.as_ref();
+                // The brokers take turns at saying it; it is news once.
+                if !known.is_some_and(|known| {
+                    known.code == code && words::of_one_cause(&known.text, text)
+                }) {
+                    inner.last_error = Some(ClientError { code, text: text.to_owned() });
+                }
+            }
         }
     }
 }

@@ -147,6 +147,29 @@ async fn a_broker_that_is_down_is_the_reason() {
     assert_eq!(consume(&cluster).len(), 3);
 }
 
+/// The clock of the sink and its bridge; librdkafka has its own, and finds nobody all the while.
+#[tokio::test]
+async fn ten_minutes_without_a_broker_cost_neither_loss_nor_order() {
+    let cluster = cluster();
+    let mut sink = sink(&cluster, LONG);
+    send_to_the_end(&mut sink, fixtures::batch(1..=30)).await;
+    cluster.broker_down(1).unwrap();
+    tokio::time::pause();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_mins(10) {
+        let (class, reason) = retry_of(sink.send(&fixtures::batch(31..=530)).await);
+        assert!(matches!(class, RetryClass::Unavailable | RetryClass::Timeout), "{reason}");
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    tokio::time::resume();
+    cluster.broker_up(1).unwrap();
+    send_to_the_end(&mut sink, fixtures::batch(31..=530)).await;
+    send_to_the_end(&mut sink, fixtures::batch(531..=600)).await;
+    let consumed = consume(&cluster);
+    assert_all_in_order(&consumed, 600, Arrival::First);
+    assert_eq!(consumed.len(), 600, "no attempt has queued anything twice");
+}
+
 #[tokio::test]
 async fn a_slow_broker_is_a_timeout() {
     let cluster = cluster();

@@ -125,8 +125,14 @@ async fn answers_become_outcomes() {
     let (class, after, _) = retry_of(outcome("429 Slow", "retry-after: 0\r\n").await);
     assert_eq!((class, after), (RetryClass::Throttled, Some(Duration::ZERO)));
     // A redirect is not followed.
-    let (class, ..) = retry_of(outcome("302 Found", "location: http://127.0.0.1:1/\r\n").await);
+    let moved = outcome("302 Found", "location: https://127.0.0.1:1/secret\r\n").await;
+    let (class, _, reason) = retry_of(moved);
     assert_eq!(class, RetryClass::Misconfigured);
+    assert_eq!(
+        reason,
+        "HTTP 302 Found: points to https://127.0.0.1:1; redirects are not followed, configure the \
+         address itself"
+    );
     let (class, ..) = retry_of(outcome("401 Unauthorized", "").await);
     assert_eq!(class, RetryClass::Misconfigured);
 }

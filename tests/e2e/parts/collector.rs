@@ -23,10 +23,15 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) async fn start() -> Self {
+        Self::configured(|_| {}).await
+    }
+
+    /// The same, with a configuration that `change` has the last word on.
+    pub(crate) async fn configured(change: impl FnOnce(&mut Value)) -> Self {
         let scratch = Scratch::new("collector");
         let grpc = format!("127.0.0.1:{}", free_port());
         let http = format!("127.0.0.1:{}", free_port());
-        let config = json!({
+        let mut config = json!({
             "receivers": {
                 "otlp": {"protocols": {"grpc": {"endpoint": grpc}, "http": {"endpoint": http}}},
             },
@@ -40,6 +45,7 @@ impl Collector {
                 "telemetry": {"metrics": {"level": "none"}},
             },
         });
+        change(&mut config);
         let file = scratch.file("config.yaml");
         // JSON is YAML.
         fs::write(&file, config.to_string()).expect("the configuration of the Collector");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +14,9 @@ use super::{free_port, installed};
 
 /// Any will do, but it must have this form: 16 bytes in base64 without padding.
 const CLUSTER_ID: &str = "dGlkaW5ncy1lMmUtdGVzdA";
+
+/// The account of [`Kafka::with_account`].
+pub(crate) const ACCOUNT: (&str, &str) = ("tidings", "a-secret-of-tests");
 
 /// Logs what happens, but not the values of several hundred settings: a failure shows the end of
 /// the log, and they would fill it.
@@ -32,6 +35,8 @@ logger.config.level=warn
 pub(crate) struct Kafka {
     process: Process,
     bootstrap: String,
+    account: Option<String>,
+    logging: PathBuf,
     // Last, so that it goes after the process that writes to it.
     _scratch: Scratch,
 }
@@ -39,16 +44,30 @@ pub(crate) struct Kafka {
 impl Kafka {
     /// `settings` of `server.properties` are added to, and win over, those of the tests.
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
+        Self::start_with(None, settings).await
+    }
+
+    /// One that has a second address, for those who log in with [`ACCOUNT`], and lets them do what
+    /// they have been [granted](Self::grant) and nothing else. At the first address everybody may
+    /// do everything.
+    pub(crate) async fn with_account(settings: &[(&str, &str)]) -> Self {
+        Self::start_with(Some(format!("127.0.0.1:{}", free_port())), settings).await
+    }
+
+    async fn start_with(account: Option<String>, settings: &[(&str, &str)]) -> Self {
         let scratch = Scratch::new("kafka");
         let bootstrap = format!("127.0.0.1:{}", free_port());
         let controller = format!("127.0.0.1:{}", free_port());
         let properties = scratch.file("server.properties");
         let mut text = server_properties(&bootstrap, &controller, &scratch.file("data"));
+        if let Some(account) = &account {
+            text += &account_properties(&bootstrap, &controller, account);
+        }
         for (name, value) in settings {
             writeln!(text, "{name}={value}").expect("writing to a string");
         }
         fs::write(&properties, text).expect("server.properties");
-        let logging = scratch.file("log4j2.properties");
+        let logging = scratch.path().join("log4j2.properties");
         fs::write(&logging, LOGGING).expect("log4j2.properties");
 
         let java = |main: &str| java(&logging, main);
@@ -58,7 +77,7 @@ impl Kafka {
         let mut arguments = java("kafka.Kafka");
         arguments.push(properties);
         let process = Process::new("kafka", Path::new("java").into(), arguments, scratch.path());
-        let mut kafka = Self { process, bootstrap, _scratch: scratch };
+        let mut kafka = Self { process, bootstrap, account, logging, _scratch: scratch };
         kafka.launch().await;
         kafka
     }
@@ -67,10 +86,36 @@ impl Kafka {
     pub(crate) fn bootstrap(&self) -> &str {
         &self.bootstrap
     }
+
+    /// Its address for those who have an account.
+    pub(crate) fn account_bootstrap(&self) -> &str {
+        self.account.as_deref().expect("a broker with an account")
+    }
+
+    /// Lets [`ACCOUNT`] write to a topic.
+    pub(crate) async fn grant(&self, topic: &str) {
+        self.acls(&["--add"], topic).await;
+    }
+
+    /// Takes that back.
+    pub(crate) async fn revoke(&self, topic: &str) {
+        self.acls(&["--remove", "--force"], topic).await;
+    }
+
+    async fn acls(&self, action: &[&str], topic: &str) {
+        let mut command = Command::new("java");
+        command
+            .args(java(&self.logging, "org.apache.kafka.tools.AclCommand"))
+            .args(["--bootstrap-server", &self.bootstrap, "--topic", topic, "--producer"])
+            .args(["--allow-principal", &format!("User:{}", ACCOUNT.0)])
+            .args(action);
+        let ran = tokio::task::spawn_blocking(move || run(&mut command));
+        ran.await.expect("a task that does not panic");
+    }
 }
 
 /// The arguments of `java` that run the class `main` of Kafka.
-fn java(logging: &str, main: &str) -> Vec<String> {
+fn java(logging: &Path, main: &str) -> Vec<String> {
     let jars = installed("kafka", "lib").join("*");
     vec![
         "-Xms64m".to_owned(),
@@ -78,7 +123,7 @@ fn java(logging: &str, main: &str) -> Vec<String> {
         // A short life on few cores: start fast rather than run fast.
         "-XX:+UseSerialGC".to_owned(),
         "-XX:TieredStopAtLevel=1".to_owned(),
-        format!("-Dlog4j2.configurationFile={logging}"),
+        format!("-Dlog4j2.configurationFile={}", logging.display()),
         "-cp".to_owned(),
         jars.into_os_string().into_string().expect("a path in UTF-8"),
         main.to_owned(),
@@ -107,6 +152,24 @@ transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 broker.heartbeat.interval.ms=500
 broker.session.timeout.ms=3000
+"
+    )
+}
+
+/// A second listener, with passwords, and an authorizer that lets the first one's clients, who are
+/// nobody, do everything.
+fn account_properties(bootstrap: &str, controller: &str, account: &str) -> String {
+    let (user, password) = ACCOUNT;
+    format!(
+        "\
+listeners=PLAINTEXT://{bootstrap},CONTROLLER://{controller},ACCOUNT://{account}
+advertised.listeners=PLAINTEXT://{bootstrap},ACCOUNT://{account}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,ACCOUNT:SASL_PLAINTEXT
+listener.name.account.sasl.enabled.mechanisms=PLAIN
+listener.name.account.plain.sasl.jaas.config=\
+org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}=\"{password}\";
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
 "
     )
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(crate) use apiserver::{ApiServer, ApiServerOptions};
 pub(crate) use collector::{Collector, otlp_items};
 pub(crate) use etcd::Etcd;
-pub(crate) use kafka::Kafka;
+pub(crate) use kafka::{ACCOUNT, Kafka};
 pub(crate) use process::{Part, Process, Scratch, run};
 
 /// The parts and versions that `tests/parts/install` installs.

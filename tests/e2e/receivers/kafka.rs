@@ -31,23 +31,16 @@ pub(crate) struct KafkaReceiver {
 impl KafkaReceiver {
     /// Makes the topic and starts to read it.
     pub(crate) async fn start(kafka: &Kafka, topic: &'static str) -> Self {
-        let mut config = ClientConfig::new();
-        config
-            .set("bootstrap.servers", kafka.bootstrap())
-            .set("group.id", "e2e")
-            .set("reconnect.backoff.max.ms", "500")
-            // Tests stop the broker; that is not worth a line each time.
-            .set("log_level", "0");
-        let admin: AdminClient<DefaultClientContext> = config.create().expect("an admin client");
-        let new = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
-        let made = admin.create_topics([&new], &AdminOptions::new()).await;
-        made.expect("an answer of the broker").remove(0).expect("a new topic");
+        make_topic(kafka.bootstrap(), topic, &[]).await;
+        Self::read(kafka.bootstrap(), topic, SharedLedger::default())
+    }
 
-        let ledger = SharedLedger::default();
+    /// Starts to read a topic that there is, made by [`make_topic`] or with as many partitions.
+    pub(crate) fn read(bootstrap: &str, topic: &'static str, ledger: SharedLedger) -> Self {
         let (finish, abandon) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let reader = Reader {
             // Made here, so that what is wrong with it fails the test.
-            consumer: consumer(&config, topic).expect("a consumer"),
+            consumer: consumer(&client(bootstrap), topic).expect("a consumer"),
             topic,
             ledger: ledger.clone(),
             finish: Arc::clone(&finish),
@@ -71,6 +64,37 @@ impl Drop for KafkaReceiver {
     fn drop(&mut self) {
         self.abandon.store(true, Ordering::Relaxed);
     }
+}
+
+fn client(bootstrap: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", bootstrap)
+        .set("group.id", "e2e")
+        .set("reconnect.backoff.max.ms", "500")
+        // Tests stop the broker; that is not worth a line each time.
+        .set("log_level", "0");
+    config
+}
+
+fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
+    client(bootstrap).create().expect("an admin client")
+}
+
+/// Makes a topic, with these settings of its own.
+pub(crate) async fn make_topic(bootstrap: &str, topic: &str, settings: &[(&str, &str)]) {
+    let mut new = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
+    for (name, value) in settings {
+        new = new.set(name, value);
+    }
+    let made = admin(bootstrap).create_topics([&new], &AdminOptions::new()).await;
+    made.expect("an answer of the broker").remove(0).expect("a new topic");
+}
+
+/// Deletes a topic with all that is in it.
+pub(crate) async fn delete_topic(bootstrap: &str, topic: &str) {
+    let gone = admin(bootstrap).delete_topics(&[topic], &AdminOptions::new()).await;
+    gone.expect("an answer of the broker").remove(0).expect("a topic that was there");
 }
 
 fn consumer(config: &ClientConfig, topic: &str) -> KafkaResult<BaseConsumer> {

@@ -16,12 +16,11 @@ use axum::serve::Listener;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use serde_json::value::RawValue;
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::ledger::{Delivery, SharedLedger};
+use crate::ledger::{Delivery, SharedLedger, envelopes};
 
 /// The key of the signatures, in the form in which it is configured.
 pub(crate) const SECRET: &str = "whsec_dGlkaW5ncyBlbmQtdG8tZW5kIHRlc3Rz";
@@ -136,16 +135,6 @@ async fn take(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
         }
     }
     StatusCode::NO_CONTENT
-}
-
-/// One envelope, or an array of them.
-fn envelopes(body: &[u8]) -> serde_json::Result<Vec<String>> {
-    if body.first() == Some(&b'[') {
-        let envelopes: Vec<Box<RawValue>> = serde_json::from_slice(body)?;
-        return Ok(envelopes.into_iter().map(|one| one.get().to_owned()).collect());
-    }
-    let envelope: Box<RawValue> = serde_json::from_slice(body)?;
-    Ok(vec![envelope.get().to_owned()])
 }
 
 /// Checks the signature as the specification of Standard Webhooks says.
