@@ -16,12 +16,7 @@ fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
 }
 
 /// What a webhook makes of an answer.
-pub fn webhook(
-    sink: &WebhookSink,
-    status: u16,
-    header: &[u8],
-    body: &[u8],
-) -> Option<Outcome> {
+pub fn webhook(sink: &WebhookSink, status: u16, header: &[u8], body: &[u8]) -> Option<Outcome> {
     Some(sink.outcome_of(&reply(status, header, body)?))
 }
 

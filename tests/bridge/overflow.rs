@@ -283,7 +283,7 @@ async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
             }
             Step::Hold(held) => sink.hold(held),
             Step::Stop => {
-                bridge.stop(Duration::from_millis(50)).await;
+                let _ = bridge.stop(Duration::from_millis(50)).await;
                 bridge = start().await;
             }
             Step::Crash => {
