@@ -10,7 +10,6 @@ use crate::{
 };
 
 mod bad_input;
-mod journal_alone;
 mod overlaid;
 mod secret_values;
 

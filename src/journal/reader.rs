@@ -68,7 +68,9 @@ impl Reader {
                     self.scanner.finish();
                     if self.open.take().is_some() || self.shared.lock().keeps(view.generation) {
                         let missing = self.trail.leave(view.length, next, view.newest_ms);
-                        missing.into_iter().for_each(|damage| self.shared.damages.note(damage));
+                        if let Some(damage) = missing {
+                            self.shared.damages.note(damage);
+                        }
                     }
                     self.generation = Some(view.generation + 1);
                 }

@@ -1,7 +1,7 @@
 //! Looking at a state without touching it: what opening has to write goes to memory.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::File,
     io,
     os::unix::fs::FileExt as _,
@@ -147,13 +147,11 @@ impl StorageBackend for Overlay {
         while !rest.is_empty() {
             let within = (at % BLOCK) as usize;
             let (piece, others) = rest.split_at(rest.len().min(BLOCK as usize - within));
-            if !changed.blocks.contains_key(&(at / BLOCK)) {
-                let block = self.block(at / BLOCK)?;
-                changed.blocks.insert(at / BLOCK, block);
-            }
-            if let Some(block) = changed.blocks.get_mut(&(at / BLOCK)) {
-                block[within..within + piece.len()].copy_from_slice(piece);
-            }
+            let block = match changed.blocks.entry(at / BLOCK) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(self.block(at / BLOCK)?),
+            };
+            block[within..within + piece.len()].copy_from_slice(piece);
             at += piece.len() as u64;
             rest = others;
         }
