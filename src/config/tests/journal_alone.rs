@@ -3,14 +3,18 @@
 use super::*;
 
 fn journal(text: &str, env: &[(&str, &str)]) -> Result<JournalSettings, String> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), text).unwrap();
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    fs::write(file.path(), text).expect("it can be written");
     load_journal(file.path(), vars(env))
         .map(|read| {
             assert_eq!(read.sinks.len(), if text.contains("kafkaa") { 2 } else { 0 });
             read.journal
         })
-        .map_err(|error| error.to_string().replace(file.path().to_str().unwrap(), "tidings.yaml"))
+        .map_err(|error| {
+            error
+                .to_string()
+                .replace(file.path().to_str().expect("its path is UTF-8"), "tidings.yaml")
+        })
 }
 
 #[test]
