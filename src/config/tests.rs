@@ -10,6 +10,7 @@ use crate::{
 };
 
 mod bad_input;
+mod journal_alone;
 mod overlaid;
 mod secret_values;
 
