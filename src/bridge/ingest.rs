@@ -189,6 +189,7 @@ impl Ingest {
         if let Err(error) = self.log.sync(now_ms()) {
             tracing::error!(%error, "the journal could not be synced at the end");
         }
+        self.shared.pulse.rests();
     }
 
     fn retain(&mut self) {
