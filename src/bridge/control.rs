@@ -162,9 +162,10 @@ impl ReplayDesk {
 pub(super) struct ReplayOrder {
     pub(super) from: ReplayFrom,
     pub(super) filter: Option<Filter>,
-    pub(super) progress: watch::Sender<ReplayProgress>,
-    /// Until this is dropped no other replay to the sink is taken.
+    /// Until this is dropped no other replay to the sink is taken: before its listener is told of the
+    /// end.
     _busy: Busy,
+    pub(super) progress: watch::Sender<ReplayProgress>,
 }
 
 #[derive(Debug)]
@@ -247,7 +248,7 @@ impl Control {
         }
         let (progress, seen) = watch::channel(ReplayProgress::default());
         let _busy = Busy(Arc::clone(&desk.busy));
-        let order = ReplayOrder { from, filter, progress, _busy };
+        let order = ReplayOrder { from, filter, _busy, progress };
         desk.orders.try_send(order).map_err(|_| ControlError::Stopping)?;
         Ok(ReplayRun { progress: seen })
     }

@@ -280,3 +280,25 @@ fn what_is_no_envelope_is_named() {
     let error = LogsEncoder::default().encode(&Batch { records }).unwrap_err();
     assert!(error.to_string().starts_with("record 7 is not an envelope: "), "{error}");
 }
+
+#[test]
+fn what_became_of_it_elsewhere_is_in_the_attributes() {
+    let plain = record(1, false, POD);
+    let letter = DeadLetterInfo {
+        sink: "audit".into(),
+        class: "invalid".into(),
+        reason: "no".into(),
+        attempts: 3,
+        first_time: "2026-11-21T10:00:00.000Z".into(),
+        time: "2026-11-21T10:00:01.000Z".into(),
+    };
+    let envelope = EnvelopeParts::of(&plain.envelope).unwrap().dead_lettered(&letter);
+    let request = encode(vec![Record { seq: 1, envelope }]);
+    let told: Vec<_> = attributes(&only_record(&request).attributes)
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix("tidings.dead_letter.")?, value)))
+        .collect();
+    let names = ["attempts", "class", "first_time", "reason", "sink", "time"];
+    assert_eq!(told.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+    assert_eq!((&*told[0].1, &*told[4].1), ("int 3", "audit"));
+}

@@ -402,6 +402,19 @@ mod tests {
             assert_eq!(known, serde_json::from_slice::<ObjectInfo>(object).unwrap());
             let whole: serde_json::Value = serde_json::from_slice(&after).unwrap();
             assert_eq!(whole["correlation"], serde_json::to_value(correlation).unwrap());
+            let letter = DeadLetterInfo {
+                sink: "a".into(),
+                reason: "\",\"event\":\"".into(),
+                attempts: 2,
+                ..DeadLetterInfo::default()
+            };
+            let replayed = again.replayed();
+            let forwarded = EnvelopeParts::of(&replayed).unwrap().dead_lettered(&letter);
+            let known = Envelope::parse(&forwarded).unwrap();
+            assert_eq!((known.replayed, known.dead_letter), (true, Some(letter)));
+            assert_eq!((known.delta, known.correlation), (19, Some(correlation)));
+            assert_eq!((known.event_json.get(), &known.id), (json, &old.id));
+            assert_eq!(EnvelopeParts::of(&forwarded).unwrap().replayed(), forwarded);
         }
         for foreign in ["", "{}", "{\"delta\":x,\"event\":{}}", "{\"delta\":1}", ",\"event\":"] {
             assert!(EnvelopeParts::of(foreign.as_bytes()).is_none(), "{foreign}");

@@ -151,7 +151,7 @@ impl State {
 
     /// The dead letters, to be read beside the commits.
     pub fn dead_letters(&self) -> DeadLettersReader {
-        DeadLettersReader::new(Arc::clone(&self.store), &self.dead)
+        DeadLettersReader::new(&self.store, &self.dead)
     }
 
     /// Marks dead letters so that they are sent again, and answers how many are. It is on stable

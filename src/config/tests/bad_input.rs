@@ -101,10 +101,29 @@ fn not_in_this_version() {
 }
 
 #[test]
+fn forwarded_dead_letters() {
+    let sinks = |forwards: &[(&str, &str)]| {
+        let sink = |(name, to): &(&str, &str)| {
+            format!("  {name}: {{stdout: {{}}, deadLetters: {{sink: {to}}}}}\n")
+        };
+        let sinks: String = forwards.iter().map(sink).collect();
+        format!("sinks:\n  letters: {{stdout: {{}}}}\n{sinks}")
+    };
+    insta::assert_snapshot!(cases! {
+        "no such sink": sinks(&[("a", "leters")]),
+        "itself": sinks(&[("a", "a")]),
+        "in a circle": sinks(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]),
+        "empty": sinks(&[("a", "\"\"")]),
+        "no sink": sink("deadLetters: {}"),
+    });
+}
+
+#[test]
 fn source_journal_and_server() {
     insta::assert_snapshot!(cases! {
         "several problems at once": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\n  start: later\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
         "checked values": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
+        "no room for dead letters": "journal: {deadLetters: 0}\nsinks: {a: {stdout: {}}}\n",
         "sync": "journal: {sync: 0s}\nsinks: {a: {stdout: {}}}\n",
         "sync, not a word": "journal: {sync: often}\nsinks: {a: {stdout: {}}}\n",
     });

@@ -8,7 +8,8 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use bytes::Bytes;
@@ -161,21 +162,34 @@ pub(super) struct DeadLetters {
     shared: Shared,
 }
 
-/// Reads the letters while somebody else writes them. Clones are cheap. Blocks on the disk.
+/// Reads the letters while somebody else writes them. Clones are cheap. Blocks on the disk. It does not
+/// keep the journal open: once the state is dropped nothing can be read.
 #[derive(Clone, Debug)]
 pub struct DeadLettersReader {
-    store: Arc<Store>,
+    store: Weak<Store>,
+    path: Arc<Path>,
     shared: Shared,
 }
 
 impl DeadLettersReader {
-    pub(super) fn new(store: Arc<Store>, letters: &DeadLetters) -> Self {
-        Self { store, shared: Arc::clone(&letters.shared) }
+    pub(super) fn new(store: &Arc<Store>, letters: &DeadLetters) -> Self {
+        let (path, shared) = (store.path().into(), Arc::clone(&letters.shared));
+        Self { store: Arc::downgrade(store), path, shared }
+    }
+
+    fn read<T>(
+        &self,
+        call: impl FnOnce(&redb::Database) -> Result<T, redb::Error>,
+    ) -> Result<T, ReadError> {
+        match self.store.upgrade() {
+            Some(store) => store.read_or_say(call),
+            None => Err(ReadError::new(&self.path, "the journal is closed")),
+        }
     }
 
     /// The letters that a query asks for.
     pub fn list(&self, query: &LetterQuery) -> Result<Vec<DeadLetter>, ReadError> {
-        self.store.read_or_say(|database| {
+        self.read(|database| {
             let table = database.begin_read()?.open_table(LETTERS)?;
             let mut letters = Vec::new();
             let before = query.before.unwrap_or(u64::MAX);
@@ -195,7 +209,7 @@ impl DeadLettersReader {
 
     /// One letter; nothing if it is not kept, or not any more.
     pub fn get(&self, number: u64) -> Result<Option<DeadLetter>, ReadError> {
-        self.store.read_or_say(|database| {
+        self.read(|database| {
             let table = database.begin_read()?.open_table(LETTERS)?;
             table.get(number)?.map(|row| read(number, row.value())).transpose()
         })
@@ -210,7 +224,7 @@ impl DeadLettersReader {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<DeadLetter>, ReadError> {
-        self.store.read_or_say(|database| {
+        self.read(|database| {
             let transaction = database.begin_read()?;
             let due = transaction.open_table(DUE)?;
             let table = transaction.open_table(LETTERS)?;

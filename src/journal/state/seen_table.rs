@@ -22,6 +22,12 @@ pub struct ReadError {
     reason: String,
 }
 
+impl ReadError {
+    pub(super) fn new(path: &Path, reason: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), reason: reason.into() }
+    }
+}
+
 /// What the owner of the state and the readers of the view share.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -87,10 +93,9 @@ impl Store {
         &self,
         call: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, ReadError> {
-        let error = |reason| ReadError { path: self.path.clone(), reason };
         match self.read(call) {
-            Some(read) => read.map_err(|e| error(e.to_string())),
-            None => Err(error("it is closed after a failure".to_owned())),
+            Some(read) => read.map_err(|e| ReadError::new(&self.path, e.to_string())),
+            None => Err(ReadError::new(&self.path, "it is closed after a failure")),
         }
     }
 

@@ -114,6 +114,25 @@ async fn a_dropped_attempt_is_not_queued_twice() {
 }
 
 #[tokio::test]
+async fn what_an_errand_leaves_behind_is_taken_for_no_live_event() {
+    let cluster = cluster();
+    let mut sink = sink(&cluster, LONG);
+    let mut errand = fixtures::batch(1..=3);
+    for record in &mut errand.records {
+        record.seq += Record::FIRST_ERRAND;
+    }
+    cluster.broker_down(1).unwrap();
+    let dropped = tokio::time::timeout(Duration::from_millis(100), sink.send(&errand)).await;
+    assert!(dropped.is_err());
+    cluster.broker_up(1).unwrap();
+    assert_eq!(sink.send(&fixtures::batch(1..=9)).await, Outcome::Delivered);
+    assert_eq!(sink.send(&errand).await, Outcome::Delivered);
+    let consumed = consume(&cluster);
+    assert!((9 + 3..=9 + 6).contains(&consumed.len()), "{}", consumed.len());
+    assert_all_in_order(&consumed, 9, Arrival::First);
+}
+
+#[tokio::test]
 async fn a_broker_that_is_down_is_the_reason() {
     let cluster = cluster();
     let mut sink = sink(&cluster, SHORT);

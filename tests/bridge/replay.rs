@@ -1,0 +1,179 @@
+//! Replays: what the journal holds, once more, beside live delivery.
+
+use std::time::Duration;
+
+use tidings::{
+    bridge::{
+        BatchOptions, Control, ControlError, Filter, Replay, ReplayFrom, ReplayProgress, ReplayRun,
+        ReplayState, RetryClass,
+    },
+    demo::api_server::EventObject,
+    event::Record,
+};
+
+use crate::support::{
+    MemorySink, Received, Setup, Tuning, create, invalid, retry, server, settled, sink_status,
+    stop, until,
+};
+
+fn replay(control: &Control, from: ReplayFrom, filter: Option<&str>) -> ReplayRun {
+    let filter = filter.map(|filter| Filter::compile(filter).unwrap());
+    control.replay(Replay { sink: "a".to_owned(), from, filter }).unwrap()
+}
+
+/// Waits until a replay says something.
+async fn told(run: &mut ReplayRun, what: impl Fn(&ReplayProgress) -> bool) -> ReplayProgress {
+    let told = async {
+        let mut last = None;
+        while let Some(progress) = run.next().await {
+            if what(&progress) {
+                return progress;
+            }
+            last = Some(progress);
+        }
+        panic!("the replay has ended: {last:?}");
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.unwrap()
+}
+
+async fn done(run: &mut ReplayRun) -> ReplayProgress {
+    let done = told(run, |progress| progress.state == ReplayState::Done).await;
+    assert_eq!(run.next().await, None);
+    done
+}
+
+fn of_replays(sink: &MemorySink) -> Vec<Received> {
+    let received = sink.received().into_iter();
+    received.filter(|event| event.seq >= Record::FIRST_ERRAND).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_total() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    for n in 0..100 {
+        let reason = if n % 4 == 0 { "Dull" } else { "Started" };
+        let event = EventObject::about_pod("shop", &format!("web-{}", n % 10), reason, "m");
+        server.create(event).unwrap();
+    }
+    let batch = BatchOptions { events: 7, linger: Duration::from_millis(5), ..Default::default() };
+    let filter = Some("event.reason != \"Dull\"");
+    let tuning = Tuning { batch, filter, ..Tuning::default() };
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, tuning).start().await;
+    let before = settled(&bridge.view(), "a", 100).await;
+    let first: Vec<_> = sink.received();
+    let control = bridge.control();
+    let all = done(&mut replay(&control, ReplayFrom::Time(0), None)).await;
+    let expected = ReplayProgress {
+        position: 101,
+        until: 101,
+        read: 100,
+        matched: 75,
+        delivered: 75,
+        state: ReplayState::Done,
+        ..ReplayProgress::default()
+    };
+    assert_eq!(all, expected);
+    let again = of_replays(&sink);
+    assert!(again.iter().all(|event| event.replayed && !event.envelope.contains("correlation")));
+    let ids =
+        |events: &[Received]| events.iter().map(|e| (e.id.clone(), e.delta)).collect::<Vec<_>>();
+    assert_eq!(ids(&again), ids(&first));
+    assert!(sink.batches().iter().all(|size| *size <= 7));
+    let web_3 = Some("event.involvedObject.name == \"web-3\"");
+    let some = done(&mut replay(&control, ReplayFrom::Position(51), web_3)).await;
+    // 53, 63, 73, 83 and 93 of the hundred; each fourth from 0 on is dull.
+    assert_eq!((some.read, some.matched, some.delivered, some.gone), (50, 5, 5, 0));
+    let none = done(&mut replay(&control, ReplayFrom::Time(u64::MAX), None)).await;
+    assert_eq!((none.read, none.delivered), (0, 0));
+    let after = sink_status(&bridge.view(), "a");
+    assert_eq!((after.delivered, after.filtered, after.seen), (75, 25, 100));
+    assert_eq!((after.next_sequence, after.replayed), (before.next_sequence, 80));
+    let nobody = Replay { sink: "b".to_owned(), from: ReplayFrom::Position(1), filter: None };
+    let error = control.replay(nobody).unwrap_err();
+    assert!(
+        matches!(&error, ControlError::NoSuchSink { hint, .. } if hint.contains('a')),
+        "{error}"
+    );
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    for n in 0..20 {
+        create(&server, &format!("web-{n}"));
+    }
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    settled(&bridge.view(), "a", 20).await;
+    let control = bridge.control();
+    sink.respond(|events| {
+        let replayed = events.iter().any(|event| event.replayed);
+        replayed.then(|| retry(RetryClass::Unavailable))
+    });
+    let mut run = replay(&control, ReplayFrom::Position(1), None);
+    let waits = told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
+    assert_eq!(waits.state, ReplayState::Waiting("Unavailable".to_owned()));
+    let second = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: None };
+    assert!(matches!(control.replay(second), Err(ControlError::ReplayRuns(sink)) if sink == "a"));
+    // Live delivery goes on, and the replay does not overtake it.
+    create(&server, "live");
+    sink.wait_for(21).await;
+    sink.accept_everything();
+    let end = done(&mut run).await;
+    assert_eq!((end.until, end.delivered), (21, 20));
+    // One that nobody listens to any more makes room for the next.
+    sink.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    drop(replay(&control, ReplayFrom::Position(1), None));
+    sink.refuse(|event| event.envelope.contains("web-7\"").then(|| invalid("no")));
+    let mut run = None;
+    until("there is room", || {
+        let again = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: None };
+        run = control.replay(again).ok();
+        run.is_some()
+    })
+    .await;
+    let end = done(&mut run.unwrap()).await;
+    assert_eq!((end.delivered, end.refused), (20, 1));
+    assert_eq!(sink_status(&bridge.view(), "a").dead_lettered, 0);
+    // What is under way when the bridge stops is said to be.
+    sink.respond(|_| Some(retry(RetryClass::Unavailable)));
+    let mut run = replay(&control, ReplayFrom::Position(1), None);
+    told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
+    stop(bridge).await;
+    told(&mut run, |p| p.state == ReplayState::Stopped).await;
+    let late = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: None };
+    drop(run);
+    assert!(matches!(control.replay(late), Err(ControlError::Stopping)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_retention_takes_from_under_a_replay_is_counted() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+    setup.retention = 8 << 20;
+    let bridge = setup.start().await;
+    let view = bridge.view();
+    until("a watch", || server.open_watches() == 1).await;
+    let message = "x".repeat(8 << 10);
+    let write = |n: u64| {
+        let event = EventObject::about_pod("shop", &format!("web-{n}"), "A", &message);
+        server.create(event).unwrap();
+    };
+    (0..400).for_each(&write);
+    settled(&view, "a", 400).await;
+    sink.respond(|events| events[0].replayed.then(|| retry(RetryClass::Unavailable)));
+    let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
+    told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
+    let mut created = 400;
+    while view.log.oldest().ordinal() < 500 {
+        (created..created + 50).for_each(&write);
+        created += 50;
+        settled(&view, "a", created).await;
+    }
+    sink.accept_everything();
+    let end = done(&mut run).await;
+    assert_eq!((end.until, end.read + end.gone), (401, 400));
+    assert!(end.gone > 100 && end.read > 0, "{end:?}");
+    assert_eq!((end.matched, end.delivered), (end.read, end.read));
+    stop(bridge).await;
+}
