@@ -4,7 +4,9 @@
 //! same, so that nothing of it comes again. What a receiver took out of order behind a record that
 //! it did not take does come again, under the same id.
 
+mod answers;
 mod fates;
+mod piece;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -14,23 +16,18 @@ use tokio::{
 };
 
 use super::{
-    EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
+    Outcome, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
     errands::Errand,
     gather::{Mark, Work},
     high_water::HighWater,
     own_events::is_own,
     progress::Settled,
-    shared::now_ms,
     watchdog::Pulse,
 };
-use crate::{
-    event::{Batch, Record},
-    journal::{DeadLetter, LetterState},
-};
-use fates::{Fate, Fates};
+use crate::event::Batch;
+use fates::Fates;
+use piece::Piece;
 
-/// After so many refusals of single events in a row it is the sink that is wrong, not the events.
-const REFUSALS_IN_A_ROW: u32 = 20;
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
 /// An attempt that has not ended so long after its limit never will.
@@ -76,35 +73,6 @@ struct Interrupted;
 enum Next {
     Live(Work),
     Errand(Errand),
-}
-
-/// Records of a batch that are sent as one.
-struct Piece {
-    batch: Batch,
-    /// Where in the whole batch each of them is.
-    places: Vec<usize>,
-    attempts: u32,
-    first_ms: u64,
-}
-
-impl Piece {
-    /// What has not had its fate yet comes back.
-    fn push(&mut self, record: Record, place: usize) {
-        self.batch.records.push(record);
-        self.places.push(place);
-    }
-
-    /// The second half; both are tried anew.
-    fn split_off_half(&mut self) -> Self {
-        let half = self.places.len() / 2;
-        self.attempts = 0;
-        Self {
-            batch: Batch { records: self.batch.records.split_off(half) },
-            places: self.places.split_off(half),
-            attempts: 0,
-            first_ms: self.first_ms,
-        }
-    }
 }
 
 impl Deliver {
@@ -181,8 +149,7 @@ impl Deliver {
     }
 
     async fn deliver(&mut self, batch: Batch, fates: &mut Fates) -> Result<(), Interrupted> {
-        let places = (0..batch.records.len()).collect();
-        let mut pieces = VecDeque::from([Piece { batch, places, attempts: 0, first_ms: now_ms() }]);
+        let mut pieces = VecDeque::from([Piece::whole(batch)]);
         while let Some(mut piece) = pieces.pop_front() {
             piece.attempts += 1;
             let (class, reason, after) = match self.attempt(&piece.batch).await? {
@@ -240,7 +207,10 @@ impl Deliver {
         self.pulse.works_within("an attempt", limit + STUCK_AFTER);
         let outcome = tokio::select! {
             outcome = timeout(limit, self.sink.send(batch)) => outcome,
-            () = drained(&mut stop) => return Err(Interrupted),
+            () = drained(&mut stop) => {
+                self.pulse.rests();
+                return Err(Interrupted);
+            }
         };
         self.pulse.rests();
         let outcome = outcome.unwrap_or_else(|_| Outcome::Retry {
@@ -255,149 +225,6 @@ impl Deliver {
             sink.failed_attempts += u64::from(failed);
         });
         Ok(outcome)
-    }
-
-    fn delivered(&mut self, records: &[Record], places: &[usize], fates: &mut Fates) {
-        self.refusals_in_a_row = 0;
-        for (record, place) in records.iter().zip(places) {
-            // Of summaries of what was held before it is not known.
-            let again = record.seq >= self.from && self.high_water.had(record.seq);
-            fates.set(*place, if again { Fate::Redelivered } else { Fate::Delivered });
-        }
-        let mut recovered = false;
-        self.progress.update(|sink| {
-            recovered = sink.last_error.take().is_some();
-            sink.condition = SinkCondition::Healthy;
-            // Only a sink that was in trouble has its records looked at.
-            if sink.trouble.is_some() && !records.iter().all(is_own) {
-                sink.trouble = None;
-            }
-        });
-        if recovered {
-            tracing::info!(sink = self.name, "the sink takes events again");
-        }
-    }
-
-    /// Sorts the events of a batch that was answered one by one; those to be sent again stay in
-    /// the piece. Answers the reason to retry if there were too many refusals in a row.
-    fn per_event(
-        &mut self,
-        piece: &mut Piece,
-        answers: Vec<EventFate>,
-        fates: &mut Fates,
-    ) -> Option<String> {
-        let mut too_many = None;
-        let Piece { attempts, first_ms, .. } = *piece;
-        let records = std::mem::take(&mut piece.batch.records);
-        let places = std::mem::take(&mut piece.places);
-        // A sink that answers for too few has not said that it took the others.
-        let answers = answers.into_iter().chain(std::iter::repeat(EventFate::Retry));
-        for ((record, place), answer) in records.into_iter().zip(places).zip(answers) {
-            match answer {
-                EventFate::Delivered => self.delivered(&[record], &[place], fates),
-                EventFate::Retry => piece.push(record, place),
-                EventFate::Refused { class, reason } => {
-                    let batch = Batch { records: vec![record] };
-                    let mut single = Piece { batch, places: vec![place], attempts, first_ms };
-                    if let Err(reason) = self.refused(&single, class, reason, fates) {
-                        piece.batch.records.append(&mut single.batch.records);
-                        piece.places.push(place);
-                        too_many = Some(reason);
-                    }
-                }
-            }
-        }
-        too_many
-    }
-
-    fn partial(&mut self, piece: &Piece, rejected: u64, reason: String, fates: &mut Fates) {
-        let Piece { batch: Batch { records }, places, .. } = piece;
-        let rejected = rejected.min(records.len() as u64);
-        let first_taken = usize::try_from(rejected).unwrap_or(0);
-        self.delivered(&records[first_taken..], &places[first_taken..], fates);
-        if rejected > 0 {
-            for place in &places[..first_taken] {
-                fates.set(*place, Fate::DeadLettered);
-            }
-            tracing::error!(
-                sink = self.name,
-                rejected,
-                reason,
-                "the receiver rejected events without saying which"
-            );
-            let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
-            letter.unidentified = rejected;
-            // Which events these are is not known.
-            letter.forward = None;
-            fates.dead_letter(places[0], letter);
-        }
-    }
-
-    /// A single event was refused: it goes to the dead letters, unless it is one too many in a
-    /// row; then the reason to retry comes back.
-    fn refused(
-        &mut self,
-        piece: &Piece,
-        class: RefusedClass,
-        reason: String,
-        fates: &mut Fates,
-    ) -> Result<(), String> {
-        if self.refusals_in_a_row >= REFUSALS_IN_A_ROW {
-            return Err(format!(
-                "refuses everything, {REFUSALS_IN_A_ROW} events in a row: {reason}"
-            ));
-        }
-        self.refusals_in_a_row += 1;
-        let record = &piece.batch.records[0];
-        tracing::warn!(
-            sink = self.name,
-            id = record.id(),
-            reason,
-            "the receiver refuses an event: dead-lettered"
-        );
-        fates.set(piece.places[0], Fate::DeadLettered);
-        let letter = self.dead_letter(piece, record, class.as_str(), reason);
-        fates.dead_letter(piece.places[0], letter);
-        Ok(())
-    }
-
-    fn give_up(&mut self, piece: &Piece, reason: &str, fates: &mut Fates) {
-        tracing::error!(
-            sink = self.name,
-            events = piece.batch.records.len(),
-            attempts = piece.attempts,
-            reason,
-            "given up after retry.maxAttempts: dead-lettered"
-        );
-        for (record, place) in piece.batch.records.iter().zip(&piece.places) {
-            fates.set(*place, Fate::DeadLettered);
-            let letter = self.dead_letter(piece, record, "max-attempts", reason.to_owned());
-            fates.dead_letter(*place, letter);
-        }
-    }
-
-    fn dead_letter(
-        &self,
-        piece: &Piece,
-        record: &Record,
-        class: &str,
-        reason: String,
-    ) -> DeadLetter {
-        DeadLetter {
-            number: 0,
-            state: LetterState::Kept,
-            forward: self.forward.clone(),
-            sink: self.name.clone(),
-            seq: record.seq,
-            id: record.id().to_owned(),
-            class: class.to_owned(),
-            reason,
-            attempts: piece.attempts,
-            first_ms: piece.first_ms,
-            time_ms: now_ms(),
-            unidentified: 0,
-            envelope: record.envelope.clone(),
-        }
     }
 
     /// Sleeps before the next attempt; interrupted as soon as the program stops, because a sink

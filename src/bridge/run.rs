@@ -158,7 +158,7 @@ impl Bridge {
                     filter: sink.filter.clone(),
                     enricher: enricher.clone(),
                 },
-                errands,
+                to_deliver: errands,
             };
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);

@@ -193,7 +193,7 @@ mod tests {
         tasks.spawn("the culprit", async {
             tokio::time::sleep(Duration::from_millis(1)).await;
             let job = tokio::task::spawn_blocking(|| panic!("of {}", "itself"));
-            answer_of(job).await
+            answer_of(job).await;
         });
         let error = first_failure(&mut tasks).await.to_string();
         assert!(error.starts_with("the culprit panicked: of itself"), "{error}");

@@ -121,7 +121,10 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
     match &failure {
         None => tracing::info!("stopping: reading ends, what has been read is delivered"),
         Some(Failure { error, .. }) => {
-            tracing::error!(%error, "the program cannot go on: what has been read is delivered");
+            // All of it is the last word of the program.
+            let error = error.to_string();
+            let error = error.lines().next().unwrap_or_default();
+            tracing::error!(error, "the program cannot go on: what has been read is delivered");
         }
     }
     let view = bridge.view();

@@ -135,9 +135,9 @@ mod tests {
                 fates.dead_letter(place, letter(place, row as u64));
             }
             let taken = if in_rows { row.max(1) } else { 1 };
-            for place in place..place + taken {
-                fates.set(place, of[place]);
-                if !in_rows && of[place] == Fate::DeadLettered {
+            for (place, fate) in of.iter().enumerate().skip(place).take(taken) {
+                fates.set(place, *fate);
+                if !in_rows && *fate == Fate::DeadLettered {
                     fates.dead_letter(place, letter(place, 0));
                 }
             }
