@@ -100,6 +100,10 @@ async fn mixed(run: Run) -> Page {
     let mut stage = Stage::set(three_sinks().await, run.seed, |config| {
         config["journal"]["path"] = json!(disk.folder());
         config["journal"]["retention"] = json!({"size": "200MiB"});
+        for sink in ["audit", "pager", "spare"] {
+            // A receiver that hangs is not waited for as long as it is to hang.
+            config["sinks"][sink]["timeout"] = json!("2s");
+        }
     });
     disk.carries(&mut stage.bridge);
     stage.open().await;

@@ -41,7 +41,6 @@ impl Sink {
             "batch": {"events": 200},
             // After an outage a drill does not wait for half a minute.
             "retry": {"max": "1s"},
-            "timeout": "2s",
             "correlate": {"mode": mode},
         })
     }
