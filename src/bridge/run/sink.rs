@@ -25,7 +25,7 @@ pub(super) struct Errands {
     pub(super) letters: LetterRound,
     pub(super) replays: Replays,
     /// Where delivery has them from.
-    pub(super) errands: mpsc::Receiver<Errand>,
+    pub(super) to_deliver: mpsc::Receiver<Errand>,
 }
 
 /// What a sink's watcher is made of beside its options.
@@ -44,7 +44,7 @@ impl SinkParts<'_> {
     /// outlives delivery, but for what it knows by then and is still to be saved.
     pub(super) fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
         let Self { feed, stage, progress, high_water, errands, stop, watchdog } = self;
-        let Errands { letters, replays, errands } = errands;
+        let Errands { letters, replays, to_deliver } = errands;
         let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
         let (out, works) = mpsc::channel(ahead);
         let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
@@ -61,7 +61,7 @@ impl SinkParts<'_> {
             progress,
             high_water,
             stop,
-            errands,
+            errands: to_deliver,
             live_in_a_row: 0,
             forward: sink.forward_dead_letters,
             refusals_in_a_row: 0,
