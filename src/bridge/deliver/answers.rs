@@ -1,0 +1,166 @@
+//! What a receiver's answers make of the records that it answers.
+
+use super::{
+    Deliver,
+    fates::{Fate, Fates},
+    piece::Piece,
+};
+use crate::{
+    bridge::{EventFate, RefusedClass, SinkCondition, own_events::is_own, shared::now_ms},
+    event::{Batch, Record},
+    journal::{DeadLetter, LetterState},
+};
+
+/// After so many refusals of single events in a row it is the sink that is wrong, not the events.
+const REFUSALS_IN_A_ROW: u32 = 20;
+
+impl Deliver {
+    pub(super) fn delivered(&mut self, records: &[Record], places: &[usize], fates: &mut Fates) {
+        self.refusals_in_a_row = 0;
+        for (record, place) in records.iter().zip(places) {
+            // Of summaries of what was held before it is not known.
+            let again = record.seq >= self.from && self.high_water.had(record.seq);
+            fates.set(*place, if again { Fate::Redelivered } else { Fate::Delivered });
+        }
+        let mut recovered = false;
+        self.progress.update(|sink| {
+            recovered = sink.last_error.take().is_some();
+            sink.condition = SinkCondition::Healthy;
+            // Only a sink that was in trouble has its records looked at.
+            if sink.trouble.is_some() && !records.iter().all(is_own) {
+                sink.trouble = None;
+            }
+        });
+        if recovered {
+            tracing::info!(sink = self.name, "the sink takes events again");
+        }
+    }
+
+    /// Sorts the events of a batch that was answered one by one; those to be sent again stay in
+    /// the piece. Answers the reason to retry if there were too many refusals in a row.
+    pub(super) fn per_event(
+        &mut self,
+        piece: &mut Piece,
+        answers: Vec<EventFate>,
+        fates: &mut Fates,
+    ) -> Option<String> {
+        let mut too_many = None;
+        let Piece { attempts, first_ms, .. } = *piece;
+        let records = std::mem::take(&mut piece.batch.records);
+        let places = std::mem::take(&mut piece.places);
+        // A sink that answers for too few has not said that it took the others.
+        let answers = answers.into_iter().chain(std::iter::repeat(EventFate::Retry));
+        for ((record, place), answer) in records.into_iter().zip(places).zip(answers) {
+            match answer {
+                EventFate::Delivered => self.delivered(&[record], &[place], fates),
+                EventFate::Retry => piece.push(record, place),
+                EventFate::Refused { class, reason } => {
+                    let batch = Batch { records: vec![record] };
+                    let mut single = Piece { batch, places: vec![place], attempts, first_ms };
+                    if let Err(reason) = self.refused(&single, class, reason, fates) {
+                        piece.batch.records.append(&mut single.batch.records);
+                        piece.places.push(place);
+                        too_many = Some(reason);
+                    }
+                }
+            }
+        }
+        too_many
+    }
+
+    pub(super) fn partial(
+        &mut self,
+        piece: &Piece,
+        rejected: u64,
+        reason: String,
+        fates: &mut Fates,
+    ) {
+        let Piece { batch: Batch { records }, places, .. } = piece;
+        let rejected = rejected.min(records.len() as u64);
+        let first_taken = usize::try_from(rejected).unwrap_or(0);
+        self.delivered(&records[first_taken..], &places[first_taken..], fates);
+        if rejected > 0 {
+            for place in &places[..first_taken] {
+                fates.set(*place, Fate::DeadLettered);
+            }
+            tracing::error!(
+                sink = self.name,
+                rejected,
+                reason,
+                "the receiver rejected events without saying which"
+            );
+            let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
+            letter.unidentified = rejected;
+            // Which events these are is not known.
+            letter.forward = None;
+            fates.dead_letter(places[0], letter);
+        }
+    }
+
+    /// A single event was refused: it goes to the dead letters, unless it is one too many in a
+    /// row; then the reason to retry comes back.
+    pub(super) fn refused(
+        &mut self,
+        piece: &Piece,
+        class: RefusedClass,
+        reason: String,
+        fates: &mut Fates,
+    ) -> Result<(), String> {
+        if self.refusals_in_a_row >= REFUSALS_IN_A_ROW {
+            return Err(format!(
+                "refuses everything, {REFUSALS_IN_A_ROW} events in a row: {reason}"
+            ));
+        }
+        self.refusals_in_a_row += 1;
+        let record = &piece.batch.records[0];
+        tracing::warn!(
+            sink = self.name,
+            id = record.id(),
+            reason,
+            "the receiver refuses an event: dead-lettered"
+        );
+        fates.set(piece.places[0], Fate::DeadLettered);
+        let letter = self.dead_letter(piece, record, class.as_str(), reason);
+        fates.dead_letter(piece.places[0], letter);
+        Ok(())
+    }
+
+    pub(super) fn give_up(&mut self, piece: &Piece, reason: &str, fates: &mut Fates) {
+        tracing::error!(
+            sink = self.name,
+            events = piece.batch.records.len(),
+            attempts = piece.attempts,
+            reason,
+            "given up after retry.maxAttempts: dead-lettered"
+        );
+        for (record, place) in piece.batch.records.iter().zip(&piece.places) {
+            fates.set(*place, Fate::DeadLettered);
+            let letter = self.dead_letter(piece, record, "max-attempts", reason.to_owned());
+            fates.dead_letter(*place, letter);
+        }
+    }
+
+    fn dead_letter(
+        &self,
+        piece: &Piece,
+        record: &Record,
+        class: &str,
+        reason: String,
+    ) -> DeadLetter {
+        DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: self.forward.clone(),
+            sink: self.name.clone(),
+            seq: record.seq,
+            id: record.id().to_owned(),
+            class: class.to_owned(),
+            reason,
+            attempts: piece.attempts,
+            first_ms: piece.first_ms,
+            time_ms: now_ms(),
+            unidentified: 0,
+            envelope: record.envelope.clone(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The tasks of one sink.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::bridge::{
+    SinkOptions, SinkProgress, Watchdog,
+    correlation::Stage,
+    deliver::{Deliver, Stop},
+    errands::{Errand, LetterRound, Replays},
+    feed::Feed,
+    gather::Gather,
+    high_water::HighWater,
+    tasks::Tasks,
+};
+
+/// Batches between gathering and delivery: the next one is ready when one has arrived.
+const BATCHES_AHEAD: usize = 2;
+/// The same where a batch is one event.
+const EVENTS_AHEAD: usize = 16;
+
+/// What a sink is sent beside the journal's order.
+pub(super) struct Errands {
+    pub(super) letters: LetterRound,
+    pub(super) replays: Replays,
+    /// Where delivery has them from.
+    pub(super) to_deliver: mpsc::Receiver<Errand>,
+}
+
+/// What a sink's watcher is made of beside its options.
+pub(super) struct SinkParts<'a> {
+    pub(super) feed: Feed,
+    pub(super) stage: Stage,
+    pub(super) progress: Arc<SinkProgress>,
+    pub(super) high_water: HighWater,
+    pub(super) errands: Errands,
+    pub(super) stop: watch::Receiver<Stop>,
+    pub(super) watchdog: &'a Watchdog,
+}
+
+impl SinkParts<'_> {
+    /// Tasks of their own, so that the next batch is made while one is on its way. None of them
+    /// outlives delivery, but for what it knows by then and is still to be saved.
+    pub(super) fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
+        let Self { feed, stage, progress, high_water, errands, stop, watchdog } = self;
+        let Errands { letters, replays, to_deliver } = errands;
+        let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
+        let (out, works) = mpsc::channel(ahead);
+        let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out);
+        sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
+        sinks.spawn(format!("sending dead letters to sink {}", sink.name), letters.run());
+        sinks.spawn(format!("replays to sink {}", sink.name), replays.run());
+        let name = format!("delivery to sink {}", sink.name);
+        let deliver = Deliver {
+            name: sink.name,
+            sink: sink.sink,
+            retry: sink.retry,
+            timeout: sink.timeout,
+            progress,
+            high_water,
+            stop,
+            errands: to_deliver,
+            live_in_a_row: 0,
+            forward: sink.forward_dead_letters,
+            refusals_in_a_row: 0,
+            from: 0,
+            pulse: watchdog.pulse(&*name),
+        };
+        sinks.spawn(name, deliver.run(works));
+    }
+}
