@@ -266,7 +266,7 @@ impl Bridge {
             })?;
             let (desk, orders) = ReplayDesk::new();
             desks.insert(sink.name.clone(), desk);
-            let (courier, errands) = Courier::new(sink.retry, Arc::clone(&progress));
+            let (courier, queue) = Courier::new(sink.retry, Arc::clone(&progress));
             let errands = Errands {
                 letters: LetterRound {
                     sink: sink.name.clone(),
@@ -285,7 +285,7 @@ impl Bridge {
                     filter: sink.filter.clone(),
                     enricher: enricher.clone(),
                 },
-                errands,
+                queue,
             };
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
@@ -453,7 +453,7 @@ struct Errands {
     letters: LetterRound,
     replays: Replays,
     /// Where delivery has them from.
-    errands: mpsc::Receiver<Errand>,
+    queue: mpsc::Receiver<Errand>,
 }
 
 async fn watch_sink(
@@ -463,7 +463,7 @@ async fn watch_sink(
     progress: Arc<SinkProgress>,
     high_water: HighWater,
     stop: watch::Receiver<Stop>,
-    Errands { letters, replays, errands }: Errands,
+    Errands { letters, replays, queue }: Errands,
 ) {
     let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
     let (out, works) = mpsc::channel(ahead);
@@ -476,7 +476,7 @@ async fn watch_sink(
         progress,
         high_water,
         stop,
-        errands,
+        errands: queue,
         live_in_a_row: 0,
         forward: sink.forward_dead_letters,
         refusals_in_a_row: 0,

@@ -20,15 +20,16 @@ use super::{Directory, OpenError, Position};
 
 mod dead_letters;
 mod fingerprints;
+mod letters;
 mod model;
 mod objects;
 mod seen_table;
 #[cfg(test)]
 mod tests;
 
-pub use dead_letters::{
-    DeadLettersReader, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery,
-    LetterState, Letters,
+pub use dead_letters::DeadLettersReader;
+pub use letters::{
+    LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState, Letters,
 };
 pub use model::{DeadLetter, Loaded, SavedCorrelator, SinkState, SourceState, StateCommit, Totals};
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
