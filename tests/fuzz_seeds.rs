@@ -56,7 +56,7 @@ fn seeds() -> Seeds {
         add("cel", name, text.as_bytes());
     }
 
-    let (first, second) = (segment(0), segment(3));
+    let [first, second] = segments();
     for (name, segments) in [("one", [&*first, b""]), ("two", [&*first, &*second])] {
         let length = u16::try_from(first.len()).unwrap().to_le_bytes();
         add("journal_recovery", name, &[&length, segments[0], segments[1]].concat());
@@ -93,8 +93,8 @@ fn seeds() -> Seeds {
     seeds
 }
 
-/// A segment that begins behind a sequence, with frames of all kinds.
-fn segment(floor: u64) -> Vec<u8> {
+/// Two segments of one log, each with frames of all kinds.
+fn segments() -> [Vec<u8>; 2] {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let options = LogOptions {
@@ -102,26 +102,22 @@ fn segment(floor: u64) -> Vec<u8> {
         retention_age: Duration::from_secs(3600),
         sync: Sync::Never,
     };
-    let (mut log, _) = Log::open(&directory, options, floor, 1_000).unwrap();
+    let (mut log, _) = Log::open(&directory, options, 0, 1_000).unwrap();
     log.set_cluster_uid("c");
-    for records in [1, 0, 2] {
-        let mut builder = FrameBuilder::new("*".into(), Resume::default());
-        builder.set_resume(Resume { epoch: 1, resource_version: 10 + floor + records });
-        for record in 0..records {
-            let envelope = format!("{{\"id\":\"u{record}-{floor}\",\"delta\":1,\"event\":{{}}}}");
-            builder.record(|out| out.extend_from_slice(envelope.as_bytes()));
+    // A segment is sealed after an hour.
+    for time_ms in [2_000, 7_202_000] {
+        for records in [1, 0, 2] {
+            let mut builder = FrameBuilder::new("*".into(), Resume::default());
+            let version = time_ms + records;
+            builder.set_resume(Resume { epoch: 1, resource_version: version });
+            for record in 0..records {
+                let envelope = format!("{{\"id\":\"u{record}-{version}\",\"delta\":1}}");
+                builder.record(|out| out.extend_from_slice(envelope.as_bytes()));
+            }
+            log.append(&mut builder, time_ms + records).unwrap();
         }
-        log.append(&mut builder, 2_000 + records).unwrap();
     }
-    let segments: Vec<_> = fs::read_dir(dir.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
-        .collect();
-    let [segment] = &*segments else { panic!("{segments:?}") };
-    let name = format!("{:020}.log", floor + 1);
-    assert_eq!(segment.file_name().unwrap().to_str().unwrap(), name);
-    fs::read(segment).unwrap()
+    [1, 4].map(|first| fs::read(dir.path().join(format!("{first:020}.log"))).unwrap())
 }
 
 fn folder() -> PathBuf {

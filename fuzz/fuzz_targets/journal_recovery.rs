@@ -53,10 +53,16 @@ fuzz_target!(|data: &[u8]| {
     builder.record(|out| out.extend_from_slice(b"{\"id\":\"u-1\"}"));
     let appended = log.append(&mut builder, 2_000).expect("it takes what comes next");
     assert!(appended.first > 9, "a sequence that a view knows is given out again");
-    assert_eq!(read_all(&log), before + 1);
+    // Whole segments of different logs may contradict each other: then a reader that comes from
+    // the one takes nothing of the other, nor of what follows it.
+    let of_one_log = first.is_empty() || second.is_empty();
+    let after = read_all(&log);
+    assert!(after == before + 1 || !of_one_log && after == before, "{after} after {before}");
+    let from_there = log.handle().reader(appended.first).read(1 << 16).expect("it can be read");
+    assert_eq!(from_there.len(), 1, "what was appended is not read from there");
     drop(log);
     drop(directory);
     let directory = Directory::open(dir.path()).expect("a journal directory");
     let (log, _) = Log::open(&directory, OPTIONS, 0, 3_000).expect("it opens again");
-    assert_eq!(read_all(&log), before + 1, "what was read once is read again");
+    assert_eq!(read_all(&log), after, "what was read once is read again");
 });

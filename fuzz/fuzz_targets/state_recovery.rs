@@ -8,7 +8,9 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use tidings::journal::{Directory, OpenError, Position, Positions, SinkState, State, StateCommit};
+use tidings::journal::{
+    Directory, LetterQuery, OpenError, Position, Positions, SinkState, State, StateCommit,
+};
 
 /// Enough for tests; the newest are kept.
 const DEAD_LETTER_BYTES: u64 = 1 << 20;
@@ -65,7 +67,8 @@ fuzz_target!(|data: &[u8]| {
     };
     // A page that opening did not look at may be damaged: an error, and the next start sets it aside.
     let committed = state.commit(&commit(77)).is_ok();
-    let letters = state.dead_letters(None, 10);
+    let query = LetterQuery { sink: None, class: None, limit: 10, before: None };
+    let letters = state.dead_letters().list(&query);
     drop(state);
     let Ok((_, loaded)) = State::open(&directory, DEAD_LETTER_BYTES, 2) else {
         panic!("it does not open again: {letters:?}");
