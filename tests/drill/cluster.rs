@@ -165,6 +165,13 @@ impl Stage {
         load.start(&self.admin).await
     }
 
+    /// Writes Events of this name, none of them twice: a list shows each.
+    pub(crate) async fn write_once(&self, prefix: &'static str, lasts: Duration) {
+        let events = RATE * lasts.as_secs() as usize;
+        let load = Load { prefix, events, repeated: 0, rate: RATE, ..Load::default() };
+        load.write(&self.admin, &self.truth).await;
+    }
+
     /// Begins a truth of its own: an etcd was restored, and the watch of before is blind.
     pub(crate) async fn begin_truth_anew(&mut self) {
         let before = std::mem::replace(&mut self.truth, Truth::start(self.admin.clone()).await);

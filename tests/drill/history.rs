@@ -140,7 +140,7 @@ async fn behind() -> Row {
     let restored = restore(&mut stage, 10, false).await;
     let (ready, why) = stage.bridge.readiness().await;
     assert!(ready, "{why}");
-    stage.write("unseen", Duration::from_secs(2)).await.finish(&stage.truth).await;
+    stage.write_once("unseen", Duration::from_secs(2)).await;
     end_of_epoch(stage, "etcd restored, behind the resume point", restored).await
 }
 
@@ -149,7 +149,7 @@ async fn past() -> Row {
     let mut stage = Stage::set(ApiServerOptions::default(), |_| {}).await;
     let restored = restore(&mut stage, 3, true).await;
     let resume = stage.earlier().last().expect("something was written").resource_version;
-    stage.write("unseen", Duration::from_secs(10)).await.finish(&stage.truth).await;
+    stage.write_once("unseen", Duration::from_secs(10)).await;
     let grown = stage.produced().pop().expect("something was written").resource_version;
     assert!(grown > resume, "the numbers of before are all given out again");
     stage.open().await;
