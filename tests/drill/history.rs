@@ -202,8 +202,10 @@ async fn end_of_epoch(mut stage: Stage, fault: &str, ended: Timestamp) -> Row {
     });
     Row {
         lost: Some(0),
+        // Of two histories, which do not add up.
+        delta: None,
         notes: format!(
-            "“{}”; an epoch stated from {early:.1} s before the end of the old one; noticed after {:.0} s",
+            "“{}”; all that there is came again under the same ids; an epoch stated from {early:.1} s before the end of the old one; noticed after {:.0} s",
             said.expect("it is said why"),
             noticed.as_secs_f64(),
         ),
