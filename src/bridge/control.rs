@@ -247,8 +247,8 @@ impl Control {
             return Err(ControlError::ReplayRuns(sink));
         }
         let (progress, seen) = watch::channel(ReplayProgress::default());
-        let _busy = Busy(Arc::clone(&desk.busy));
-        let order = ReplayOrder { from, filter, _busy, progress };
+        let busy = Busy(Arc::clone(&desk.busy));
+        let order = ReplayOrder { from, filter, _busy: busy, progress };
         desk.orders.try_send(order).map_err(|_| ControlError::Stopping)?;
         Ok(ReplayRun { progress: seen })
     }

@@ -139,7 +139,7 @@ impl Bridge {
             })?;
             let (desk, orders) = ReplayDesk::new();
             desks.insert(sink.name.clone(), desk);
-            let (courier, errands) = Courier::new(sink.retry, Arc::clone(&progress));
+            let (courier, queue) = Courier::new(sink.retry, Arc::clone(&progress));
             let errands = Errands {
                 letters: LetterRound {
                     sink: sink.name.clone(),
@@ -158,7 +158,7 @@ impl Bridge {
                     filter: sink.filter.clone(),
                     enricher: enricher.clone(),
                 },
-                to_deliver: errands,
+                to_deliver: queue,
             };
             let keys = &restored.keys;
             let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);

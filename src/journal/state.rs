@@ -20,6 +20,7 @@ use super::{Directory, OpenError, Position};
 
 mod dead_letters;
 mod fingerprints;
+mod letters;
 mod look;
 mod model;
 mod objects;
@@ -27,9 +28,9 @@ mod seen_table;
 #[cfg(test)]
 mod tests;
 
-pub use dead_letters::{
-    DeadLettersReader, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery,
-    LetterState, Letters,
+pub use dead_letters::DeadLettersReader;
+pub use letters::{
+    LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState, Letters,
 };
 pub(super) use look::look;
 pub use model::{

@@ -64,7 +64,8 @@ impl Builder<'_> {
             self.wrong(&path.key("match"), wrong.hint(hint));
         }
         let forward = model.dead_letters.as_ref().and_then(|letters| {
-            self.optional(&path.key("deadLetters").key("sink"), Some(&letters.sink))
+            let sink = self.optional(&path.key("deadLetters").key("sink"), Some(&letters.sink));
+            sink.filter(|sink| !sink.is_empty())
         });
         SinkSettings {
             name: name.to_owned(),
