@@ -180,14 +180,17 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// The same for a call that failed under way. What the client calls a failure of a service is one of
-/// a connection, and that one was cut TLS says in terms of its own.
+/// The same for a call that failed under way. Of a connection that was cut or timed out, what TLS and
+/// timers say of it in their own terms would only puzzle.
 fn reason(error: &(dyn Error + 'static)) -> String {
-    if io_kind(error) == Some(io::ErrorKind::UnexpectedEof) {
-        return "the connection was cut".to_owned();
+    match io_kind(error) {
+        Some(io::ErrorKind::UnexpectedEof) => "the connection was cut".to_owned(),
+        Some(io::ErrorKind::TimedOut) => "the connection timed out".to_owned(),
+        _ => {
+            let text = with_causes(error);
+            text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned()
+        }
     }
-    let text = with_causes(error);
-    text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned()
 }
 
 /// What the system says of an error, if it is one of its own.
