@@ -69,8 +69,8 @@ impl ListWatchError {
     pub(super) fn transport(call: Call, error: &(dyn Error + 'static)) -> Self {
         Self::Transport {
             call,
-            reason: with_causes(error),
-            connection_refused: is_connection_refused(error),
+            reason: reason(error),
+            connection_refused: io_kind(error) == Some(io::ErrorKind::ConnectionRefused),
         }
     }
 
@@ -180,14 +180,27 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-fn is_connection_refused(error: &(dyn Error + 'static)) -> bool {
+/// The same for a call that failed under way. Of a connection that was cut or timed out, what TLS and
+/// timers say of it in their own terms would only puzzle.
+fn reason(error: &(dyn Error + 'static)) -> String {
+    match io_kind(error) {
+        Some(io::ErrorKind::UnexpectedEof) => "the connection was cut".to_owned(),
+        Some(io::ErrorKind::TimedOut) => "the connection timed out".to_owned(),
+        _ => {
+            let text = with_causes(error);
+            text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned()
+        }
+    }
+}
+
+/// What the system says of an error, if it is one of its own.
+fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     let mut next = Some(error);
     while let Some(error) = next {
-        let io = error.downcast_ref::<io::Error>();
-        if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return true;
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
         }
         next = error.source();
     }
-    false
+    None
 }

@@ -48,6 +48,61 @@ async fn a_dead_connection_is_given_up_after_the_watchs_own_time() {
     assert_eq!(followed.reasons(), []);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_not_reached_any_more_is_given_up_and_said_so() {
+    let server = server();
+    server.fail_once(On::Watch, Fault::Stream { after: 1, then: StreamFault::Stall });
+    let followed = follow(&server, Some(server.revision()), StartFrom::List);
+    followed.watching().await;
+    let swallows = server.set_fault(On::List, None, Fault::Hang);
+    let started = Instant::now();
+    let changes = [create(&server, "first"), create(&server, "second")].map(|w| w.resource_version);
+    followed.until("it is given up", |f| !f.health().stream_open).await;
+    let waited = started.elapsed().as_secs();
+    assert!((60..120).contains(&waited), "{waited} s");
+    let said = followed.health().last_error.unwrap();
+    assert_eq!(said, "cannot list events: the API server sent nothing for 60 s");
+    server.clear_fault(swallows);
+    followed.until("what was swallowed", |f| f.changes() == changes).await;
+    assert_eq!(followed.reasons(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_works_is_not_given_up_for_probes_that_fail() {
+    let server = server();
+    let followed = follow(&server, Some(server.revision()), StartFrom::List);
+    followed.watching().await;
+    for (name, fault) in [("refused", Fault::Unavailable), ("unanswered", Fault::Reset)] {
+        let fault = server.set_fault(On::List, None, fault);
+        for n in 0..24 {
+            pass(Duration::from_secs(5)).await;
+            if name == "unanswered" {
+                create(&server, &format!("{name}-{n}"));
+            }
+        }
+        assert!(server.fault_hits(fault) > 5, "it is probed");
+        server.clear_fault(fault);
+    }
+    followed.until("all that was created", |f| f.changes().len() == 24).await;
+    assert_eq!(followed.health().watches, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brought_something_before_it_broke_is_taken_up_soon_however_often() {
+    let server = server();
+    let followed = follow(&server, Some(server.revision()), StartFrom::List);
+    followed.watching().await;
+    let (started, mut created) = (Instant::now(), Vec::new());
+    for n in 0..12 {
+        created.push(create(&server, &format!("one-{n}")).resource_version);
+        followed.until("it", |f| f.changes() == created).await;
+        server.cut_connections();
+        followed.until("the cut is noticed", |f| !f.health().stream_open).await;
+        followed.watching().await;
+    }
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+}
+
 /// A server whose etcd holds one Event, and is behind the resume point that comes with it.
 fn restored() -> (ApiServer, u64) {
     let server = server();

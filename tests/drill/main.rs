@@ -20,13 +20,16 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the page and its progress")]
 
 mod accounts;
+mod api_server;
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
+mod cluster;
 mod collector;
 mod crash;
 mod disk;
 mod frame;
+mod history;
 mod judge;
 mod kafka;
 #[path = "../e2e/ledger.rs"]
@@ -91,6 +94,8 @@ const DRILLS: &[&[Drill]] = &[
     &webhook::DRILLS,
     &kafka::DRILLS,
     &collector::DRILLS,
+    &api_server::DRILLS,
+    &history::DRILLS,
     &mixed::DRILLS,
 ];
 

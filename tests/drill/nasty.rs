@@ -1,12 +1,14 @@
-//! Receivers that misbehave as they are told, in ways that well-made servers cannot be brought to.
-//! Each keeps a [ledger](crate::ledger) of what it has taken, also of what it took and then gave no
+//! Servers that misbehave as they are told, in ways that well-made ones cannot be brought to. Each
+//! receiver keeps a [ledger](crate::ledger) of what it has taken, also of what it took and then gave no
 //! answer to.
 
 mod certificates;
+mod front;
 mod otlp;
 mod patience;
 mod webhook;
 
 pub(crate) use certificates::Authority;
+pub(crate) use front::{Front, Way};
 pub(crate) use otlp::{Collects, NastyCollector};
 pub(crate) use webhook::{Manner, NastyWebhook};

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Follow, Reflector, SharedHealth, State, Turn, Witness, Witnesses, health::now_ms,
-    witness::unknown_witness,
+    watch_end::WatchEnd, witness::unknown_witness,
 };
 use crate::cache::{
     ListError, ListWatchError, ReflectorStore, ReplaceReason, ResourceApi, StoreClosed,
@@ -25,6 +25,9 @@ use crate::cache::{
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
 /// (seen on 1.34).
 const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// An API server that is asked and sends nothing for so long, on the watch or elsewhere, is not
+/// reached any more, whether or not the watch's connection says so.
+const SILENT_FOR: Duration = Duration::from_secs(60);
 /// An API server that lags behind another catches up in less; after it, it is a restored one.
 const TOO_LARGE_STANDS: Duration = Duration::from_secs(30);
 /// The wait between two probes meanwhile.
@@ -137,27 +140,43 @@ async fn list_one(api: &ResourceApi, not_older_than: Option<u64>) -> Result<u64,
     number(&resource_version)
 }
 
-/// Probes a server that a watch is open to; completes when it turns out to be behind what the watch
-/// has `fed`, or to have another history. Other failures are the watch's own to notice.
-pub(super) async fn turns_out_another(
+/// Probes a server that a watch is open to. Completes when it turns out to be behind what the watch
+/// has `fed`, to have another history, or not to be reached any more.
+pub(super) async fn end_by_probe(
     api: ResourceApi,
     fed: &AtomicU64,
     health: SharedHealth,
     witnesses: Witnesses,
-) {
+) -> WatchEnd {
+    let locked = || health.lock().unwrap_or_else(PoisonError::into_inner);
+    // Since when it was asked in vain, and what had been heard by then.
+    let mut in_vain: Option<(Instant, Option<u64>)> = None;
     loop {
         sleep(PROBE_EVERY).await;
+        let asked = Instant::now();
         let last = fed.load(Ordering::Relaxed);
         match list_one(&api, Some(last)).await {
-            Ok(server) if server < last => return,
+            Ok(server) if server < last => return WatchEnd::Behind,
             Ok(_) => {
-                health.lock().unwrap_or_else(PoisonError::into_inner).last_heard_ms = now_ms();
+                locked().last_heard_ms = now_ms();
+                in_vain = None;
                 if let Ok(Some(_)) = unknown_witness(&api, &witnesses).await {
-                    return;
+                    return WatchEnd::Behind;
                 }
             }
-            Err(error) if error.is_too_large_resource_version() => return,
-            Err(_) => {}
+            Err(error) if error.is_too_large_resource_version() => return WatchEnd::Behind,
+            // It is there, and what it refuses to a probe the watch need not be refused.
+            Err(ListWatchError::Status { .. }) => in_vain = None,
+            Err(error) => {
+                let heard_ms = locked().last_heard_ms;
+                let (since, _) = in_vain
+                    .filter(|(_, heard_before)| *heard_before == heard_ms)
+                    .unwrap_or((asked, heard_ms));
+                in_vain = Some((since, heard_ms));
+                if since.elapsed() >= SILENT_FOR {
+                    return WatchEnd::Unanswered(error);
+                }
+            }
         }
     }
 }

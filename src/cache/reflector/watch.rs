@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Follow, InternalErrors, Reflector, State, Turn,
-    probe::turns_out_another,
+    probe::end_by_probe,
     watch_end::{VERY_SHORT_WATCH, WatchEnd},
 };
 use crate::cache::{
-    ListWatchError, ReflectorStore, ResourceApi, StoreClosed, WatchEvent, WatchEventType,
+    Backoff, BackoffManager, ListWatchError, ReflectorStore, ResourceApi, StoreClosed, WatchEvent,
+    WatchEventType,
     api::{Answer, Watch},
     error::Call,
     lines::{Line, Lines},
@@ -152,6 +153,13 @@ impl<S: ReflectorStore> Reflector<S> {
                     self.caught_up();
                     self.tell_caught_up().await?;
                 }
+                if let Follow::Changes { .. } = self.options.follow
+                    && watched.events > 0
+                {
+                    // It worked, so its end is the first of whatever failures come now: a log is
+                    // not to fall behind where connections are short-lived.
+                    self.backoff = BackoffManager::new(Backoff::REFLECTOR);
+                }
                 watched
             }
             Err(error) => {
@@ -200,11 +208,11 @@ impl<S: ReflectorStore> Reflector<S> {
         let (api, health, reconnect) = (self.api.clone(), self.health(), self.reconnect());
         let witnesses = self.options.witnesses.clone();
         let mut given_up = pin!(reconnect.asked());
-        let mut behind = pin!(async {
+        let mut probed = pin!(async {
             if changes {
-                turns_out_another(api, &fed, health, witnesses).await;
+                end_by_probe(api, &fed, health, witnesses).await
             } else {
-                std::future::pending::<()>().await;
+                std::future::pending().await
             }
         });
         let (mut taken, mut backlog) = (0, false);
@@ -215,7 +223,7 @@ impl<S: ReflectorStore> Reflector<S> {
                     // A stream that is never silent needs no probe.
                     biased;
                     read = stream.read() => read,
-                    () = &mut behind => Read { events: Vec::new(), end: Some(WatchEnd::Behind) },
+                    end = &mut probed => Read { events: Vec::new(), end: Some(end) },
                     () = &mut given_up => Read { events: Vec::new(), end: Some(WatchEnd::GivenUp) },
                 }
             };

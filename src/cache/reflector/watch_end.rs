@@ -24,6 +24,8 @@ pub(super) enum WatchEnd {
     Silent,
     /// The server seems to be behind the resume point.
     Behind,
+    /// Not at all, though the API server has not answered for long.
+    Unanswered(ListWatchError),
     /// Somebody knows that it is dead; see [`Reconnect`](super::Reconnect).
     GivenUp,
 }
@@ -47,6 +49,7 @@ impl<S: ReflectorStore> Reflector<S> {
             | WatchEnd::Broken(_)
             | WatchEnd::Silent
             | WatchEnd::Behind
+            | WatchEnd::Unanswered(_)
             | WatchEnd::GivenUp => {
                 self.say_if_dead(&end);
                 if events == 0 && lasted < VERY_SHORT_WATCH {
@@ -89,7 +92,10 @@ impl<S: ReflectorStore> Reflector<S> {
             WatchEnd::Refused(error) | WatchEnd::Error(error) if error.is_expired() => {
                 Turn::at_once(State::List(self.reason()))
             }
-            WatchEnd::Refused(error) | WatchEnd::Broken(error) | WatchEnd::Malformed(error) => {
+            WatchEnd::Refused(error)
+            | WatchEnd::Broken(error)
+            | WatchEnd::Malformed(error)
+            | WatchEnd::Unanswered(error) => {
                 // What answers next may have been restored meanwhile.
                 self.failed(&error, probe)
             }

@@ -79,6 +79,26 @@ impl ApiServer {
         server
     }
 
+    /// Where it serves: a loopback address and a port.
+    #[allow(dead_code, reason = "the drills ask for it")]
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("https://")
+    }
+
+    /// The file of who signed its certificate.
+    #[allow(dead_code, reason = "the drills ask for it")]
+    pub(crate) fn authority(&self) -> PathBuf {
+        // The self-signed authority stands in the same file as the certificate that it signed.
+        self.scratch.path().join("certificates/apiserver.crt")
+    }
+
+    /// From the next start on a user has another token, and is not known by the one of before.
+    #[allow(dead_code, reason = "the drills ask for it")]
+    pub(crate) fn change_token(&self, user: &str, token: &str) {
+        let all = tokens(&self.users).replace(&token_of(user), token);
+        fs::write(self.scratch.path().join("tokens.csv"), all).expect("the token file");
+    }
+
     /// Writes a kubeconfig for `user` and returns its path.
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         assert!(self.users.iter().any(|known| known == user), "the server was not told of {user}");
@@ -87,8 +107,7 @@ impl ApiServer {
 
     /// Writes a kubeconfig for whoever has this token, under a name, and returns its path.
     pub(crate) fn kubeconfig_with_token(&self, user: &str, token: &str) -> PathBuf {
-        // The self-signed authority stands in the same file as the certificate that it signed.
-        let authority = self.scratch.file("certificates/apiserver.crt");
+        let authority = self.authority();
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -134,7 +153,8 @@ fn tokens(users: &[String]) -> String {
     users.iter().map(line).collect()
 }
 
-fn token_of(user: &str) -> String {
+/// The token that a user has at first.
+pub(crate) fn token_of(user: &str) -> String {
     format!("token-of-{user}")
 }
 

@@ -20,7 +20,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-pub(crate) use apiserver::{ApiServer, ApiServerOptions};
+pub(crate) use apiserver::{ApiServer, ApiServerOptions, token_of};
 pub(crate) use collector::{Collector, otlp_items};
 pub(crate) use etcd::Etcd;
 pub(crate) use kafka::{ACCOUNT, Kafka};
