@@ -129,9 +129,10 @@ impl Restored {
         let mut track = Track::new(restored.applied);
         if let Err(error) = seen.and_then(|()| restored.bring_up_seen(&mut track)) {
             tracing::error!(%error, "what was seen could not be brought up to the journal: some deltas may be too large");
+            track.lose();
         }
         let Self { resume, sources, .. } = &mut restored;
-        restored.unstated = track.end(opened.tail, resume, opened.newest_ms, sources);
+        restored.unstated = track.end(opened.survived, opened.tail, resume, opened.newest_ms, sources);
         log_damage(restored.directory.damages());
         Ok(restored)
     }

@@ -70,6 +70,27 @@ fn what_a_log_lost_at_its_end_is_no_repeat_after_a_crash_in_the_midst_of_reading
 }
 
 #[test]
+fn a_view_that_misses_the_end_of_the_log_is_not_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    let mut restored = Restored::open(&options).unwrap();
+    append(&mut restored.log, "a", 10);
+    drop(restored);
+    let mut restored = Restored::open(&options).unwrap();
+    restored.sources.get_mut("*").unwrap().whole_from = Some(0);
+    save(&mut restored);
+    append(&mut restored.log, "b", 20);
+    // The segment is sealed, and is gone; the next one's header knows the resume point.
+    restored.log.retain(now_ms() + 2 * 60 * 60 * 1000, None).unwrap();
+    drop(restored);
+    std::fs::remove_file(dir.path().join("00000000000000000001.log")).unwrap();
+    let restored = Restored::open(&options).unwrap();
+    assert_eq!(restored.resume["*"].resource_version, 20);
+    assert_eq!((known(&restored, "a"), known(&restored, "b")), (Some(10), None));
+    assert_eq!(restored.sources["*"].whole_from, Some(20));
+}
+
+#[test]
 fn what_is_known_of_more_events_than_memory_may_hold_comes_from_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path());
