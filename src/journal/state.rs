@@ -247,6 +247,17 @@ impl State {
         self.dead.share();
     }
 
+    /// Whether it can be read. After a failure it cannot, until something is committed.
+    pub fn is_open(&self) -> bool {
+        self.store.read(|_| ()).is_some()
+    }
+
+    /// As after a failure.
+    #[cfg(test)]
+    pub(crate) fn close(&self) {
+        self.store.close();
+    }
+
     fn error(&self, source: redb::Error) -> CommitError {
         CommitError { path: self.store.path().to_owned(), source: Box::new(source) }
     }
