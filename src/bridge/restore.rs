@@ -132,7 +132,8 @@ impl Restored {
             track.lose();
         }
         let Self { resume, sources, .. } = &mut restored;
-        restored.unstated = track.end(opened.survived, opened.tail, resume, opened.newest_ms, sources);
+        restored.unstated =
+            track.end(opened.survived, opened.tail, resume, opened.newest_ms, sources);
         log_damage(restored.directory.damages());
         Ok(restored)
     }
