@@ -352,12 +352,12 @@ mod tests {
         })
         .unwrap();
         let mut keeper = Keeper {
-            log: restored.log.handle(),
             state: restored.state,
             directory: restored.directory,
             sinks: Vec::new(),
             seen: restored.seen,
             objects: None,
+            log: restored.log.handle(),
             cluster: Arc::default(),
             sources: Vec::new(),
             saved_cluster_uid: None,

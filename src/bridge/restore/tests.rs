@@ -38,7 +38,7 @@ fn known(restored: &Restored, uid: &str) -> Option<u64> {
 fn save(restored: &mut Restored) {
     let (seen, applied) = restored.seen.take().unwrap();
     let sources = restored.sources.clone();
-    let commit = StateCommit { seen, applied, sources, ..StateCommit::default() };
+    let commit = StateCommit { seen, sources, applied, ..StateCommit::default() };
     restored.state.commit(&commit).unwrap();
 }
 
