@@ -256,7 +256,9 @@ impl Keeper {
             && commit.sources.is_empty()
             && commit.objects.view.is_none()
             && commit.cluster_uid.is_none();
-        let saved = if nothing { Ok(()) } else { self.state.commit(&commit) };
+        // A command that failed on it leaves it closed, and nobody can read it until it is opened again.
+        let saved =
+            if nothing && self.state.is_open() { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
                 self.seen.saved(commit.applied);
@@ -325,5 +327,52 @@ impl Keeper {
     fn positions(&self) -> Positions {
         let states: Vec<_> = self.sinks.iter().map(|s| (s.name(), s.state())).collect();
         positions_of(states.iter().map(|(name, state)| (name.clone(), state)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        bridge::{JournalOptions, Watchdog, restore::Restored},
+        journal::{LetterQuery, LogOptions},
+    };
+
+    #[tokio::test]
+    async fn a_state_that_a_command_failed_on_is_opened_again_with_nothing_to_save() {
+        let dir = tempfile::tempdir().unwrap();
+        let restored = Restored::open(&JournalOptions {
+            path: dir.path().to_owned(),
+            log: LogOptions {
+                retention_size: 1 << 20,
+                retention_age: Duration::from_hours(1),
+                sync: Sync::Never,
+            },
+            dead_letters: 1 << 20,
+        })
+        .unwrap();
+        let mut keeper = Keeper {
+            state: restored.state,
+            directory: restored.directory,
+            sinks: Vec::new(),
+            seen: restored.seen,
+            objects: None,
+            log: restored.log.handle(),
+            cluster: Arc::default(),
+            sources: Vec::new(),
+            saved_cluster_uid: None,
+            applied: restored.applied,
+            last_positions: Instant::now(),
+            last_seen: Instant::now(),
+            failing: false,
+            pulse: Watchdog::default().pulse("the keeper"),
+            letters_changed: watch::channel(()).0,
+        };
+        let letters = keeper.state.dead_letters();
+        keeper.state.close();
+        assert!(letters.list(&LetterQuery::default()).is_err());
+        let taken = keeper.take(false, false);
+        keeper.save(taken, false);
+        assert!(letters.list(&LetterQuery::default()).is_ok());
     }
 }

@@ -128,10 +128,12 @@ impl Restored {
         }
         let mut track = Track::new(restored.applied);
         if let Err(error) = seen.and_then(|()| restored.bring_up_seen(&mut track)) {
-            tracing::error!(%error, "the journal could not be read to its end: some deltas may be too large");
+            tracing::error!(%error, "what was seen could not be brought up to the journal: some deltas may be too large");
+            track.lose();
         }
         let Self { resume, sources, .. } = &mut restored;
-        restored.unstated = track.end(opened.tail, resume, opened.newest_ms, sources);
+        restored.unstated =
+            track.end(opened.survived, opened.tail, resume, opened.newest_ms, sources);
         log_damage(restored.directory.damages());
         Ok(restored)
     }
@@ -182,16 +184,20 @@ impl Restored {
 
     /// Adds to the view; where there is no room, some of it is saved first.
     fn add_seen(&mut self, changes: SeenChanges, applied: u64) -> io::Result<()> {
-        if !self.seen.has_room(changes.len())
-            && let Some((seen, applied)) = self.seen.take()
-        {
-            let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
-            let synced = self.log.sync(now_ms());
-            let saved = synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
-            saved.inspect_err(|_| self.seen.put_back(applied))?;
+        if !self.seen.has_room(changes.len()) {
+            self.save_seen()?;
         }
         self.seen.add(changes, applied);
         Ok(())
+    }
+
+    /// Saves what was added to the view, but not how far it goes.
+    fn save_seen(&mut self) -> io::Result<()> {
+        let Some((seen, applied)) = self.seen.take() else { return Ok(()) };
+        let commit = StateCommit { seen, applied: self.applied, ..StateCommit::default() };
+        let synced = self.log.sync(now_ms());
+        let saved = synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
+        saved.inspect_err(|_| self.seen.put_back(applied))
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.

@@ -152,6 +152,8 @@ impl Seen {
     /// there is any news. What was taken before has to be [`put_back`](Self::put_back) or saved.
     pub(super) fn take(&self) -> Option<(Batch, u64)> {
         let mut unsaved = lock(&self.unsaved);
+        // Also where there is nothing: or who waits for a demand would find this one for ever.
+        self.demand.send_replace(Demand::None);
         let applied = unsaved.applied.take()?;
         // The memory of the last batch first.
         unsaved.batch = Batch::default();
@@ -159,7 +161,6 @@ impl Seen {
         batch.sort_unstable_by_key(|(uid, _)| *uid);
         let batch = Arc::new(batch);
         unsaved.batch = Arc::clone(&batch);
-        self.demand.send_replace(Demand::None);
         self.taken.notify_all();
         Some((batch, applied))
     }

@@ -74,6 +74,8 @@ pub struct State {
     store: Arc<Store>,
     dead: DeadLetters,
     sweep: Sweep,
+    /// The last commit failed. What was in it may be stored all the same, and comes again.
+    comes_again: bool,
 }
 
 /// Why a file cannot be used.
@@ -116,7 +118,7 @@ impl State {
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
-        Ok((Self { store, dead, sweep: Sweep::default() }, loaded))
+        Ok((Self { store, dead, sweep: Sweep::default(), comes_again: false }, loaded))
     }
 
     /// Opens the state of a directory for a command beside the bridge: where there is none, none is
@@ -138,7 +140,7 @@ impl State {
         let store = Arc::new(Store::new(path, database, known, directory.clone()));
         // Nothing goes for want of room: how much there is, only the bridge knows.
         dead.limit = u64::MAX;
-        Ok(Some(Self { store, dead, sweep: Sweep::default() }))
+        Ok(Some(Self { store, dead, sweep: Sweep::default(), comes_again: false }))
     }
 
     /// The view `seen` as it has been committed, to be read beside the commits.
@@ -164,10 +166,13 @@ impl State {
             transaction.commit()?;
             Ok(replaced)
         });
-        self.dead.in_doubt |= stored.is_err();
+        if stored.is_err() {
+            self.note_failed_commit();
+        }
         let replaced = stored.map_err(|e| self.error(e))?;
         self.store.note(&commit.seen, &replaced);
         self.sweep = sweep;
+        self.comes_again = false;
         self.have(dead);
         Ok(())
     }
@@ -210,6 +215,10 @@ impl State {
             &WriteTransaction,
         ) -> Result<Result<u64, LetterError>, redb::Error>,
     ) -> Result<u64, LetterError> {
+        if self.comes_again {
+            // Letters of that commit would be there again after the change, as they were before it.
+            return Err(self.error(redb::Error::PreviousIo).into());
+        }
         let mut dead = self.dead.clone();
         let changed = self.store.with_database(|database| {
             dead.make_sure(database)?;
@@ -227,10 +236,26 @@ impl State {
         Ok(changed)
     }
 
+    fn note_failed_commit(&mut self) {
+        self.dead.in_doubt = true;
+        self.comes_again = true;
+    }
+
     fn have(&mut self, dead: DeadLetters) {
         self.dead = dead;
         self.dead.in_doubt = false;
         self.dead.share();
+    }
+
+    /// Whether it can be read. After a failure it cannot, until something is committed.
+    pub fn is_open(&self) -> bool {
+        self.store.read(|_| ()).is_some()
+    }
+
+    /// As after a failure.
+    #[cfg(test)]
+    pub(crate) fn close(&self) {
+        self.store.close();
     }
 
     fn error(&self, source: redb::Error) -> CommitError {

@@ -283,6 +283,35 @@ async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
     restored_and_grown_past(false).await;
 }
 
+/// A crash before the last frame of the list that begins a new epoch. All of it comes again then, and
+/// is stated once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_epoch_that_a_crash_cut_short_is_stated_as_what_is_listed() {
+    let (server, sink) = (server(), MemorySink::default());
+    let [before, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let snapshot = server.snapshot();
+    let bridge = start(&server, before.path(), &sink).await;
+    create(&server, "lost");
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    copy(before.path(), after.path());
+    server.restore(&snapshot);
+    for n in 0..1001 {
+        create(&server, &format!("web-{n}"));
+    }
+    for crashed in [false, true] {
+        let bridge = start(&server, after.path(), &MemorySink::default()).await;
+        until("the epoch is stated", || ingest(&bridge.view()).epochs == 1).await;
+        let stated = ingest(&bridge.view()).recent_gaps;
+        stop(bridge).await;
+        assert_eq!((stated.len(), stated[0].replayed), (1, 1001), "{crashed}: {stated:?}");
+        std::fs::copy(before.path().join("state.redb"), after.path().join("state.redb")).unwrap();
+        let newest = logs(after.path()).into_iter().max().unwrap();
+        let log = std::fs::File::options().write(true).open(newest).unwrap();
+        log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_contradicts_what_was_read_is_of_a_new_epoch() {
     restored_and_grown_past(true).await;

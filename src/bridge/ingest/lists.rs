@@ -207,6 +207,10 @@ impl Ingest {
         let epoch = before_list.epoch + u32::from(reason == ReplaceReason::NewEpoch);
         // With what was journalled of such a list before a crash, or before the disk failed.
         let mut facts = self.sources[source].unfinished.unwrap_or_default();
+        if reason == ReplaceReason::NewEpoch {
+            // Of this one everything comes again, but for the increments.
+            facts.replayed = 0;
+        }
         let (mut frame, mut item) = (self.frame(source, 0), Vec::new());
         let mut newest = Vec::new();
         while sorted.next_into(&mut item)?.is_some() {

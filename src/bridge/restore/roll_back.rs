@@ -19,6 +19,9 @@ impl Restored {
     /// Takes from the view `seen` each version that the resume points do not cover, and puts in its
     /// place the one that the log still has, if any. Memory grows with the number of such Events: it
     /// is what was lost of the log, at most.
+    ///
+    /// All of it is saved before the log goes on. Behind the next frames it could not be told any more
+    /// that the view is ahead of them: after a crash what is still missing then would be a repeat.
     pub(super) fn roll_back_seen(&mut self) -> io::Result<()> {
         let covered: BTreeMap<u16, Resume> = self
             .sources
@@ -40,7 +43,9 @@ impl Restored {
         if changes.is_empty() {
             return Ok(());
         }
-        for_each_frame(&self.log.handle(), 0, |frame| {
+        // Where that fails the versions go all the same: a delta that is too large is not as bad as an
+        // Event that is taken for a repeat.
+        let read = for_each_frame(&self.log.handle(), 0, |frame| {
             let Some(source) = self.sources.get(&*frame.source).map(|state| state.id) else {
                 return true;
             };
@@ -55,13 +60,13 @@ impl Restored {
                 changes.entry(*uid).and_modify(|change| *change = None);
             }
             true
-        })?;
+        });
         let tail = self.log.tail().next;
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
             self.add_seen(changes.by_ref().take(PAGE).collect(), tail)?;
         }
-        Ok(())
+        read.and(self.save_seen())
     }
 }
 

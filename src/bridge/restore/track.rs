@@ -54,8 +54,7 @@ impl Track {
             None => frame.start().ordinal() != self.end.ordinal(),
         };
         if is_lost {
-            self.lost = true;
-            self.sources.values_mut().for_each(|own| own.lost = true);
+            self.lose();
         }
         self.end = frame.end();
         let saved = (known.as_of > 0).then_some(known.resume);
@@ -101,15 +100,30 @@ impl Track {
         }
     }
 
-    /// The log has been read to its end, where its sources stand at `resume`. Answers the gaps that
-    /// were closed so late that they may not have been stated.
+    /// Records are missing here, of whatever source.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+        self.sources.values_mut().for_each(|own| own.lost = true);
+    }
+
+    /// The log has been read to its end, where its sources stand at `resume`. It has records before
+    /// `survived`, and the next one is at the tail. Answers the gaps that were closed so late that
+    /// they may not have been stated.
     pub(super) fn end(
-        self,
+        mut self,
+        survived: Position,
         tail: Position,
         resume: &BTreeMap<Arc<str>, Resume>,
         newest_ms: Option<u64>,
         sources: &mut BTreeMap<String, SourceState>,
     ) -> Vec<Gap> {
+        let ends_before = match self.from {
+            Some(from) => from < survived.next,
+            None => self.end.ordinal() < survived.ordinal(),
+        };
+        if ends_before {
+            self.lose();
+        }
         for (key, state) in sources {
             let now = resume.get(&**key).copied().unwrap_or_default();
             let own = self.sources.get(&**key);

@@ -173,3 +173,15 @@ fn what_waits_stays_bounded_however_often_it_cannot_be_saved() {
     seen.saved(2);
     assert!(fill(&seen) > 0);
 }
+
+#[test]
+fn what_is_asked_for_with_nothing_to_save_is_not_asked_for_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (state, _) = State::open(&directory, 0, 0).unwrap();
+    let seen = Seen::new(state.seen(), 0);
+    // The directory is larger than it should be, and intake stands still.
+    seen.save_soon();
+    assert!(seen.take().is_none());
+    assert_eq!(*seen.demand().borrow(), Demand::None);
+}

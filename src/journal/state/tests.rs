@@ -393,3 +393,30 @@ fn counts_do_not_drift_when_a_failed_commit_is_made_again() {
     let (state, _) = State::open(&directory, 1 << 20, 0).unwrap();
     assert_eq!(state.dead_letters().counts()["a"], counts);
 }
+
+/// As when an fsync fails whose write is in the file, and a command comes before the commit is made
+/// again.
+#[test]
+fn letters_are_not_changed_while_a_failed_commit_is_to_be_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
+    add(&mut state, vec![letter(1, "a", 9)]);
+    let again = StateCommit { dead_letters: vec![letter(2, "a", 9)], ..StateCommit::default() };
+    let mut dead = state.dead.clone();
+    let failed = state.store.with_database(|database| {
+        let transaction = database.begin_write()?;
+        dead.write(&transaction, &again.dead_letters, &again.letter_fates)?;
+        transaction.commit()?;
+        Err::<(), _>(redb::Error::PreviousIo)
+    });
+    state.note_failed_commit();
+    assert!(failed.is_err());
+    let all = Letters::Of { sink: None, class: None };
+    let refused = state.drop_letters(&all).unwrap_err();
+    assert!(matches!(refused, LetterError::Store(_)), "{refused}");
+    state.commit(&again).unwrap();
+    assert_eq!(state.drop_letters(&all).unwrap(), 2);
+    let counts = state.dead_letters().counts()["a"];
+    assert_eq!((counts.events, counts.dropped), (0, 2));
+}
