@@ -100,7 +100,6 @@ impl LetterRound {
                     id = letter.id,
                     "a dead letter is delivered"
                 );
-                self.progress.update(|sink| sink.errands.retried += 1);
                 LetterOutcome::Delivered
             }
             None => {
