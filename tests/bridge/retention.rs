@@ -87,6 +87,8 @@ fn what_retention_drops_is_known_after_a_crash() {
     };
     let (runtime, bridge) = start();
     let early = create(&server, "early");
+    // Or the first list would show the second version alone.
+    runtime.block_on(sink.wait_for(1));
     again(&early, 5);
     runtime.block_on(sink.wait_for(2));
     let view = bridge.view();
