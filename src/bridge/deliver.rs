@@ -72,6 +72,7 @@ pub(super) struct Deliver {
 struct Interrupted;
 
 /// What is sent next.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and not for long")]
 enum Next {
     Live(Work),
     Errand(Errand),
