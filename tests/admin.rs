@@ -13,9 +13,10 @@ use tidings::{
     admin::AdminServer,
     bridge::{Outcome, RetryClass},
     demo::api_server::{EventObject, Fault, On},
+    journal::Letters,
 };
 
-use crate::support::{MemorySink, Setup, Tuning, server, stop, until};
+use crate::support::{MemorySink, Setup, Tuning, invalid, server, stop, until};
 
 async fn get(admin: &AdminServer, path: &str) -> (u16, String) {
     let answer = reqwest::get(format!("http://{}{path}", admin.address())).await.unwrap();
@@ -119,6 +120,44 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     assert_eq!((&now["sinks"][0]["seen"], &now["sinks"][0]["pending"]), (&1.into(), &1.into()));
     assert_eq!(get(&admin, "/readyz").await.0, 200, "a sink that is down does not count");
     stop(bridge).await;
+}
+
+/// What Prometheus takes for a counter may not go down: it would take that for a restart, and all that
+/// there is for new.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_that_is_delivered_in_the_end_takes_nothing_from_a_counter() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    sink.refuse(|event| event.envelope.contains("poison").then(|| invalid("no")));
+    let setup = || Setup::new(&server, dir.path()).sink("a", &sink).start();
+    let (bridge, mut counted) = (setup().await, Vec::new());
+    let admin = serve(&bridge).await;
+    for message in ["poison", "fine", "poison"] {
+        server.create(EventObject::about_pod("shop", "web-0", "BackOff", message)).unwrap();
+    }
+    let letters = || bridge.view().dead_letters.counts().get("a").map_or(0, |a| a.letters);
+    until("both are kept", || letters() == 2).await;
+    counted.push(get(&admin, "/metrics").await.1);
+    sink.accept_everything();
+    let all = Letters::Of { sink: None, class: None };
+    assert_eq!(bridge.control().retry(all).await.unwrap(), 2);
+    until("both are delivered", || letters() == 0).await;
+    counted.push(get(&admin, "/metrics").await.1);
+    assert_eq!(status(&admin).await["sinks"][0]["deadLettered"], 0);
+    stop(bridge).await;
+    let bridge = setup().await;
+    let admin = serve(&bridge).await;
+    counted.push(get(&admin, "/metrics").await.1);
+    stop(bridge).await;
+    for (metrics, (delivered, retried)) in counted.iter().zip([(1, 0), (3, 2), (3, 2)]) {
+        for line in [
+            "tidings_sink_events_total{sink=\"a\",fate=\"dead-lettered\"} 2".to_owned(),
+            format!("tidings_sink_events_total{{sink=\"a\",fate=\"delivered\"}} {delivered}"),
+            format!("tidings_sink_retried_total{{sink=\"a\"}} {retried}"),
+        ] {
+            assert!(metrics.lines().any(|have| have == line), "{line} is not in\n{metrics}");
+        }
+    }
 }
 
 /// A disk that hangs: who opens a pipe to write to it waits until somebody reads.

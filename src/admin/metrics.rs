@@ -48,7 +48,8 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
             ("delivered", sink.delivered),
             ("filtered", sink.filtered),
             ("correlated-away", sink.correlated_away),
-            ("dead-lettered", sink.dead_lettered),
+            // A counter may not go down: what was taken in the end stays in it.
+            ("dead-lettered", sink.dead_lettered + sink.retried),
             ("lost", sink.lost),
         ];
         fates.map(|(fate, count)| {
@@ -68,7 +69,8 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
         s.match_errors
     })?;
-    counter("sink_retried", "Dead letters of the sink that it took in the end", |s| s.retried)?;
+    let help = "Dead letters of the sink that it took in the end, over all runs";
+    counter("sink_retried", help, |s| s.retried)?;
     counter("sink_forwarded", "Dead letters of other sinks that it took", |s| s.forwarded)?;
     counter("sink_forwards_refused", "Dead letters of other sinks that it refused", |s| {
         s.forwards_refused

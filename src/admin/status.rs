@@ -242,9 +242,10 @@ pub struct SinkStatus {
     /// why it is missing. Absent where it is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enrichments: Option<BTreeMap<&'static str, u64>>,
-    /// Dead letters of its own that it took in the end, since the start of the process.
+    /// Dead letters of its own that it took in the end: delivered, and dead-lettered no more.
     pub retried: u64,
-    /// Dead letters of other sinks that it took, outside the identity.
+    /// Dead letters of other sinks that it took since the start of the process, outside the
+    /// identity.
     pub forwarded: u64,
     /// Dead letters of other sinks that it refused.
     pub forwards_refused: u64,
@@ -359,7 +360,7 @@ pub fn status(view: &BridgeView) -> Status {
                     failed_attempts: sink.failed_attempts,
                     match_errors: sink.match_errors,
                     enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
-                    retried: sink.errands.retried,
+                    retried: totals.retried,
                     forwarded: sink.errands.forwarded,
                     forwards_refused: sink.errands.forwards_refused,
                     replayed: sink.errands.replayed,

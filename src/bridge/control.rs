@@ -64,7 +64,8 @@ pub struct Replay {
     pub filter: Option<Filter>,
 }
 
-/// Where a replay begins. What the journal does not hold any more is not replayed.
+/// Where a replay begins. What the journal does not hold any more is not replayed; from a position
+/// on, it is counted as [`gone`](ReplayProgress::gone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReplayFrom {
@@ -90,7 +91,7 @@ pub struct ReplayProgress {
     pub delivered: u64,
     /// Events that the receiver refused; these become no dead letters.
     pub refused: u64,
-    /// Records that the journal dropped before they were read.
+    /// Records that the journal dropped before they were read, at most.
     pub gone: u64,
     /// What it does.
     #[serde(flatten)]

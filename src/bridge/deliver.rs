@@ -12,7 +12,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
@@ -34,6 +34,8 @@ const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// So many batches in a row go before an errand that waits.
 const LIVE_FIRST: u32 = 7;
+/// So long an errand under way is waited for when the program stops.
+const ERRAND_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the program wants of its deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ pub(super) struct Deliver {
 struct Interrupted;
 
 /// What is sent next.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and not for long")]
 enum Next {
     Live(Work),
     Errand(Errand),
@@ -83,9 +86,7 @@ impl Deliver {
             let mut work = match next {
                 Next::Live(work) => work,
                 Next::Errand(errand) => {
-                    let Ok(outcome) = self.attempt(&errand.batch).await else { break };
-                    // Who does not wait any longer has ended the errand.
-                    let _ = errand.answer.send(outcome);
+                    self.run_errand(errand).await;
                     continue;
                 }
             };
@@ -123,6 +124,27 @@ impl Deliver {
             self.progress.update(|sink| sink.oldest_in_hand_ms = None);
         }
         self.sink.close().await;
+    }
+
+    /// One attempt for an errand. At the end of the program it is given up soon, without an answer:
+    /// what is left of the time is for live events.
+    async fn run_errand(&mut self, Errand { batch, answer }: Errand) {
+        let mut stop = self.stop.clone();
+        let ending = async {
+            if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
+                // Nothing will ever stop this delivery.
+                std::future::pending::<()>().await;
+            }
+            sleep(ERRAND_ENDS_WITHIN).await;
+        };
+        tokio::select! {
+            outcome = self.attempt(&batch) => {
+                // Who does not wait any longer has ended the errand; nor is there an outcome at the
+                // end of the program.
+                let _ = outcome.map(|outcome| answer.send(outcome));
+            }
+            () = ending => self.pulse.rests(),
+        }
     }
 
     /// What is sent next; nothing when gathering has ended.

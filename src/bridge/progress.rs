@@ -164,8 +164,6 @@ pub struct SinkSnapshot {
 /// What a sink was sent outside the journal's order, since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrandCounts {
-    /// Dead letters of this sink that it took in the end.
-    pub retried: u64,
     /// Dead letters of other sinks that it took.
     pub forwarded: u64,
     /// Dead letters of other sinks that it refused.
@@ -309,6 +307,7 @@ impl SinkProgress {
         if fate.outcome == LetterOutcome::Delivered {
             totals.dead_lettered = totals.dead_lettered.saturating_sub(1);
             totals.delivered += 1;
+            totals.retried += 1;
         }
         inner.unsaved.letter_fates.push(fate);
         inner.changed = true;

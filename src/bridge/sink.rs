@@ -99,8 +99,10 @@ pub enum Outcome {
 /// the bridge owns time, order and acknowledgement.
 ///
 /// The future of [`send`](Self::send) may be dropped at any await, when the configured timeout
-/// has passed or the bridge stops. The next call then brings the same batch again or a part of it;
-/// a sink that keeps messages in a queue of its own must recognise them rather than queue twice.
+/// has passed or the bridge stops. The next call then brings the same batch again or a part of it,
+/// or, where either is one that is sent beside the journal's order (dead letters, replays:
+/// [`Record::FIRST_ERRAND`](crate::event::Record::FIRST_ERRAND)), another one in between. A sink that
+/// keeps messages in a queue of its own must recognise them rather than queue twice.
 pub trait Sink: Send + 'static {
     /// Sends one batch, which is never empty.
     fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;

@@ -144,13 +144,7 @@ impl Builder<'_> {
                     .hint("the default is `24h`"),
             );
         }
-        if model.dead_letters.0 == 0 {
-            self.wrong(
-                &path.key("deadLetters"),
-                validate::wrong("with no room for dead letters, what is refused is gone")
-                    .hint("the default is `64MiB`"),
-            );
-        }
+        let dead_letters = self.dead_letters(&path);
         let directory = |path: &str| {
             if path.is_empty() {
                 return Err(validate::wrong("the path is empty").hint("name a directory"));
@@ -166,8 +160,30 @@ impl Builder<'_> {
                 SyncModel::Never => SyncPolicy::Never,
                 SyncModel::Every(Span(interval)) => SyncPolicy::Every(interval),
             },
-            dead_letters: model.dead_letters.0,
+            dead_letters,
         }
+    }
+
+    /// The room for dead letters, in bytes. It is part of what the journal may take, and the log gets
+    /// what is left: the rest of a small one must not go to them.
+    fn dead_letters(&mut self, journal: &Path) -> u64 {
+        let model = &self.loaded.model.journal;
+        let (room, size) = (model.dead_letters.0, model.retention.size.0);
+        let section = self.loaded.root.get("journal");
+        let given = section.and_then(|section| section.node.get("deadLetters")).is_some();
+        if !given {
+            return room.min(size / 4);
+        }
+        let path = journal.key("deadLetters");
+        if room == 0 {
+            let wrong = validate::wrong("with no room for dead letters, what is refused is gone");
+            self.wrong(&path, wrong.hint("the default is `64MiB`"));
+        } else if room > size / 2 {
+            let wrong =
+                validate::wrong("dead letters would take more than half of the journal's size");
+            self.wrong(&path, wrong.hint("write less, or raise `journal.retention.size`"));
+        }
+        room
     }
 
     fn server(&mut self) -> ServerSettings {

@@ -165,8 +165,9 @@ pub struct JournalModel {
     /// the process loses nothing either way; of the machine, what the API server no longer has.
     #[schemars(extend("default" = "1s"))]
     pub sync: SyncModel,
-    /// How many bytes the dead letters of all sinks may take. When they take more, the oldest go,
-    /// and are counted.
+    /// How many bytes the dead letters of all sinks may take: half of `retention.size` at most, and a
+    /// quarter of it where that is less than the default. When they take more, the oldest go, and are
+    /// counted.
     #[schemars(extend("default" = "64MiB"))]
     pub dead_letters: Size,
 }

@@ -77,6 +77,18 @@ fn defaults_are_those_of_the_contract() {
 }
 
 #[test]
+fn dead_letters_leave_most_of_a_small_journal_to_the_log() {
+    for (journal, room) in [
+        ("{}", 64 << 20),
+        ("{retention: {size: 64MiB}}", 16 << 20),
+        ("{retention: {size: 64MiB}, deadLetters: 32MiB}", 32 << 20),
+    ] {
+        let text = format!("journal: {journal}\nsinks: {{a: {{stdout: {{}}}}}}\n");
+        assert_eq!(read(&text, &[]).unwrap().journal.dead_letters, room, "{journal}");
+    }
+}
+
+#[test]
 fn every_key_reaches_the_settings() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {

@@ -200,6 +200,30 @@ async fn a_retry_that_fails_keeps_no_live_event_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn at_the_end_a_letter_on_its_way_leaves_the_time_to_live_events() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), refusing());
+    let poison = poison(&server, "bad");
+    let patient = Tuning { timeout: Duration::from_secs(60), ..Tuning::default() };
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, patient).start().await;
+    let (view, control) = (bridge.view(), bridge.control());
+    letters(&control, 1).await;
+    sink.accept_everything();
+    sink.hold(true);
+    control.retry(ALL).await.unwrap();
+    until("the letter is on its way", || sink.attempts().len() == 2).await;
+    let live = create(&server, "live").id();
+    until("journalled", || sink_status(&view, "a").seen == 2).await;
+    let stopping = tokio::spawn(bridge.stop(Duration::from_secs(5)));
+    until("the live event is on its way", || sink.attempts().len() == 3).await;
+    sink.hold(false);
+    stopping.await.unwrap().unwrap();
+    assert_eq!(sink.ids(), [live]);
+    let kept = dead_letters(dir.path());
+    let [letter] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!((&letter.id, letter.state), (&poison, LetterState::RetryRequested));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn letters_of_a_sink_that_is_gone_are_listed_and_dropped_but_not_sent() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), refusing());
     poison(&server, "bad");

@@ -175,5 +175,11 @@ async fn what_retention_takes_from_under_a_replay_is_counted() {
     assert_eq!((end.until, end.read + end.gone), (401, 400));
     assert!(end.gone > 100 && end.read > 0, "{end:?}");
     assert_eq!((end.matched, end.delivered), (end.read, end.read));
+    // What was gone before it began counts, too: a replay that goes on from where one was ended
+    // would otherwise say that it has delivered all.
+    let oldest = view.log.oldest().next;
+    let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(oldest - 100), None)).await;
+    assert!(end.gone >= 100, "{end:?}");
+    assert_eq!((end.gone + end.read, end.delivered), (created - (oldest - 101), end.read));
     stop(bridge).await;
 }

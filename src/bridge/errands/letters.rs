@@ -84,10 +84,18 @@ impl LetterRound {
         let again = letter.sink == self.sink;
         let envelope = if again { letter.envelope.clone() } else { forwarded(letter) };
         let mut piece = self.courier.piece(vec![envelope]);
-        let mut answered = Answered::default();
-        while let Some(wait) = self.attempt(letter, &mut piece, &mut answered).await? {
+        let (mut answered, mut before) = (Answered::default(), None);
+        while let Some((wait, reason)) = self.attempt(&mut piece, &mut answered).await? {
+            // For as long as the receiver is away: said once, and when the reason is another one.
+            let (sink, letter) = (&self.sink, letter.number);
+            if before.as_ref() == Some(&reason) {
+                tracing::debug!(sink, letter, reason, "still waiting");
+            } else {
+                tracing::warn!(sink, letter, reason, "a dead letter has to wait");
+            }
+            before = Some(reason);
             self.courier.sleep(wait).await?;
-            if !self.is_due(letter.number).await {
+            if !self.is_due(letter).await {
                 return Ok(());
             }
         }
@@ -100,7 +108,6 @@ impl LetterRound {
                     id = letter.id,
                     "a dead letter is delivered"
                 );
-                self.progress.update(|sink| sink.errands.retried += 1);
                 LetterOutcome::Delivered
             }
             None => {
@@ -134,22 +141,17 @@ impl LetterRound {
         Ok(())
     }
 
-    /// One attempt; answers how long to wait for the next one.
+    /// One attempt; answers how long to wait for the next one, and why.
     async fn attempt(
         &self,
-        letter: &DeadLetter,
         piece: &mut Piece,
         answered: &mut Answered,
-    ) -> Result<Option<Duration>, Ended> {
-        match self.courier.send(piece, answered, |_| {}).await? {
+    ) -> Result<Option<(Duration, String)>, Ended> {
+        Ok(match self.courier.send(piece, answered, |_| {}).await? {
             // One event is never halved.
-            Next::Done | Next::Halved(_) => Ok(None),
-            Next::Again { wait, reason } => {
-                let sink = &self.sink;
-                tracing::warn!(sink, letter = letter.number, reason, "a dead letter has to wait");
-                Ok(Some(wait))
-            }
-        }
+            Next::Done | Next::Halved(_) => None,
+            Next::Again { wait, reason } => Some((wait, reason)),
+        })
     }
 
     /// Whether a letter has not been dropped, nor answered in another way, since it was read.

@@ -99,13 +99,19 @@ impl Replays {
         let ReplayOrder { from, filter, progress, .. } = order;
         let (oldest, tail) = (self.log.oldest(), self.log.tail());
         let until = self.progress.snapshot().position.next.min(tail.next);
-        let (first, since_ms) = match *from {
-            ReplayFrom::Position(first) => (first.max(oldest.next), None),
-            ReplayFrom::Time(ms) => (oldest.next, Some(ms)),
+        // What is gone before the oldest record is missing from where it was asked for; of a time it
+        // is not known where that is. Not even what was skipped there is, but from the start on.
+        let (at, since_ms) = match *from {
+            ReplayFrom::Position(first) if first > Position::START.next => {
+                (Position { next: first, ..oldest }, None)
+            }
+            ReplayFrom::Position(_) => (Position::START, None),
+            ReplayFrom::Time(ms) => (oldest, Some(ms)),
         };
+        let first = at.next;
         let mut wanted = Wanted {
             log: self.log.clone(),
-            at: Position { next: first, skipped: oldest.skipped },
+            at,
             until,
             since_ms,
             filters: self.filter.iter().chain(filter).cloned().collect(),

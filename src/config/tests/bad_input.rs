@@ -123,6 +123,7 @@ fn source_journal_and_server() {
         "several problems at once": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\n  start: later\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
         "checked values": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
         "no room for dead letters": "journal: {deadLetters: 0}\nsinks: {a: {stdout: {}}}\n",
+        "dead letters leave no room": "journal: {retention: {size: 64MiB}, deadLetters: 33MiB}\nsinks: {a: {stdout: {}}}\n",
         "sync": "journal: {sync: 0s}\nsinks: {a: {stdout: {}}}\n",
         "sync, not a word": "journal: {sync: often}\nsinks: {a: {stdout: {}}}\n",
     });

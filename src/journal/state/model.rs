@@ -27,6 +27,9 @@ pub struct Totals {
     pub lost: u64,
     /// Delivered once more after a crash; these are counted in no other total.
     pub redelivered: u64,
+    /// Dead letters that the receiver took in the end. These are counted as delivered, and as
+    /// dead-lettered no more.
+    pub retried: u64,
 }
 
 impl std::ops::AddAssign for Totals {
@@ -37,6 +40,7 @@ impl std::ops::AddAssign for Totals {
         self.dead_lettered += more.dead_lettered;
         self.lost += more.lost;
         self.redelivered += more.redelivered;
+        self.retried += more.retried;
     }
 }
 
