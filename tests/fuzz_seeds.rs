@@ -56,6 +56,20 @@ fn seeds() -> Seeds {
         add("cel", name, text.as_bytes());
     }
 
+    // A byte that says what it is: a selection of letters, a replay, a query.
+    for (name, text) in [
+        ("numbers", "0{\"numbers\": [1, 18446744073709551615]}"),
+        ("all", "0{\"all\": true, \"sink\": \"pager\", \"class\": \"invalid\"}"),
+        (
+            "since",
+            "1{\"sink\": \"pager\", \"since\": \"2026-01-02T03:04:05Z\", \"match\": \"delta > 1\"}",
+        ),
+        ("from", "1{\"sink\": \"pager\", \"from\": 7}"),
+        ("query", "2sink=a%20b&class=invalid&limit=10&before=7"),
+    ] {
+        add("admin_input", name, text.as_bytes());
+    }
+
     let [first, second] = segments();
     for (name, segments) in [("one", [&*first, b""]), ("two", [&*first, &*second])] {
         let length = u16::try_from(first.len()).unwrap().to_le_bytes();
