@@ -4,7 +4,7 @@
 //! until there are [`LIVE`] of them; from then on all are repeats. So a list stays short, however
 //! long the load is, and no Event ends: each increment is visible to whoever lists.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -146,8 +146,9 @@ impl Writer {
         let pod = self.random.usize(..PODS);
         let (namespace, name) = (format!("team-{}", pod % NAMESPACES), format!("api-{pod}"));
         let mut event = EventObject::about_pod(&namespace, &name, reason, message);
-        // Of a load of this record, whose Events are not those of another.
-        let number = self.record.len();
+        // Writers may write at the same time, and their Events are not each other's.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         event.metadata.name = format!("{name}.{number:x}");
         let object = Key::of(&event.involved_object.uid);
         self.live.push(Live { namespace, name: event.metadata.name.clone(), object, count: 1 });
