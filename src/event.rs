@@ -11,6 +11,7 @@ mod model;
 mod object;
 mod record;
 mod seen;
+mod time;
 
 pub use envelope::{
     Cluster, Correlation, CorrelationAction, DeadLetterInfo, Envelope, EnvelopeHead, EnvelopeParts,
@@ -20,3 +21,4 @@ pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Tex
 pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
+pub(crate) use time::timestamp;

@@ -16,11 +16,10 @@ use tidings::demo::api_server::sent_at;
 
 use crate::{
     Result,
+    request::{ENVELOPE, head},
     tally::{Tally, Wire, hash, now_us},
 };
 
-/// What every envelope starts with. Nowhere else is a brace followed by a member `id`.
-const ENVELOPE: &[u8] = b"{\"id\":\"";
 /// The attribute of a log record that holds the id.
 const ATTRIBUTE: &[u8] = b"log.record.uid";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -82,20 +81,6 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
         buffer.copy_within(end..filled, 0);
         filled -= end;
     }
-}
-
-/// Where the body of a request begins and how long it is; none while the head is incomplete.
-fn head(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
-    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
-    let length = bytes[..end].split(|byte| *byte == b'\n').find_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if !name.eq_ignore_ascii_case(b"content-length") {
-            return None;
-        }
-        std::str::from_utf8(value).ok()?.parse().ok()
-    });
-    length.map(|length| Some((end + 4, length))).ok_or_else(|| bad("a request without a length"))
 }
 
 fn note(

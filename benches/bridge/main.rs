@@ -20,6 +20,7 @@ mod kubelets;
 mod machine;
 mod process;
 mod report;
+mod request;
 mod scenes;
 mod serve;
 mod table;

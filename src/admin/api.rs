@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     bridge::{Filter, Replay, ReplayFrom},
-    event::Envelope,
+    event::{Envelope, timestamp},
     journal::{DeadLetter, LetterQuery, LetterState, Letters},
 };
 
@@ -155,7 +155,7 @@ impl Letter {
 
 /// Milliseconds since the epoch as RFC 3339, to the second.
 fn time(ms: u64) -> String {
-    Timestamp::from_second((ms / 1000).cast_signed()).unwrap_or_default().to_string()
+    timestamp(ms / 1000 * 1000).to_string()
 }
 
 fn involved_object(envelope: &[u8]) -> Option<InvolvedObject> {

@@ -8,6 +8,7 @@ use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge, info::Info},
     registry::{Registry, Unit},
 };
+use tokio::runtime::Handle;
 
 use super::status::{GapStatus, SinkStatus, Status, status};
 use crate::bridge::{BridgeView, Overflow, SinkCondition};
@@ -38,7 +39,8 @@ impl Collector for BridgeCollector {
         dead_letters(&mut encoder, &now)?;
         sources(&mut encoder, &now)?;
         journal(&mut encoder, &now)?;
-        stuck(&mut encoder, &now)
+        stuck(&mut encoder, &now)?;
+        tasks(&mut encoder)
     }
 }
 
@@ -206,6 +208,14 @@ fn stuck(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     });
     let help = "Whether a part of the bridge is at work on something that should long be done";
     family(encoder, "stuck", help, None, values)
+}
+
+fn tasks(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    // Outside of a runtime there are none to be counted.
+    let Ok(runtime) = Handle::try_current() else { return Ok(()) };
+    let alive = ConstGauge::new(i64::try_from(runtime.metrics().num_alive_tasks()).unwrap_or(0));
+    let help = "Tasks of the runtime that have not ended: of the bridge, and one a connection";
+    single(encoder, "runtime_tasks", help, None, &alive)
 }
 
 /// One metric: its name and help, and a value for each label set.

@@ -91,7 +91,7 @@ impl Deliver {
                 }
             };
             let end = work.end();
-            let mut start = Mark { position: work.from, ..Mark::default() };
+            let mut start = Mark::default();
             let mut fates = Fates::new(end.at);
             let mut interrupted = false;
             if end.at > 0 {
@@ -104,7 +104,7 @@ impl Deliver {
                 let answered = fates.answered();
                 if let Some(mark) = work.marks.iter().rfind(|mark| mark.at <= answered) {
                     fates.settle(start, *mark, &work.resumes, &mut settled);
-                    self.high_water.raise(mark.position.next);
+                    self.high_water.raise(mark.reached.position.next);
                     self.progress.settle(std::mem::take(&mut settled));
                     start = *mark;
                 }
@@ -116,7 +116,7 @@ impl Deliver {
             settled.waiting.extend(work.saved);
             settled.correlator = work.correlator.or(settled.correlator);
             if end.at > 0 {
-                self.high_water.raise(end.position.next);
+                self.high_water.raise(end.reached.position.next);
             }
             if work.settles {
                 self.progress.settle(std::mem::take(&mut settled));

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use jiff::Timestamp;
 
-use crate::journal::Unfinished;
+use crate::{event::timestamp, journal::Unfinished};
 
 /// The newest so many are kept to be looked at.
 const KEPT: usize = 16;
@@ -91,10 +91,6 @@ impl Gap {
             );
         }
     }
-}
-
-fn timestamp(ms: u64) -> Timestamp {
-    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
 }
 
 impl fmt::Display for Gap {

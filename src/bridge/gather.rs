@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{event::Record, journal::Position};
 use covered::Covered;
-pub(super) use work::{Mark, Work};
+pub(super) use work::{Mark, Reached, Work};
 
 /// The correlator's state is saved so often; what came since is brought up from the log.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ impl Gather {
         // A run in which nothing comes ends where it began.
         let position = progress.snapshot().position;
         let (held, first_held) = (stage.holding(), stage.first_held());
-        let work = Work { from: position, position, held, first_held, ..Work::default() };
+        let work = Work::standing_at(position, held, first_held);
         Self {
             options,
             filter,
@@ -146,15 +146,16 @@ impl Gather {
                 let passed = self.stage.pass(record, told, names, time_ms).await;
                 self.put(passed, time_ms, alone).await?;
             } else {
-                self.work.filtered += 1;
+                self.work.reached.filtered += 1;
             }
-            self.work.position = position;
+            self.work.reached.position = position;
             if self.is_full() {
                 self.flush(true).await?;
             }
         }
         self.count_enrichments();
-        self.work.position = Position { next: fed.frame().next(), skipped: fed.frame().skipped };
+        self.work.reached.position =
+            Position { next: fed.frame().next(), skipped: fed.frame().skipped };
         self.covered.push(fed.frame().next(), Arc::clone(&fed.frame().source), fed.frame().resume);
         self.cover();
         if self.last_save.elapsed() >= SAVE_EVERY {
@@ -179,9 +180,10 @@ impl Gather {
         }
         // Settled before the first record is, it has to be settled with the place behind it: or
         // it would be found, and counted, once more after a crash.
-        self.work.lost += lost;
-        self.work.delivered_before += delivered;
-        self.work.position = Position { next: fed.frame().first, skipped: fed.frame().skipped };
+        self.work.reached.lost += lost;
+        self.work.reached.delivered_before += delivered;
+        self.work.reached.position =
+            Position { next: fed.frame().first, skipped: fed.frame().skipped };
     }
 
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without
@@ -254,10 +256,10 @@ impl Gather {
         if let Some(record) = passed.record {
             self.push(record, time_ms, alone).await?;
         }
-        self.work.correlated_away += passed.correlated_away;
-        self.work.lost += passed.lost;
-        self.work.held = self.stage.holding();
-        self.work.first_held = self.stage.first_held();
+        self.work.reached.correlated_away += passed.correlated_away;
+        self.work.reached.lost += passed.lost;
+        self.work.reached.held = self.stage.holding();
+        self.work.reached.first_held = self.stage.first_held();
         Ok(())
     }
 
@@ -329,7 +331,7 @@ impl Gather {
     /// Has the correlator's state saved with the work in hand.
     fn save(&mut self) {
         self.last_save = Instant::now();
-        self.work.correlator = Some(self.stage.save(self.work.position));
+        self.work.correlator = Some(self.stage.save(self.work.reached.position));
     }
 
     /// Notes which resume points have nothing held before them.
@@ -359,8 +361,8 @@ impl Gather {
         self.due = None;
         self.bytes = 0;
         // Position and what is held there stand; the next work starts from them.
-        let Work { position, held, first_held, .. } = self.work;
-        let next = Work { from: position, position, held, first_held, ..Work::default() };
+        let Reached { position, held, first_held, .. } = self.work.reached;
+        let next = Work::standing_at(position, held, first_held);
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }

@@ -186,7 +186,7 @@ impl Keeper {
     fn change_letters(&mut self, LetterRequest { letters, what, answer }: LetterRequest) {
         let changed = match what {
             LetterChange::Retry => {
-                let configured: Vec<_> = self.sinks.iter().map(|s| s.snapshot().name).collect();
+                let configured: Vec<_> = self.sinks.iter().map(|s| s.name()).collect();
                 self.state.retry_letters(&letters, &configured)
             }
             LetterChange::Drop => self.state.drop_letters(&letters),

@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
-    BridgeOptions, BridgeView, SinkProgress, TaskEnd, Watchdog,
+    BridgeOptions, BridgeView, JournalOptions, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
     control::{Control, ReplayDesk},
     correlation::Stage,
@@ -28,6 +28,9 @@ use super::{
 use crate::{journal::OpenError, watch::Broadcaster};
 use sink::{Errands, SinkParts};
 
+/// Who has the journal for longer than this is there to stay.
+const FREE_WITHIN: Duration = Duration::from_secs(2);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Messages between reflectors and ingest: each at most a few hundred KiB.
 const INGEST_QUEUE: usize = 4;
 /// Frames between ingest and the broadcaster's loop.
@@ -93,6 +96,20 @@ impl Drop for GiveUp {
     }
 }
 
+/// Opens the journal. A command that works on that of a stopped bridge has it for a moment, and so
+/// has a process that was just killed: neither is a reason not to start.
+async fn open_when_free(journal: &JournalOptions) -> Result<Restored, BridgeError> {
+    let give_up = Instant::now() + FREE_WITHIN;
+    loop {
+        match Restored::open(journal) {
+            Err(BridgeError::Journal(OpenError::Held { .. })) if Instant::now() < give_up => {
+                sleep(ASK_AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
 impl Bridge {
     /// Opens the journal, starts the sinks on what it holds, and then reads from the API server.
     ///
@@ -103,7 +120,7 @@ impl Bridge {
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
         let BridgeOptions { cluster, source, journal, sinks, objects, own_events, heartbeat } =
             options;
-        let restored = Restored::open(&journal)?;
+        let restored = open_when_free(&journal).await?;
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
         identity.ask_once().await?;

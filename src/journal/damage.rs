@@ -12,6 +12,8 @@ use std::{
 
 use jiff::Timestamp;
 
+use crate::event::timestamp;
+
 /// So many are kept to be shown, the newest.
 const SHOWN: usize = 16;
 /// So many places are known not to be counted twice; beyond that the oldest are forgotten.
@@ -74,10 +76,6 @@ impl Damage {
     pub fn to(&self) -> Timestamp {
         timestamp(self.to_ms)
     }
-}
-
-fn timestamp(ms: u64) -> Timestamp {
-    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
 }
 
 impl fmt::Display for Damage {

@@ -8,9 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use jiff::{civil::DateTime, tz::TimeZone};
 
 use super::{Damage, DamageKind, Damages, format};
+use crate::event::timestamp;
 
 /// What is set aside is moved to a directory of this name and the time.
 const ASIDE: &str = "damaged-";
@@ -191,8 +192,7 @@ impl Directory {
 
     /// Makes a directory for what is set aside, and removes those that are too many with it.
     fn make_aside(&self, now_ms: u64) -> io::Result<PathBuf> {
-        let time = Timestamp::from_millisecond(now_ms.cast_signed()).unwrap_or_default();
-        let time = time.to_zoned(TimeZone::UTC).strftime(ASIDE_TIME);
+        let time = timestamp(now_ms).to_zoned(TimeZone::UTC).strftime(ASIDE_TIME);
         let mut path = self.path().join(format!("{ASIDE}{time}"));
         let mut number = 1;
         while path.exists() {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tidings::{
     bridge::{BridgeError, RetryClass, SinkStart},
     demo::api_server::{ApiServer, EventObject, Options, Written},
-    journal::OpenError,
+    journal::{Directory, OpenError},
 };
 use tokio::runtime::Runtime;
 
@@ -314,7 +314,14 @@ async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
         }
     }
     assert_eq!(sink.received().len(), 1);
+    // A command that works on it lets go soon, which is waited for.
+    let command = Directory::open(dir.path()).unwrap();
+    let letting_go = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        drop(command);
+    });
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    letting_go.await.unwrap();
     stop(bridge).await;
 }
 

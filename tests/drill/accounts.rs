@@ -41,6 +41,23 @@ pub(crate) async fn settle(bridge: &Bridge, journalled: u64) -> Duration {
     started.elapsed()
 }
 
+/// Has all dead letters sent again, by the command that an operator has for it, and waits until
+/// there are none. Answers how many there were.
+pub(crate) async fn retry_dead_letters(bridge: &Bridge) -> usize {
+    let list = bridge.command(&["dead-letters", "list", "--output", "json"]).await;
+    let letters: Vec<Value> = serde_json::from_str(&list).expect("a list");
+    if letters.is_empty() {
+        return 0;
+    }
+    bridge.command(&["dead-letters", "retry", "--all"]).await;
+    until_within(SETTLES_WITHIN, "no dead letter is left", async || {
+        let status = bridge.status().await;
+        sinks_of(&status).iter().all(|sink| number(sink, "deadLettered") == 0)
+    })
+    .await;
+    letters.len()
+}
+
 /// Every event that a sink has seen has exactly one fate, and what it says to have delivered is
 /// what arrived.
 pub(crate) fn add_up(sink: &Value, verdict: &Verdict) {

@@ -134,14 +134,16 @@ fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
     ledger.deliveries.iter().map(arrival).collect()
 }
 
-/// How far before its kill what came again had come first: what was not saved yet.
+/// How long before a kill came what came again after it: what was not saved yet. With no kill in
+/// between it was on its way when the kill before came.
 fn reach(verdict: &Verdict, killed: &[Instant]) -> String {
-    let before_its_kill = |first: &Instant| {
-        let kill = killed.iter().find(|kill| *kill >= first);
+    if verdict.repeated == 0 {
+        return "no repeats".to_owned();
+    }
+    let before_its_kill = |(first, again): &(Instant, Instant)| {
+        let kill = killed.iter().find(|kill| (first..again).contains(kill));
         kill.map(|kill| kill.duration_since(*first))
     };
-    let reach = verdict.repeated_of.iter().filter_map(before_its_kill).max();
-    reach.map_or("no repeats".to_owned(), |reach| {
-        format!("repeats reach back {:.2} s before a kill", reach.as_secs_f64())
-    })
+    let reach = verdict.repeated_at.iter().filter_map(before_its_kill).max().unwrap_or_default();
+    format!("repeats reach back {:.2} s before a kill", reach.as_secs_f64())
 }

@@ -55,8 +55,8 @@ pub(crate) struct Verdict {
     pub(crate) missing: u64,
     /// Arrivals of an id that had come before.
     pub(crate) repeated: u64,
-    /// When the first arrivals of what was repeated were.
-    pub(crate) repeated_of: Vec<Instant>,
+    /// When what was repeated came first, and when it came again.
+    pub(crate) repeated_at: Vec<(Instant, Instant)>,
     /// Arrivals of an id that nobody produced.
     pub(crate) strangers: u64,
     /// Repeats that told another delta than the first time.
@@ -91,7 +91,7 @@ pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
         match first.entry(arrival.id) {
             Entry::Occupied(before) => {
                 verdict.repeated += 1;
-                verdict.repeated_of.push(before.get().at);
+                verdict.repeated_at.push((before.get().at, arrival.at));
                 verdict.retold += u64::from(before.get().delta != arrival.delta);
                 continue;
             }

@@ -136,22 +136,25 @@ impl Writer {
         }
     }
 
-    /// Writes a new Event that says this, and that never occurs again.
-    pub(crate) fn write_once(&mut self, reason: &str, message: &str) {
-        self.create(reason, message);
+    /// Writes an Event that says this, the only one of its object: it may come late, by itself.
+    pub(crate) fn write_alone(&mut self, reason: &str, message: &str) {
+        let pod = format!("alone-{:x}", next_number());
+        self.create_about("team-0", &pod, reason, message);
         self.live.pop();
     }
 
     fn create(&mut self, reason: &str, message: &str) {
         let pod = self.random.usize(..PODS);
         let (namespace, name) = (format!("team-{}", pod % NAMESPACES), format!("api-{pod}"));
-        let mut event = EventObject::about_pod(&namespace, &name, reason, message);
-        // Writers may write at the same time, and their Events are not each other's.
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        event.metadata.name = format!("{name}.{number:x}");
+        self.create_about(&namespace, &name, reason, message);
+    }
+
+    fn create_about(&mut self, namespace: &str, pod: &str, reason: &str, message: &str) {
+        let mut event = EventObject::about_pod(namespace, pod, reason, message);
+        event.metadata.name = format!("{pod}.{:x}", next_number());
         let object = Key::of(&event.involved_object.uid);
-        self.live.push(Live { namespace, name: event.metadata.name.clone(), object, count: 1 });
+        let name = event.metadata.name.clone();
+        self.live.push(Live { namespace: namespace.to_owned(), name, object, count: 1 });
         let created = self.server.create(event).expect("a new Event");
         self.note(&created, self.live.len() - 1);
     }
@@ -167,4 +170,10 @@ impl Writer {
             at: Instant::now(),
         });
     }
+}
+
+/// Writers may write at the same time, and their Events are not each other's.
+fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
 }

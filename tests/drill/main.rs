@@ -52,6 +52,8 @@ mod receiver;
 #[path = "../e2e/receivers/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod receivers;
+#[path = "../../benches/bridge/request.rs"]
+mod request;
 mod retention;
 mod sampler;
 mod scripted;

@@ -7,8 +7,10 @@ use serde_json::json;
 use tidings::demo::api_server::{Ending, Fault, On, Place, StreamFault};
 use tokio::time::sleep;
 
+use crate::accounts::retry_dead_letters;
 use crate::frame::{Drill, Page, Run};
 use crate::parts::Part as _;
+use crate::poison::POISON;
 use crate::receiver::Mode;
 use crate::sampler::{Sample, Sampler, median};
 use crate::scripted::{Stage, three_sinks};
@@ -22,6 +24,11 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     run: |run| Box::pin(mixed(run)),
 }];
 
+/// So many more descriptors or tasks than before are no leak: of connections that come and go.
+const SLACK: f64 = 16.0;
+/// So many MiB more are none: what the allocator keeps, and how long the backlog was of late.
+const RSS_SLACK: f64 = 16.0;
+
 /// What goes wrong.
 #[derive(Clone, Debug)]
 enum Harm {
@@ -30,6 +37,8 @@ enum Harm {
     Absence,
     Stop,
     Sink(usize, Mode),
+    /// An event that a sink refuses.
+    Poison(usize),
     ApiServerAway,
     /// Away, and its history with it.
     Compaction,
@@ -43,7 +52,7 @@ impl Harm {
     /// Any; without `ends` none that ends the bridge.
     fn any(random: &mut Rng, ends: bool, disk: bool) -> Self {
         loop {
-            return match random.u8(..10) {
+            return match random.u8(..11) {
                 0 | 1 if ends => Self::Kill,
                 2 if ends => Self::Absence,
                 3 if ends => Self::Stop,
@@ -53,6 +62,7 @@ impl Harm {
                 7 => Self::answers(random),
                 8 if disk => Self::DiskFull,
                 9 => Self::Sink(random.usize(..3), mode(random)),
+                10 => Self::Poison(random.usize(..3)),
                 _ => continue,
             };
         }
@@ -109,11 +119,12 @@ async fn mixed(run: Run) -> Page {
     stage.open().await;
     let mut random = Rng::with_seed(run.seed);
     let (writing, started) = (stage.write(rate), Instant::now());
-    let (mut harms, mut last_life) = (0, None);
+    let (mut harms, mut last_life, mut tasks) = (0, None, 0.0);
     while started.elapsed() < length {
         let ends = started.elapsed() < length / 2;
         if !ends && last_life.is_none() {
             last_life = Some(Sampler::start(stage.bridge.id()));
+            tasks = tasks_of(&stage).await;
         }
         let first = Harm::any(&mut random, ends, true);
         let second = (random.u8(..3) == 0).then(|| Harm::any(&mut random, ends, true));
@@ -134,12 +145,18 @@ async fn mixed(run: Run) -> Page {
     }
     let last_life = last_life.expect("half of the time has passed").finish().await;
     writing.stop().await;
-    let flat = flat(&last_life);
+    stage.settle().await;
+    let retried = retry_dead_letters(&stage.bridge).await;
+    let held = flat(&last_life);
+    let tasks_now = tasks_of(&stage).await;
+    assert!(tasks_now <= tasks + SLACK, "tasks that never end: {tasks} then, {tasks_now} now");
+    let held = format!("{held}, tasks {tasks} then {tasks_now}");
+    let letters = format!("{retried} dead letters of all sinks, taken when they were retried");
     let fault = format!("{harms} faults in {length:?} at {rate}/s, seed {}", run.seed);
     let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
         // A list that closes a gap shows the newest version for all before it.
         let row = sink.has_all_increments(&verdict, &fault);
-        if sink.suppress { row.note(&flat) } else { row }
+        if sink.suppress { row.note(&held) } else { row.note(&letters) }
     });
     Page::Rows(rows.collect())
 }
@@ -161,6 +178,10 @@ async fn do_harm(stage: &mut Stage, harm: &Harm, absence: Duration) {
             stage.bridge.launch().await;
         }
         Harm::Sink(sink, mode) => stage.sinks[*sink].receiver.set(mode.clone()).await,
+        Harm::Poison(sink) => {
+            stage.sinks[*sink].receiver.set(Mode::Refuse(400, POISON)).await;
+            stage.writer().write_alone("Poison", POISON);
+        }
         Harm::ApiServerAway => stage.server.stop_listening().await,
         Harm::Compaction => {
             stage.server.stop_listening().await;
@@ -188,17 +209,25 @@ async fn heal(stage: &mut Stage) {
     stage.server.cut_connections();
 }
 
-/// What a process that lived through the second half held in its first and its last minute.
+/// What a process that lived through the second half held in its first and its last minute, which
+/// is the same but for connections that come and go.
 fn flat(samples: &[Sample]) -> String {
     let minute = samples.len().min(60);
     let (first, last) = (&samples[..minute], &samples[samples.len() - minute..]);
-    let line = |what: &str, value: fn(&Sample) -> f64| {
-        format!("{what} {:.0} then {:.0}", median(first, value), median(last, value))
+    let line = |what: &str, value: fn(&Sample) -> f64, slack: f64| {
+        let (first, last) = (median(first, value), median(last, value));
+        assert!(last <= first + slack, "{what} at first {first:.0}, in the end {last:.0}");
+        format!("{what} {first:.0} then {last:.0}")
     };
     [
-        line("descriptors", |sample| sample.descriptors),
-        line("threads", |sample| sample.threads),
-        line("RSS MiB", |sample| sample.rss_mib),
+        line("descriptors", |sample| sample.descriptors, SLACK),
+        line("threads", |sample| sample.threads, SLACK),
+        line("RSS MiB", |sample| sample.rss_mib, RSS_SLACK),
     ]
     .join(", ")
+}
+
+async fn tasks_of(stage: &Stage) -> f64 {
+    let tasks = stage.bridge.metric("tidings_runtime_tasks").await;
+    tasks.parse().expect("a number of tasks")
 }

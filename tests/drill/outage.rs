@@ -7,7 +7,6 @@ use tokio::time::sleep;
 
 use crate::frame::{Drill, Page, Row, Run};
 use crate::judge::{Arrival, Produced, delays};
-use crate::load::Writer;
 use crate::receiver::Mode;
 use crate::sampler::Sampler;
 use crate::scripted::{Sink, Stage};
@@ -40,7 +39,7 @@ async fn outage(run: Run) -> Page {
     stage.open().await;
     let sampler = Sampler::start(stage.bridge.id());
     stage.sinks[1].receiver.set(Mode::Down).await;
-    let mut writer = Writer::new(&stage.server, &stage.record, run.seed).without_end();
+    let mut writer = stage.writer().without_end();
     while stage.record.len() < backlog {
         writer = writer.burst(SLICE.min(backlog - stage.record.len())).await;
         stage.journalled().await;

@@ -14,10 +14,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::judge::{Arrival, Key};
+use crate::request::{ENVELOPE, head};
 
 const BUFFER: usize = 256 * 1024;
-/// What every envelope begins with. Nowhere else is a brace followed by a member `id`.
-const ENVELOPE: &[u8] = b"{\"id\":\"";
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,21 +172,6 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
         buffer.copy_within(end..filled, 0);
         filled -= end;
     }
-}
-
-/// Where the body of a request begins and how long it is; none while the head is incomplete.
-fn head(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
-    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
-    let length = bytes[..end].split(|byte| *byte == b'\n').find_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if !name.eq_ignore_ascii_case(b"content-length") {
-            return None;
-        }
-        std::str::from_utf8(value).ok()?.parse().ok()
-    });
-    let found = length.map(|length| Some((end + 4, length)));
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a request without a length"))
 }
 
 /// Writes down what is in a body.

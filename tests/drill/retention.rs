@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::accounts::number;
 use crate::frame::{Drill, Page, Run};
-use crate::load::Writer;
 use crate::parts::Part as _;
 use crate::receiver::Mode;
 use crate::scripted::{Sink, Stage};
@@ -43,7 +42,7 @@ async fn drop_oldest(run: Run) -> Page {
         });
         stage.open().await;
         stage.sinks[1].receiver.set(mode).await;
-        let mut writer = Writer::new(&stage.server, &stage.record, run.seed);
+        let mut writer = stage.writer();
         // In slices, so that the healthy sink is never so far behind; and until the journal has
         // dropped more than a sink that is away has in memory.
         while stage.record.len() < events || dropped(&stage).await < events as u64 / 2 {
@@ -105,7 +104,7 @@ async fn block(run: Run) -> Page {
         });
         stage.open().await;
         stage.sinks[1].receiver.set(Mode::Down).await;
-        Writer::new(&stage.server, &stage.record, run.seed).burst(events).await;
+        stage.writer().burst(events).await;
         let blocked = async |stage: &Stage| {
             let status = stage.bridge.status().await;
             status["journal"]["blockedBy"].as_array().is_some_and(|by| !by.is_empty())

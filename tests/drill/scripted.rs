@@ -12,7 +12,7 @@ use crate::accounts::{SETTLES_WITHIN, add_up, number, settle, sink_of};
 use crate::bridge::Bridge;
 use crate::frame::Row;
 use crate::judge::{self, Verdict};
-use crate::load::{Record, Writing};
+use crate::load::{Record, Writer, Writing};
 use crate::parts::Part as _;
 use crate::receiver::Receiver;
 use crate::wait::{until, until_within};
@@ -83,6 +83,11 @@ impl Stage {
     /// Starts to write so many events a second.
     pub(crate) fn write(&self, rate: u32) -> Writing {
         Writing::start(&self.server, &self.record, rate, self.seed)
+    }
+
+    /// Somebody to write by hand.
+    pub(crate) fn writer(&self) -> Writer {
+        Writer::new(&self.server, &self.record, self.seed)
     }
 
     /// Waits until everything that was produced has a fate at every sink, or is held by its

@@ -87,7 +87,7 @@ impl Stage {
     pub(crate) fn write_large(&self, messages: &[usize]) {
         let mut writer = Writer::new(&self.server, &self.record, !self.run.seed);
         for bytes in messages {
-            writer.write_once("Large", &"x".repeat(*bytes));
+            writer.write_alone("Large", &"x".repeat(*bytes));
         }
     }
 

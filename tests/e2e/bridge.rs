@@ -88,6 +88,19 @@ impl Bridge {
         (self.process.ended().expect("it has ended"), self.process.log())
     }
 
+    /// Runs a command of the program against the same configuration. What it says on its way must
+    /// be success; the answer is its standard output.
+    #[allow(dead_code, reason = "the drills ask for it")]
+    pub(crate) async fn command(&self, arguments: &[&str]) -> String {
+        let config = self.scratch.path().join("tidings.yaml");
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_tidings"));
+        let ran = command.args(arguments).arg("--config").arg(config).output().await;
+        let ran = ran.expect("the program runs");
+        let complaint = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{arguments:?}: {}: {complaint}", ran.status);
+        String::from_utf8(ran.stdout).expect("text")
+    }
+
     /// `/api/v1/status`.
     pub(crate) async fn status(&self) -> Value {
         let status = self.get("/api/v1/status").await.bytes().await.expect("a status");

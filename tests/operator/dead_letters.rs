@@ -63,7 +63,14 @@ async fn a_list_can_be_cut_and_narrowed() {
             assert_eq!(listed.as_array().unwrap().len(), count, "{arguments:?}");
         }
         let none = stage.run(&["dead-letters", "list", "--sink", "other"]).await;
-        assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "there are none\n"));
+        let doubt = "there are none, nor is a sink `other` configured: the sinks are pager\n";
+        assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", doubt));
+        for what in ["retry", "drop"] {
+            let none = stage.run(&["dead-letters", what, "--all", "--sink", "pagre"]).await;
+            let doubt = "there are none, nor is a sink `pagre` configured: did you mean `pager`?\n";
+            assert_eq!((none.code, none.stderr.as_str()), (0, doubt), "{what}");
+            assert!(none.stdout.starts_with("0 dead letters: "), "{none:?}");
+        }
     }
 }
 

@@ -117,6 +117,8 @@ async fn a_bridge_that_stops_ends_it() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["complete"], false, "{said}");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.contains("the bridge stopped before the replay was done\nhint: "), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

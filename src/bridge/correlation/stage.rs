@@ -57,7 +57,7 @@ impl Stage {
         progress: &SinkProgress,
     ) -> Self {
         let shares_keys = correlator.as_ref().is_some_and(|own| own.keys == *shared);
-        let sink = progress.snapshot().name;
+        let sink = progress.name();
         Self { correlator, enricher, shares_keys, log, sink, space: BytesMut::new() }
     }
 

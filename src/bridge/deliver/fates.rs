@@ -55,15 +55,16 @@ impl Fates {
         resumes: &[(Arc<str>, Resume)],
         settled: &mut Settled,
     ) {
-        settled.position = to.position;
-        settled.held = to.held;
-        settled.first_held = to.first_held;
         settled.resumes.extend_from_slice(&resumes[from.resumes..to.resumes]);
+        let (before, reached) = (from.reached, to.reached);
+        settled.position = reached.position;
+        settled.held = reached.held;
+        settled.first_held = reached.first_held;
         let totals = &mut settled.totals;
-        totals.filtered += to.filtered - from.filtered;
-        totals.correlated_away += to.correlated_away - from.correlated_away;
-        totals.lost += to.lost - from.lost;
-        totals.delivered += to.delivered_before - from.delivered_before;
+        totals.filtered += reached.filtered - before.filtered;
+        totals.correlated_away += reached.correlated_away - before.correlated_away;
+        totals.lost += reached.lost - before.lost;
+        totals.delivered += reached.delivered_before - before.delivered_before;
         for fate in &self.of[from.at..to.at] {
             match fate {
                 Fate::Open => {}
@@ -97,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::journal::LetterState;
+    use crate::{bridge::gather::Reached, journal::LetterState};
 
     fn letter(seq: usize, unidentified: u64) -> DeadLetter {
         DeadLetter {
@@ -160,14 +161,16 @@ mod tests {
             let resume = |version| ("*".into(), Resume { epoch: 0, resource_version: version });
             let resumes: [(Arc<str>, Resume); 2] = [resume(1), resume(2)];
             let at = at.index(of.len() + 1);
-            let mark = Mark { at, filtered: 3, lost: 1, resumes: 1, ..Mark::default() };
+            let mark = Mark { at, reached: Reached { filtered: 3, lost: 1, ..Reached::default() }, resumes: 1 };
             let end = Mark {
                 at: of.len(),
-                filtered: 5,
-                correlated_away: 2,
-                lost: 1,
+                reached: Reached {
+                    filtered: 5,
+                    correlated_away: 2,
+                    lost: 1,
+                    ..Reached::default()
+                },
                 resumes: 2,
-                ..Mark::default()
             };
             let (mut whole, mut in_two) = (Settled::default(), Settled::default());
             fates(&of, in_rows).settle(Mark::default(), end, &resumes, &mut whole);

@@ -8,13 +8,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use tokio::{sync::watch, task::spawn_blocking};
 
 use super::{Answered, Courier, Ended, Next, Piece};
 use crate::{
     bridge::{SinkProgress, now_ms, tasks::answer_of},
-    event::{DeadLetterInfo, EnvelopeParts},
+    event::{DeadLetterInfo, EnvelopeParts, timestamp},
     journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome},
 };
 
@@ -165,10 +164,7 @@ impl LetterRound {
 
 /// The envelope with what became of it at its own sink.
 fn forwarded(letter: &DeadLetter) -> Bytes {
-    let time = |ms: u64| {
-        let time = Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default();
-        format!("{time:.3}")
-    };
+    let time = |ms: u64| format!("{:.3}", timestamp(ms));
     let info = DeadLetterInfo {
         sink: letter.sink.clone(),
         class: letter.class.clone(),

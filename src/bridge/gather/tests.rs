@@ -94,7 +94,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     rig.append(26, now_ms()).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [(1..=25).collect::<Vec<_>>()]);
-    assert_eq!((work.held.versions, work.position.next), (1, 27));
+    assert_eq!((work.reached.held.versions, work.reached.position.next), (1, 27));
     // The resume point covers a version that is held.
     assert!(work.resumes.is_empty());
 
@@ -102,7 +102,10 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     assert_eq!(sequences, [[26]]);
     let waited = start.elapsed().as_secs();
     assert!((599..=602).contains(&waited), "{waited}");
-    assert_eq!((work.held.versions, work.position.next, work.from.next), (0, 27, 27));
+    assert_eq!(
+        (work.reached.held.versions, work.reached.position.next, work.from.next),
+        (0, 27, 27)
+    );
     assert_eq!(work.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
     assert_eq!(work.correlator.unwrap().correlator.position.next, 27);
@@ -117,11 +120,14 @@ async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
         assert_eq!(rig.settled().await.0, [[seq]]);
     }
     let (sequences, work) = rig.settled().await;
-    assert_eq!((sequences, work.held.versions), (vec![vec![]], 2));
+    assert_eq!((sequences, work.reached.held.versions), (vec![vec![]], 2));
     rig.append(1, now_ms() + 601_000).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26], [27], [28]]);
-    assert_eq!((work.held.versions, work.position.next, work.correlated_away), (0, 29, 0));
+    assert_eq!(
+        (work.reached.held.versions, work.reached.position.next, work.reached.correlated_away),
+        (0, 29, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +137,10 @@ async fn a_mark_stands_behind_a_record_with_its_summaries_and_never_between_them
     rig.append(27, now_ms()).await;
     let (_, work) = rig.settled().await;
     let marks = |work: &Work| -> Vec<_> {
-        work.marks.iter().map(|mark| (mark.at, mark.position.next, mark.held.versions)).collect()
+        work.marks
+            .iter()
+            .map(|mark| (mark.at, mark.reached.position.next, mark.reached.held.versions))
+            .collect()
     };
     let each: Vec<_> = (1..=25).map(|at| (at, at as u64 + 1, 0)).collect();
     assert_eq!(marks(&work)[..25], each);
@@ -159,7 +168,7 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     work.saved.unwrap().send(()).unwrap();
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26, 27, 28]]);
-    assert_eq!((work.held.versions, rig.works.recv().await.is_none()), (0, true));
+    assert_eq!((work.reached.held.versions, rig.works.recv().await.is_none()), (0, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +179,7 @@ async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
     rig.settled().await;
     rig.broadcaster.shutdown().await;
     let (_, work) = rig.settled().await;
-    assert_eq!(work.held.versions, 3);
+    assert_eq!(work.reached.held.versions, 3);
     assert!(rig.works.recv().await.is_none());
 }
 
@@ -205,8 +214,8 @@ async fn what_was_lost_is_settled_with_the_position_behind_it() {
     let (mut fates, mut position) = (0, Position::START);
     while position.next < 7 {
         let work = rig.works.recv().await.unwrap();
-        fates += work.batch.records.len() as u64 + work.lost;
-        position = work.position;
+        fates += work.batch.records.len() as u64 + work.reached.lost;
+        position = work.reached.position;
         assert!(work.settles);
         assert_eq!(position.ordinal(), fates);
     }

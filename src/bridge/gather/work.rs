@@ -17,20 +17,8 @@ pub(in crate::bridge) struct Work {
     pub(in crate::bridge) batch: Batch,
     /// Where the sink stood before. Records before it are summaries of what was held.
     pub(in crate::bridge) from: Position,
-    /// Everything before it has a fate, or is held, once the batch has its fates.
-    pub(in crate::bridge) position: Position,
-    /// Records between that `match` did not want.
-    pub(in crate::bridge) filtered: u64,
-    /// Versions whose increments are announced with a later one.
-    pub(in crate::bridge) correlated_away: u64,
-    /// Records that were gone before they could be read.
-    pub(in crate::bridge) lost: u64,
-    /// Records that are gone and had been delivered by a run that a crash kept from saving it.
-    pub(in crate::bridge) delivered_before: u64,
-    /// What is held at the position.
-    pub(in crate::bridge) held: Holding,
-    /// The sequence of the first version that is.
-    pub(in crate::bridge) first_held: Option<u64>,
+    /// What it comes to, with all that is in it.
+    pub(in crate::bridge) reached: Reached,
     /// Resume points that are covered with it.
     pub(in crate::bridge) resumes: Vec<(Arc<str>, Resume)>,
     /// The correlator, at a position that is not beyond this one's.
@@ -45,25 +33,44 @@ pub(in crate::bridge) struct Work {
     pub(in crate::bridge) oldest_ms: u64,
 }
 
+/// What has been gathered of a work up to a place in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::bridge) struct Reached {
+    /// Everything before it has a fate, or is held, once the batch has its fates up to there.
+    pub(in crate::bridge) position: Position,
+    /// Records between that `match` did not want.
+    pub(in crate::bridge) filtered: u64,
+    /// Versions whose increments are announced with a later one.
+    pub(in crate::bridge) correlated_away: u64,
+    /// Records that were gone before they could be read.
+    pub(in crate::bridge) lost: u64,
+    /// Records that are gone and had been delivered by a run that a crash kept from saving it.
+    pub(in crate::bridge) delivered_before: u64,
+    /// What is held at the position.
+    pub(in crate::bridge) held: Holding,
+    /// The sequence of the first version that is.
+    pub(in crate::bridge) first_held: Option<u64>,
+}
+
 /// A place in a work up to which it can be settled by itself: between two records, with what either
 /// brought about on its own side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::bridge) struct Mark {
     /// So many records of the batch come before it.
     pub(in crate::bridge) at: usize,
-    /// As they are of the work at this place.
-    pub(in crate::bridge) position: Position,
-    pub(in crate::bridge) filtered: u64,
-    pub(in crate::bridge) correlated_away: u64,
-    pub(in crate::bridge) lost: u64,
-    pub(in crate::bridge) delivered_before: u64,
-    pub(in crate::bridge) held: Holding,
-    pub(in crate::bridge) first_held: Option<u64>,
+    /// What the work comes to there.
+    pub(in crate::bridge) reached: Reached,
     /// So many of its resume points are covered.
     pub(in crate::bridge) resumes: usize,
 }
 
 impl Work {
+    /// An empty one of a sink that stands at a position, with what is held there.
+    pub(super) fn standing_at(position: Position, held: Holding, first_held: Option<u64>) -> Self {
+        let reached = Reached { position, held, first_held, ..Reached::default() };
+        Self { from: position, reached, ..Self::default() }
+    }
+
     /// Notes that it can be settled up to here, which is nothing new before its first record.
     pub(super) fn mark(&mut self) {
         if !self.batch.records.is_empty() {
@@ -73,16 +80,6 @@ impl Work {
 
     /// The place behind all that is in it.
     pub(in crate::bridge) fn end(&self) -> Mark {
-        Mark {
-            at: self.batch.records.len(),
-            position: self.position,
-            filtered: self.filtered,
-            correlated_away: self.correlated_away,
-            lost: self.lost,
-            delivered_before: self.delivered_before,
-            held: self.held,
-            first_held: self.first_held,
-            resumes: self.resumes.len(),
-        }
+        Mark { at: self.batch.records.len(), reached: self.reached, resumes: self.resumes.len() }
     }
 }

@@ -12,7 +12,7 @@ use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
     bridge::{gap::Gap, heartbeat::is_heartbeat, shared::now_ms},
     cache::{ReplaceReason, Replaced},
-    event::Incoming,
+    event::{Incoming, timestamp},
     journal::{Resume, SortedUids, StagedUids, Staging, Unfinished},
 };
 
@@ -80,9 +80,7 @@ impl Ingest {
     }
 
     pub(super) fn page(&mut self, source: usize, items: &[Bytes]) -> Result<(), GaveUp> {
-        let cutoff = self.sources[source].spec.first_since.map(|since| {
-            Timestamp::from_millisecond(now_ms().cast_signed()).unwrap_or_default() - since
-        });
+        let cutoff = self.sources[source].spec.first_since.map(|since| timestamp(now_ms()) - since);
         if let Some(replacing) = &mut self.sources[source].replacing {
             replacing.taken_ms.get_or_insert_with(now_ms);
         }

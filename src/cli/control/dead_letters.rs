@@ -9,7 +9,7 @@ use super::{
     output::{self, Format, ListFormat},
     with_journal,
 };
-use crate::admin::api::Selection;
+use crate::{admin::api::Selection, suggest::nearest};
 
 /// See the command's own help.
 #[derive(Debug, Args)]
@@ -106,7 +106,7 @@ pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode 
                 }
                 match output {
                     ListFormat::Table if list.is_empty() => {
-                        note("there are none");
+                        note(&format!("there are none{}", doubt(sink.as_deref(), &journal.sinks)));
                         Ok(ExitCode::SUCCESS)
                     }
                     ListFormat::Table => output::print(&output::table(&list)),
@@ -125,12 +125,16 @@ pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode 
         }
         Command::Retry { config, which } => with_journal(&config.path, async move |journal| {
             let mut letters = Letters::of(&journal).await?;
+            let sink = which.sink.clone();
             let count = letters.retry(which.into()).await?;
+            note_none(count, sink.as_deref(), &journal.sinks);
             let when = if letters.is_running() { "" } else { " when the bridge starts again" };
             output::print(&format!("{}: will be sent again{when}\n", counted(count)))
         }),
         Command::Drop { config, which } => with_journal(&config.path, async move |journal| {
+            let sink = which.sink.clone();
             let count = Letters::of(&journal).await?.drop_letters(which.into()).await?;
+            note_none(count, sink.as_deref(), &journal.sinks);
             output::print(&format!("{}: dropped\n", counted(count)))
         }),
     }
@@ -138,6 +142,32 @@ pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode 
 
 fn counted(count: u64) -> String {
     format!("{count} dead letter{}", if count == 1 { "" } else { "s" })
+}
+
+/// Where nothing was found for a sink, its name may be to blame.
+fn note_none(count: u64, sink: Option<&str>, sinks: &[String]) {
+    let doubt = doubt(sink, sinks);
+    if count == 0 && !doubt.is_empty() {
+        note(&format!("there are none{doubt}"));
+    }
+}
+
+/// That no sink has this name. It is no error: letters of a sink that was there once are kept.
+fn doubt(sink: Option<&str>, sinks: &[String]) -> String {
+    match sink {
+        Some(name) if !sinks.iter().any(|sink| sink == name) => {
+            match nearest(name, sinks.iter().map(String::as_str)) {
+                Some(near) => {
+                    format!(", nor is a sink `{name}` configured: did you mean `{near}`?")
+                }
+                None => {
+                    let sinks = sinks.join(", ");
+                    format!(", nor is a sink `{name}` configured: the sinks are {sinks}")
+                }
+            }
+        }
+        _ => String::new(),
+    }
 }
 
 /// Says something beside the data.

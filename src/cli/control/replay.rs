@@ -150,6 +150,10 @@ async fn run(
     match end {
         _ if complete => Ok(ExitCode::SUCCESS),
         End::Cut(failure) if !done => Err(failure),
+        End::Said if !done => Err(Failure::new(
+            "the bridge stopped before the replay was done",
+            "go on from the position above when it runs again",
+        )),
         _ => Ok(ExitCode::from(1)),
     }
 }
