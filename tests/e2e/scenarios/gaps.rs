@@ -1,10 +1,13 @@
 //! History that is gone: what was in it, and what is said about it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
+use tempfile::TempDir;
 
 use crate::oracle::Expected;
 use crate::parts::Part as _;
@@ -66,12 +69,7 @@ async fn a_restored_etcd_is_a_new_epoch() {
     let mut stage = Stage::set().await;
     let admin = stage.cluster.admin().await;
     stage.bridge.launch().await;
-    let load = Load { events: 300, repeated: 60, ..Load::default() };
-    load.write(&admin, &stage.truth).await;
-    stage.all_has_arrived().await;
-    let backups = tempfile::tempdir().expect("a temporary folder");
-    let snapshot = backups.path().join("snapshot.db");
-    stage.cluster.etcd.snapshot_save(&snapshot);
+    let (load, backup) = Backup::of_some_events(&stage, &admin).await;
     // What the restored etcd will not know; enough that it does not count up to it again meanwhile.
     Load { occurrences: 5..=6, ..load.clone() }.write(&admin, &stage.truth).await;
     Load { prefix: "undone", events: 600, repeated: 0, ..load.clone() }
@@ -79,11 +77,7 @@ async fn a_restored_etcd_is_a_new_epoch() {
         .await;
     stage.all_has_arrived().await;
 
-    stage.cluster.etcd.restore_from(&snapshot).await;
-    let restored = async || Api::<Event>::all(admin.clone()).list(&ListParams::default()).await;
-    until("the API server has found its etcd again", async || restored().await.is_ok()).await;
-    // Its watch is as blind as the bridge's, so from here on it is another one that is true.
-    let before = std::mem::replace(&mut stage.truth, Truth::start(admin.clone()).await);
+    let before = backup.restore(&mut stage, &admin).await;
     Load { prefix: "unseen", events: 100, repeated: 0, ..load.clone() }
         .write(&admin, &stage.truth)
         .await;
@@ -104,22 +98,14 @@ async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
     let mut stage = Stage::set().await;
     let admin = stage.cluster.admin().await;
     stage.bridge.launch().await;
-    let load = Load { events: 300, repeated: 60, ..Load::default() };
-    load.write(&admin, &stage.truth).await;
-    stage.all_has_arrived().await;
-    let backups = tempfile::tempdir().expect("a temporary folder");
-    let snapshot = backups.path().join("snapshot.db");
-    stage.cluster.etcd.snapshot_save(&snapshot);
+    let (load, backup) = Backup::of_some_events(&stage, &admin).await;
     let undone = Load { prefix: "undone", events: 100, repeated: 0, ..load.clone() };
     undone.write(&admin, &stage.truth).await;
     stage.all_has_arrived().await;
     let (down, resume) = (Timestamp::now(), newest(&stage.truth));
     stage.bridge.kill9();
 
-    stage.cluster.etcd.restore_from(&snapshot).await;
-    let restored = async || Api::<Event>::all(admin.clone()).list(&ListParams::default()).await;
-    until("the API server has found its etcd again", async || restored().await.is_ok()).await;
-    let before = std::mem::replace(&mut stage.truth, Truth::start(admin.clone()).await);
+    let before = backup.restore(&mut stage, &admin).await;
     let unseen = Load { prefix: "unseen", events: 600, repeated: 0, ..load.clone() };
     unseen.write(&admin, &stage.truth).await;
     assert!(newest(&stage.truth) > resume, "the numbers of before are all given out again");
@@ -138,6 +124,36 @@ async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
     eprintln!("  stated: {stated}; it begins {early:.1} s before the kill");
     let expected = Expected::every(&stage.truth.versions()).after(&before.versions());
     stage.finish_with(&expected).await;
+}
+
+/// What etcd held when the first events had arrived.
+struct Backup {
+    folder: TempDir,
+}
+
+impl Backup {
+    /// Has some written and waits for them. The load can go on.
+    async fn of_some_events(stage: &Stage, admin: &Client) -> (Load, Self) {
+        let load = Load { events: 300, repeated: 60, ..Load::default() };
+        load.write(admin, &stage.truth).await;
+        stage.all_has_arrived().await;
+        let backup = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        stage.cluster.etcd.snapshot_save(&backup.file());
+        (load, backup)
+    }
+
+    /// Puts it in etcd's place under the running API server. The watch of the truth is then as
+    /// blind as the bridge's, so from here on it is another one; answers that of before.
+    async fn restore(&self, stage: &mut Stage, admin: &Client) -> Truth {
+        stage.cluster.etcd.restore_from(&self.file()).await;
+        let list = async || Api::<Event>::all(admin.clone()).list(&ListParams::default()).await;
+        until("the API server has found its etcd again", async || list().await.is_ok()).await;
+        std::mem::replace(&mut stage.truth, Truth::start(admin.clone()).await)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("snapshot.db")
+    }
 }
 
 /// The newest resourceVersion that a watch has shown.
