@@ -69,27 +69,14 @@ impl Gap {
     pub(super) fn log(&self) {
         let Self { source, replayed, skipped, .. } = self;
         let (source, from, to) = (&**source, self.from().to_string(), self.to().to_string());
-        if self.epoch {
-            tracing::warn!(
-                source,
-                from,
-                to,
-                replayed,
-                skipped_increments = skipped,
-                "a new epoch: everything that the API server lists is exported again under the same ids; \
-                 what its lost history held after the last that was read is not known"
-            );
+        let what = if self.epoch {
+            "a new epoch: everything that the API server lists is exported again under the same ids; \
+             what its lost history held after the last that was read is not known"
         } else {
-            tracing::warn!(
-                source,
-                from,
-                to,
-                replayed,
-                skipped_increments = skipped,
-                "a gap in the watch: the newest version of each Event was replayed; \
-                 versions between, and Events that came and went, were not seen"
-            );
-        }
+            "a gap in the watch: the newest version of each Event was replayed; versions between, \
+             and Events that came and went, were not seen"
+        };
+        tracing::warn!(source, from, to, replayed, skipped_increments = skipped, "{what}");
     }
 }
 
