@@ -32,6 +32,10 @@ e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test ag
 	$(CARGO) test --locked --test e2e -- --test-threads 1 --nocapture
 	$(CARGO) test --locked --test drill -- --short
 
+drill: tools ## Fault drills at full length, above an hour: ARGS="--short", ARGS="outage", ARGS="--list"
+	tests/parts/install
+	$(CARGO) test --release --locked --test drill -- $(ARGS)
+
 fuzz: tools ## Fuzz every target for 15 s: ARGS="--seconds 120 watch_line" takes longer over one
 	scripts/fuzz $(ARGS)
 

@@ -44,18 +44,29 @@ pub(crate) async fn settle(bridge: &Bridge, journalled: u64) -> Duration {
 /// Has all dead letters sent again, by the command that an operator has for it, and waits until
 /// there are none. Answers how many there were.
 pub(crate) async fn retry_dead_letters(bridge: &Bridge) -> usize {
-    let list = bridge.command(&["dead-letters", "list", "--output", "json"]).await;
-    let letters: Vec<Value> = serde_json::from_str(&list).expect("a list");
-    if letters.is_empty() {
+    let counted = async || {
+        let status = bridge.status().await;
+        sinks_of(&status).iter().map(|sink| number(sink, "deadLettered")).sum::<u64>()
+    };
+    if counted().await == 0 {
         return 0;
     }
+    let listed = list_dead_letters(bridge).await.len();
     bridge.command(&["dead-letters", "retry", "--all"]).await;
-    until_within(SETTLES_WITHIN, "no dead letter is left", async || {
-        let status = bridge.status().await;
-        sinks_of(&status).iter().all(|sink| number(sink, "deadLettered") == 0)
+    until_within(SETTLES_WITHIN, "no dead letter is left", async || counted().await == 0).await;
+    listed
+}
+
+/// What `tidings dead-letters list` has, as soon as it has any: they are kept with the next commit.
+pub(crate) async fn list_dead_letters(bridge: &Bridge) -> Vec<Value> {
+    let mut letters = Vec::<Value>::new();
+    until_within(SETTLES_WITHIN, "the dead letters are kept", async || {
+        let list = bridge.command(&["dead-letters", "list", "--output", "json"]).await;
+        letters = serde_json::from_str(&list).expect("a list");
+        !letters.is_empty()
     })
     .await;
-    letters.len()
+    letters
 }
 
 /// Every event that a sink has seen has exactly one fate, and what it says to have delivered is
