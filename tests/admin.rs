@@ -85,6 +85,11 @@ async fn status_and_metrics_say_what_became_of_each_event() {
         assert!(metrics.lines().any(|have| have == line), "{line} is not in\n{metrics}");
     }
     assert!(metrics.contains("tidings_source_watch_age_seconds{source=\"*\"} "));
+    let documented = include_str!("../README.md");
+    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(documented.contains(name), "README does not say what {name} is");
+    }
     assert!(metrics.ends_with("# EOF\n"));
     stop(bridge).await;
 }

@@ -212,7 +212,10 @@ impl Writer {
         }
         self.counters.set_blocked(Vec::new());
         if loud {
-            tracing::info!("the sinks have made room in the journal: intake goes on");
+            tracing::info!(
+                "the sinks have made room in the journal: intake goes on; as long as they take \
+                 less than comes it stands still again and again, which is told once a minute"
+            );
         }
         Ok(())
     }
