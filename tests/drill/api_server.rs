@@ -17,6 +17,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            token: nothing is lost, no gap is stated, and the status says what is going on",
     full: "seven faults one after the other, 30 s to 150 s each, at 40/s",
     short: Some("five of them, a few seconds each, at 40/s"),
+    alone: false,
+    long: false,
     run: |run| Box::pin(api_server(run)),
 }];
 

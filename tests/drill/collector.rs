@@ -18,6 +18,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            and HTTP: nothing is lost but what they refuse, and that is counted",
     full: "a real Collector stopped for 60 s, the other faults meanwhile, at 40/s",
     short: Some("a real Collector stopped for 8 s, the other faults meanwhile, at 20/s"),
+    alone: false,
+    long: false,
     run: |run| Box::pin(collector(run)),
 }];
 

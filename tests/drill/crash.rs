@@ -21,6 +21,8 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "kill -9 at random points of a load, one sink of three with suppress",
         full: "20 kills in 60 s at 1 000/s",
         short: Some("3 kills in 10 s at 300/s"),
+        alone: true,
+        long: false,
         run: |run| Box::pin(crash(run)),
     },
     Drill {
@@ -28,6 +30,8 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "the same on real parts: Kafka, the Collector, and a webhook with suppress",
         full: "20 kills in 60 s at 300/s",
         short: None,
+        alone: true,
+        long: false,
         run: |run| Box::pin(crash_of_real_parts(run)),
     },
 ];

@@ -17,6 +17,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "the journal's disk is full for a while, in the middle of a load",
     full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
     short: Some("full for 4 s at 200/s"),
+    alone: false,
+    long: false,
     run: |run| Box::pin(disk_full(run)),
 }];
 

@@ -1,9 +1,13 @@
 //! What a drill is, and how drills are run.
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -40,6 +44,10 @@ pub(crate) struct Drill {
     pub(crate) full: &'static str,
     /// That of its short form, which `--short` runs; without one `--short` leaves it out.
     pub(crate) short: Option<&'static str>,
+    /// Its page has figures that another drill at the same time would spoil.
+    pub(crate) alone: bool,
+    /// It takes so long that others wait for it in the end.
+    pub(crate) long: bool,
     pub(crate) run: fn(Run) -> LocalBoxFuture<'static, Page>,
 }
 
@@ -132,6 +140,9 @@ pub(crate) struct Cli {
     /// The short form of each; drills without one are left out.
     #[arg(long)]
     short: bool,
+    /// So many drills at once, but for those that measure, which are run alone before.
+    #[arg(long, value_name = "N", default_value = "1")]
+    jobs: NonZeroUsize,
     /// For all that is left to chance; a run can be repeated with it.
     #[arg(long, default_value_t = 20_261_122)]
     seed: u64,
@@ -167,33 +178,23 @@ pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
     }
     let tidings = Path::new(env!("CARGO_BIN_EXE_tidings"));
     let machine = Machine::here(tidings).expect("/proc says what machine this is");
+    let pages = run_all(&wanted, Run { short: cli.short, seed: cli.seed }, cli.jobs.get());
     let mut table = Table::new(FORM, machine, command_line());
     let (mut failed, mut skipped) = (Vec::new(), Vec::new());
-    for drill in &wanted {
-        eprintln!("{}: {}", drill.name, drill.what);
-        let started = Instant::now();
-        let page = run_one(drill, Run { short: cli.short, seed: cli.seed });
-        let seconds = started.elapsed().as_secs_f64();
-        match page {
-            Some(Page::Rows(rows)) => {
-                for row in rows {
-                    eprintln!("  {}", row.cells());
-                    table.push(format!("| {} | {} |", drill.name, row.cells()));
-                }
-                eprintln!("  {}: {seconds:.0} s", drill.name);
-            }
+    for (drill, page) in wanted.iter().zip(pages) {
+        let rows = match page {
+            Some(Page::Rows(rows)) => rows,
             Some(Page::Skipped(why)) => {
-                eprintln!("  SKIPPED: {why}");
-                let row = Row { notes: format!("SKIPPED: {why}"), ..Row::default() };
-                table.push(format!("| {} | {} |", drill.name, row.cells()));
                 skipped.push(drill.name);
+                vec![Row { notes: format!("SKIPPED: {why}"), ..Row::default() }]
             }
             None => {
-                eprintln!("  FAILED: {} after {seconds:.0} s; --seed {}", drill.name, cli.seed);
-                let row = Row { notes: "FAILED".to_owned(), ..Row::default() };
-                table.push(format!("| {} | {} |", drill.name, row.cells()));
                 failed.push(drill.name);
+                vec![Row { notes: "FAILED".to_owned(), ..Row::default() }]
             }
+        };
+        for row in rows {
+            table.push(format!("| {} | {} |", drill.name, row.cells()));
         }
     }
     println!("{table}");
@@ -211,13 +212,50 @@ pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
     if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Runs those that have to be alone one after the other, and then so many of the others at once.
+/// The longest come first, as they are what the end waits for; the pages are in the order given.
+fn run_all(drills: &[&Drill], run: Run, jobs: usize) -> Vec<Option<Page>> {
+    let (alone, mut others): (Vec<usize>, Vec<usize>) =
+        (0..drills.len()).partition(|at| drills[*at].alone || jobs == 1);
+    others.sort_by_key(|at| !drills[*at].long);
+    let pages = Mutex::new(drills.iter().map(|_| None).collect::<Vec<_>>());
+    let run_next = |at: usize| {
+        let page = run_one(drills[at], run);
+        pages.lock().expect("a drill's panic is caught")[at] = page;
+    };
+    alone.into_iter().for_each(run_next);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(others.len()) {
+            scope.spawn(|| {
+                while let Some(at) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run_next(*at);
+                }
+            });
+        }
+    });
+    pages.into_inner().expect("a drill's panic is caught")
+}
+
 /// A drill on a runtime of its own, which takes down with it whatever the drill leaves behind. None
 /// when it panicked; the message is on standard error already.
 fn run_one(drill: &Drill, run: Run) -> Option<Page> {
+    let Drill { name, what, .. } = drill;
+    eprintln!("{name}: {what}");
+    let started = Instant::now();
     let runtime = Runtime::new().expect("a runtime");
-    let page = runtime.block_on(AssertUnwindSafe((drill.run)(run)).catch_unwind());
+    let page = runtime.block_on(AssertUnwindSafe((drill.run)(run)).catch_unwind()).ok();
     runtime.shutdown_timeout(Duration::from_secs(5));
-    page.ok()
+    let seconds = started.elapsed().as_secs_f64();
+    match &page {
+        Some(Page::Rows(rows)) => {
+            let rows: String = rows.iter().map(|row| format!("  {}\n", row.cells())).collect();
+            eprint!("{rows}  {name}: {seconds:.0} s\n");
+        }
+        Some(Page::Skipped(why)) => eprintln!("  {name}: SKIPPED: {why}"),
+        None => eprintln!("  {name}: FAILED after {seconds:.0} s; --seed {}", run.seed),
+    }
+    page
 }
 
 /// The command as it is typed, for the reader of the page to repeat.

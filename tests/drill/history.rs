@@ -23,6 +23,8 @@ pub(crate) const DRILLS: [Drill; 3] = [
                and went unseen lies within the interval that is stated, which is 5 s longer at most",
         full: "an absence of 60 s, Events that live for 20 s, at 40/s",
         short: Some("an absence of 8 s, Events that live for 4 s, at 40/s"),
+        alone: false,
+        long: false,
         run: |run| Box::pin(absence(run)),
     },
     Drill {
@@ -31,6 +33,8 @@ pub(crate) const DRILLS: [Drill; 3] = [
                new epoch is stated, and all that there is comes under the same ids",
         full: "behind the resume point, and already past it",
         short: None,
+        alone: false,
+        long: false,
         run: |run| Box::pin(restored(run)),
     },
     Drill {
@@ -39,6 +43,8 @@ pub(crate) const DRILLS: [Drill; 3] = [
                warning, and ready all the time",
         full: "60 compactions and as many ends of watches, two seconds each",
         short: None,
+        alone: false,
+        long: false,
         run: |run| Box::pin(quiet(run)),
     },
 ];

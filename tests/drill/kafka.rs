@@ -19,6 +19,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            is lost, and each key keeps its order",
     full: "away for 60 s (a real broker) and 10 min (a mock), other faults for 20 s, at 40/s",
     short: Some("away for 8 s (a real broker) and 20 s (a mock), other faults for 3 s, at 20/s"),
+    alone: false,
+    long: true,
     run: |run| Box::pin(kafka(run)),
 }];
 

@@ -21,6 +21,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "faults of every kind, one or two at a time, by seed; in the second half no kills",
     full: "30 minutes at 300/s",
     short: Some("20 s at 200/s"),
+    alone: false,
+    long: true,
     run: |run| Box::pin(mixed(run)),
 }];
 

@@ -17,6 +17,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "a sink is away for an hour's worth of events; it catches up while new ones come",
     full: "1 800 000 events behind it, 500/s new ones",
     short: Some("20 000 events behind it, 200/s new ones"),
+    alone: true,
+    long: false,
     run: |run| Box::pin(outage(run)),
 }];
 

@@ -14,6 +14,8 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "one event among many is always answered 400; the command sends it again once it is taken",
         full: "1 of 10 000",
         short: Some("1 of 2 000"),
+        alone: false,
+        long: false,
         run: |run| Box::pin(poison(run)),
     },
     Drill {
@@ -21,6 +23,8 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "every event is answered 400: somebody has to mend the sink, and nothing is given up",
         full: "10 000 events",
         short: Some("2 000 events"),
+        alone: false,
+        long: false,
         run: |run| Box::pin(all_refused(run)),
     },
 ];

@@ -17,6 +17,8 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "more than the journal holds, for a sink that is away, and for one that is slow",
         full: "40 000 events, 4 MiB of journal",
         short: Some("8 000 events, 1 MiB of journal"),
+        alone: false,
+        long: false,
         run: |run| Box::pin(drop_oldest(run)),
     },
     Drill {
@@ -24,6 +26,8 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "the same with overflow: block, and an API server that forgets meanwhile",
         full: "40 000 events, 4 MiB of journal",
         short: Some("8 000 events, 1 MiB of journal"),
+        alone: false,
+        long: false,
         run: |run| Box::pin(block(run)),
     },
 ];

@@ -12,6 +12,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "SIGTERM under load, again and again: nothing is lost, nothing comes twice",
     full: "10 stops in 60 s at 1 000/s",
     short: Some("3 stops in 10 s at 300/s"),
+    alone: true,
+    long: false,
     run: |run| Box::pin(stop(run)),
 }];
 

@@ -14,6 +14,8 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "webhooks that fail, cut, hang, drip, push back, move, expire: nothing is lost",
     full: "eleven faults at once for 60 s, at 25/s",
     short: Some("eleven faults at once for 8 s, at 20/s"),
+    alone: false,
+    long: false,
     run: |run| Box::pin(webhook(run)),
 }];
 
