@@ -84,7 +84,9 @@ async fn kafka(run: Run) -> Page {
     stage.has_arrived(DELETED, &deleted.ledger, produced).await;
     let ledger = deleted.finish().await;
     delete_topic(&bootstrap, DELETED).await;
-    let writing = stage.write(rate);
+    // For the long outage fewer: a mock keeps 5 MiB a partition, and forgets what is older, read or
+    // not.
+    let writing = stage.write(run.size(10, rate));
     let said_of_deleted =
         stage.shows(DELETED, "misconfigured", "create the topic \"deleted\"").await;
     stage.the_well_goes_on(fault).await;

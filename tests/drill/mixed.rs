@@ -133,7 +133,7 @@ async fn mixed(run: Run) -> Page {
         let mut full = Vec::new();
         for harm in [Some(first), second].into_iter().flatten() {
             let seconds = started.elapsed().as_secs_f64();
-            eprintln!("  {seconds:6.1} s: {harm:?}");
+            eprintln!("  mixed: {seconds:6.1} s: {harm:?}");
             harms += 1;
             if let Harm::DiskFull = harm {
                 full.push(disk.fill());
