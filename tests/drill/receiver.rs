@@ -1,6 +1,6 @@
 //! A receiver that does as it is told. HTTP/1.1 by hand, because what is wrong with an answer is to
-//! be exact, and because it shares the machine with what is drilled: of an event it finds the id and
-//! the delta, and reads nothing else.
+//! be exact, and because it shares the machine with what is drilled: of an event it finds what is
+//! judged, each member behind the one before it, and reads nothing else.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -183,21 +183,68 @@ fn note(body: &[u8], shared: &Shared) {
     let found: Option<Vec<Arrival>> = found.collect();
     match found {
         Some(found) if !found.is_empty() => lock(&shared.arrivals).extend(found),
-        _ => lock(&shared.complaints).push(String::from_utf8_lossy(body).into_owned()),
+        _ => {
+            let body = String::from_utf8_lossy(body);
+            let complaint =
+                format!("no envelopes, or not of the events that their ids name: {body}");
+            lock(&shared.complaints).push(complaint);
+        }
     }
 }
 
+/// What is left of an envelope, whose members have their order: `id`, `occurrences`, `delta`,
+/// perhaps `correlation`, and `event`, which the API server writes. Within a text the quotes of a
+/// name would be escaped.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    /// Goes on behind these bytes, and answers what stands before them.
+    fn pass(&mut self, bytes: &[u8]) -> Option<&'a [u8]> {
+        let at = memmem::find(self.0, bytes)?;
+        let before = &self.0[..at];
+        self.0 = &self.0[at + bytes.len()..];
+        Some(before)
+    }
+
+    /// The text that begins here.
+    fn text(&self) -> Option<&'a str> {
+        let text = &self.0[..memchr::memchr(b'"', self.0)?];
+        std::str::from_utf8(text).ok()
+    }
+
+    /// The number that begins here.
+    fn number(&self) -> Option<u64> {
+        let number = &self.0[..self.0.iter().position(|byte| !byte.is_ascii_digit())?];
+        std::str::from_utf8(number).ok()?.parse().ok()
+    }
+}
+
+/// None where the envelope is none, or holds another event than its id says.
 fn arrival(envelope: &[u8], at: Instant) -> Option<Arrival> {
-    let after = |name: &[u8]| Some(&envelope[memmem::find(envelope, name)? + name.len()..]);
-    let id = after(ENVELOPE)?;
-    let id = &id[..memchr::memchr(b'"', id)?];
-    // Within a text the quotes would be escaped.
-    let delta = after(b"\"delta\":")?;
-    let delta = &delta[..delta.iter().position(|byte| !byte.is_ascii_digit())?];
+    let mut rest = Rest(envelope);
+    rest.pass(ENVELOPE)?;
+    let id = rest.text()?;
+    rest.pass(b"\"occurrences\":")?;
+    let occurrences = rest.number()?;
+    rest.pass(b"\"delta\":")?;
+    let delta = rest.number()?;
+    let before_event = rest.pass(b",\"event\":")?;
+    rest.pass(b"\"metadata\":{")?;
+    rest.pass(b"\"uid\":\"")?;
+    let uid = rest.text()?;
+    rest.pass(b"\"resourceVersion\":\"")?;
+    let version = rest.text()?;
+    if id.strip_prefix(uid)?.strip_prefix('-')? != version {
+        return None;
+    }
+    rest.pass(b"\"involvedObject\":{")?;
+    rest.pass(b"\"uid\":\"")?;
     Some(Arrival {
-        id: Key::of(std::str::from_utf8(id).ok()?),
-        delta: std::str::from_utf8(delta).ok()?.parse().ok()?,
-        summary: after(b"\"action\":\"summary\"").is_some(),
+        id: Key::of(id),
+        object: Key::of(rest.text()?),
+        occurrences,
+        delta,
+        summary: memmem::find(before_event, b"\"action\":\"summary\"").is_some(),
         at,
     })
 }
