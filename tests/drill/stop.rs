@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::frame::{Drill, Page, Run};
@@ -25,7 +26,10 @@ const CLOSES_WITHIN: Duration = Duration::from_secs(3);
 async fn stop(run: Run) -> Page {
     let (stops, rate, between) =
         run.size((10, 1_000, Duration::from_secs(5)), (3, 300, Duration::from_secs(2)));
-    let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
+    let mut stage = Stage::set(three_sinks().await, run.seed, |config| {
+        // A request that hangs outlasts the deadline.
+        config["sinks"]["spare"]["timeout"] = json!("1m");
+    });
     stage.open().await;
     let writing = stage.write(rate);
     let mut slowest = Duration::ZERO;
@@ -35,7 +39,7 @@ async fn stop(run: Run) -> Page {
         stage.open().await;
     }
     sleep(between).await;
-    // A request that is never answered: the deadline ends it.
+    // "spare" answers no more.
     stage.sinks[2].receiver.set(Mode::Hang).await;
     sleep(between).await;
     let hanging = stop_in_time(&mut stage, DEADLINE + CLOSES_WITHIN).await;
