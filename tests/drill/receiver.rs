@@ -4,10 +4,10 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -192,17 +192,29 @@ fn note(body: &[u8], shared: &Shared) {
     }
 }
 
+/// Something to look for. Made once: that takes longer than to find it.
+type Mark = LazyLock<Finder<'static>>;
+
+static OCCURRENCES: Mark = Mark::new(|| Finder::new("\"occurrences\":"));
+static DELTA: Mark = Mark::new(|| Finder::new("\"delta\":"));
+static SUMMARY: Mark = Mark::new(|| Finder::new("\"action\":\"summary\""));
+static EVENT: Mark = Mark::new(|| Finder::new(",\"event\":"));
+static METADATA: Mark = Mark::new(|| Finder::new("\"metadata\":{"));
+static UID: Mark = Mark::new(|| Finder::new("\"uid\":\""));
+static VERSION: Mark = Mark::new(|| Finder::new("\"resourceVersion\":\""));
+static INVOLVED_OBJECT: Mark = Mark::new(|| Finder::new("\"involvedObject\":{"));
+
 /// What is left of an envelope, whose members have their order: `id`, `occurrences`, `delta`,
 /// perhaps `correlation`, and `event`, which the API server writes. Within a text the quotes of a
 /// name would be escaped.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    /// Goes on behind these bytes, and answers what stands before them.
-    fn pass(&mut self, bytes: &[u8]) -> Option<&'a [u8]> {
-        let at = memmem::find(self.0, bytes)?;
+    /// Goes on behind this, and answers what stands before them.
+    fn pass(&mut self, mark: &Mark) -> Option<&'a [u8]> {
+        let at = mark.find(self.0)?;
         let before = &self.0[..at];
-        self.0 = &self.0[at + bytes.len()..];
+        self.0 = &self.0[at + mark.needle().len()..];
         Some(before)
     }
 
@@ -221,30 +233,29 @@ impl<'a> Rest<'a> {
 
 /// None where the envelope is none, or holds another event than its id says.
 fn arrival(envelope: &[u8], at: Instant) -> Option<Arrival> {
-    let mut rest = Rest(envelope);
-    rest.pass(ENVELOPE)?;
+    let mut rest = Rest(envelope.strip_prefix(ENVELOPE)?);
     let id = rest.text()?;
-    rest.pass(b"\"occurrences\":")?;
+    rest.pass(&OCCURRENCES)?;
     let occurrences = rest.number()?;
-    rest.pass(b"\"delta\":")?;
+    rest.pass(&DELTA)?;
     let delta = rest.number()?;
-    let before_event = rest.pass(b",\"event\":")?;
-    rest.pass(b"\"metadata\":{")?;
-    rest.pass(b"\"uid\":\"")?;
+    let before_event = rest.pass(&EVENT)?;
+    rest.pass(&METADATA)?;
+    rest.pass(&UID)?;
     let uid = rest.text()?;
-    rest.pass(b"\"resourceVersion\":\"")?;
+    rest.pass(&VERSION)?;
     let version = rest.text()?;
     if id.strip_prefix(uid)?.strip_prefix('-')? != version {
         return None;
     }
-    rest.pass(b"\"involvedObject\":{")?;
-    rest.pass(b"\"uid\":\"")?;
+    rest.pass(&INVOLVED_OBJECT)?;
+    rest.pass(&UID)?;
     Some(Arrival {
         id: Key::of(id),
         object: Key::of(rest.text()?),
         occurrences,
         delta,
-        summary: memmem::find(before_event, b"\"action\":\"summary\"").is_some(),
+        summary: SUMMARY.find(before_event).is_some(),
         at,
     })
 }
