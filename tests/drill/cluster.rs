@@ -303,11 +303,5 @@ fn produced(version: &Version) -> Produced {
 }
 
 fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
-    let arrival = |delivery: &crate::ledger::Delivery| Arrival {
-        id: Key::of(&delivery.id),
-        delta: delivery.delta,
-        summary: false,
-        at: delivery.at,
-    };
-    ledger.deliveries.iter().map(arrival).collect()
+    ledger.deliveries.iter().map(Arrival::from).collect()
 }

@@ -1,4 +1,4 @@
-//! A bridge that is killed, at any point.
+//! A bridge that is killed, at any point: while it works, and while it starts.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,10 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::accounts::{add_up, settle, sink_of};
+use crate::bridge::Bridge;
 use crate::frame::{Drill, Page, Run};
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
-use crate::ledger::{Delivery, Ledger};
+use crate::ledger::Ledger;
 use crate::parts::Part as _;
 use crate::scripted::{self, Judged};
 use crate::stage::Stage;
@@ -18,7 +19,7 @@ use crate::writers::Load;
 pub(crate) const DRILLS: [Drill; 2] = [
     Drill {
         name: "crash",
-        what: "kill -9 at random points of a load, one sink of three with suppress",
+        what: "kill -9 at random points of a load and of starts, one sink of three with suppress",
         full: "20 kills in 60 s at 1 000/s",
         short: Some("3 kills in 10 s at 300/s"),
         alone: true,
@@ -36,12 +37,53 @@ pub(crate) const DRILLS: [Drill; 2] = [
     },
 ];
 
-/// So many points in time, at random, in their order.
-fn points(run: Run, count: u32, within: Duration) -> Vec<Duration> {
+/// A start is killed so soon after it began, at most: it opens the journal, or has just done so.
+pub(crate) const STARTS_WITHIN: Duration = Duration::from_millis(200);
+
+/// One kill of a bridge that works.
+struct Point {
+    at: Duration,
+    /// The start that follows is killed after so long; then it is started again.
+    again: Option<Duration>,
+}
+
+/// So many kills at random points in time, in their order; every third is one of a start.
+fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
     let mut random = fastrand::Rng::with_seed(run.seed);
-    let mut points: Vec<_> = (0..count).map(|_| within.mul_f64(random.f64())).collect();
-    points.sort();
-    points
+    let of_starts = kills / 3;
+    let mut again: Vec<bool> = (0..kills - of_starts).map(|point| point < of_starts).collect();
+    random.shuffle(&mut again);
+    let mut times: Vec<_> = again.iter().map(|_| within.mul_f64(random.f64())).collect();
+    times.sort();
+    let point = |(at, again)| {
+        let soon = STARTS_WITHIN.mul_f64(random.f64());
+        Point { at, again: Option::from(soon).filter(|_| again) }
+    };
+    times.into_iter().zip(again).map(point).collect()
+}
+
+/// Kills it at each of these points from now on. Answers when it was dead, each time.
+async fn kill_at(points: Vec<Point>, bridge: &mut Bridge) -> Vec<Instant> {
+    let (started, mut killed) = (Instant::now(), Vec::new());
+    for Point { at, again } in points {
+        sleep(at.saturating_sub(started.elapsed())).await;
+        bridge.kill9();
+        killed.push(Instant::now());
+        if let Some(soon) = again {
+            kill_start(bridge, soon).await;
+            killed.push(Instant::now());
+        }
+        // Its watch is not waited for: the next kill may come before it is open.
+        bridge.launch().await;
+    }
+    killed
+}
+
+/// Starts a bridge that does not run, and kills it so soon.
+pub(crate) async fn kill_start(bridge: &mut Bridge, soon: Duration) {
+    bridge.process().spawn();
+    sleep(soon).await;
+    bridge.kill9();
 }
 
 async fn crash(run: Run) -> Page {
@@ -50,22 +92,14 @@ async fn crash(run: Run) -> Page {
     let mut stage = scripted::Stage::set(scripted::three_sinks().await, run.seed, |_| {});
     stage.open().await;
     let (writing, started) = (stage.write(rate), Instant::now());
-    let mut killed = Vec::new();
-    for point in points(run, kills, length) {
-        sleep(point.saturating_sub(started.elapsed())).await;
-        killed.push(Instant::now());
-        stage.bridge.kill9();
-        // Not waited for: the next may come while it starts.
-        stage.bridge.launch().await;
-    }
+    let killed = kill_at(points(run, kills, length), &mut stage.bridge).await;
     sleep(length.saturating_sub(started.elapsed())).await;
     writing.stop().await;
     let fault = format!("{kills} × kill -9 at {rate}/s");
-    let rows = stage
-        .finish()
-        .await
-        .into_iter()
-        .map(|(sink, verdict)| sink.has_all(&verdict, &fault).note(&reach(&verdict, &killed)));
+    let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
+        let repeats = repeats(sink.name, &verdict, &killed, rate.into());
+        sink.has_all(&verdict, &fault).note(&repeats)
+    });
     Page::Rows(rows.collect())
 }
 
@@ -77,18 +111,16 @@ async fn crash_of_real_parts(run: Run) -> Page {
     })
     .await;
     stage.bridge.launch().await;
-    // One in four is patched three times, so that is 60 s of writes at this rate.
-    let load = Load { events: 10_300, repeated: 2_575, rate: RATE, ..Load::default() };
+    // One in four is patched three times, so that is 60 s of writes at this rate. Fewer writers do
+    // not reach it: each waits for its answer.
+    let load = Load { events: 10_300, repeated: 2_575, rate: RATE, writers: 24, ..Load::default() };
     let (writing, started) = (load.start(&stage.cluster.admin().await).await, Instant::now());
-    let mut killed = Vec::new();
-    for point in points(run, kills, length) {
-        sleep(point.saturating_sub(started.elapsed())).await;
-        killed.push(Instant::now());
-        stage.bridge.kill9();
-        stage.bridge.launch().await;
-    }
+    let killed = kill_at(points(run, kills, length), &mut stage.bridge).await;
     writing.finish(&stage.truth).await;
+    let wrote_for = started.elapsed();
     let produced = produced(&stage.truth.versions());
+    // What a second is worth: a slow machine does not reach the rate.
+    let rate = (produced.len() as u64 * 1_000).div_ceil(wrote_for.as_millis() as u64);
     let caught_up = settle(&stage.bridge, produced.len() as u64).await;
     stage.bridge.stop_in_order().await;
     stage.bridge.launch().await;
@@ -108,7 +140,8 @@ async fn crash_of_real_parts(run: Run) -> Page {
             status: sink_of(&status, name).clone(),
             caught_up,
         };
-        sink.has_all(&verdict, &fault).note(&reach(&verdict, &killed))
+        let repeats = repeats(name, &verdict, &killed, rate);
+        sink.has_all(&verdict, &fault).note(&format!("written at {rate}/s")).note(&repeats)
     });
     Page::Rows(rows.collect())
 }
@@ -129,25 +162,30 @@ fn produced(versions: &[Version]) -> Vec<Produced> {
 /// What a receiver of the real parts has written down.
 fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
     assert!(ledger.complaints.is_empty(), "{:?}", ledger.complaints);
-    let arrival = |delivery: &Delivery| Arrival {
-        id: Key::of(&delivery.id),
-        delta: delivery.delta,
-        summary: delivery.body.contains("\"action\":\"summary\""),
-        at: delivery.at,
-    };
-    ledger.deliveries.iter().map(arrival).collect()
+    ledger.deliveries.iter().map(Arrival::from).collect()
 }
 
-/// How long before a kill came what came again after it: what was not saved yet. With no kill in
-/// between it was on its way when the kill before came.
-fn reach(verdict: &Verdict, killed: &[Instant]) -> String {
+/// What came again because of the kills: no more than a second's worth of the load for each. Says
+/// how much that was, and how long before a kill it had come already, not saved yet. What has no
+/// kill in between was on its way when the kill before came.
+fn repeats(sink: &str, verdict: &Verdict, killed: &[Instant], rate: u64) -> String {
+    let may = killed.len() as u64 * rate;
+    assert!(verdict.repeated <= may, "{sink}: at most {may} may come again: {verdict}");
     if verdict.repeated == 0 {
         return "no repeats".to_owned();
     }
-    let before_its_kill = |(first, again): &(Instant, Instant)| {
-        let kill = killed.iter().find(|kill| (first..again).contains(kill));
-        kill.map(|kill| kill.duration_since(*first))
-    };
-    let reach = verdict.repeated_at.iter().filter_map(before_its_kill).max().unwrap_or_default();
-    format!("repeats reach back {:.2} s before a kill", reach.as_secs_f64())
+    let (mut reach, mut by_kill) = (Duration::ZERO, vec![0_u64; killed.len()]);
+    for (before, again) in &verdict.repeated_at {
+        if let Some(kill) = killed.iter().position(|kill| (before..again).contains(&kill)) {
+            reach = reach.max(killed[kill].duration_since(*before));
+            by_kill[kill] += 1;
+        }
+    }
+    let average = verdict.repeated as f64 / killed.len() as f64;
+    let most = by_kill.into_iter().max().unwrap_or_default();
+    format!(
+        "{average:.0} repeats a kill on average, of at most {rate} as asked; {most} after one; they \
+         reach back {:.2} s before it",
+        reach.as_secs_f64()
+    )
 }

@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::{Duration, Instant};
 
 use crate::frame::Row;
+use crate::ledger::Delivery;
 
 /// A text that is compared and never shown: millions of them fit into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,10 +40,26 @@ pub(crate) struct Produced {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) id: Key,
+    /// The object that it is about.
+    pub(crate) object: Key,
+    pub(crate) occurrences: u64,
     pub(crate) delta: u64,
     /// A sum that comes after the fact, which is in no order.
     pub(crate) summary: bool,
     pub(crate) at: Instant,
+}
+
+impl From<&Delivery> for Arrival {
+    fn from(delivery: &Delivery) -> Self {
+        Self {
+            id: Key::of(&delivery.id),
+            object: Key::of(&delivery.object),
+            occurrences: delivery.occurrences,
+            delta: delivery.delta,
+            summary: delivery.body.contains("\"action\":\"summary\""),
+            at: delivery.at,
+        }
+    }
 }
 
 /// What was found.
@@ -55,12 +72,14 @@ pub(crate) struct Verdict {
     pub(crate) missing: u64,
     /// Arrivals of an id that had come before.
     pub(crate) repeated: u64,
-    /// When what was repeated came first, and when it came again.
+    /// When what was repeated came again, behind when it had come before that.
     pub(crate) repeated_at: Vec<(Instant, Instant)>,
     /// Arrivals of an id that nobody produced.
     pub(crate) strangers: u64,
     /// Repeats that told another delta than the first time.
     pub(crate) retold: u64,
+    /// Arrivals that told another object or count than that of their id.
+    pub(crate) mistold: u64,
     pub(crate) order_breaks: u64,
     pub(crate) delta_in: u64,
     pub(crate) delta_out: u64,
@@ -81,18 +100,22 @@ pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
         verdict.delta_in += delta;
         *balance.entry(one.object).or_default() += delta.cast_signed();
     }
-    let mut first = HashMap::<Key, &Arrival>::with_capacity(arrivals.len());
+    // The latest arrival of each id.
+    let mut latest = HashMap::<Key, &Arrival>::with_capacity(arrivals.len());
     let mut newest = HashMap::<Key, u64>::new();
     for arrival in arrivals {
         let Some(wanted) = by_id.get(&arrival.id) else {
             verdict.strangers += 1;
             continue;
         };
-        match first.entry(arrival.id) {
-            Entry::Occupied(before) => {
+        let told = (arrival.object, arrival.occurrences);
+        verdict.mistold += u64::from(told != (wanted.object, wanted.occurrences));
+        match latest.entry(arrival.id) {
+            Entry::Occupied(mut place) => {
+                let before = place.insert(arrival);
                 verdict.repeated += 1;
-                verdict.repeated_at.push((before.get().at, arrival.at));
-                verdict.retold += u64::from(before.get().delta != arrival.delta);
+                verdict.repeated_at.push((before.at, arrival.at));
+                verdict.retold += u64::from(before.delta != arrival.delta);
                 continue;
             }
             Entry::Vacant(place) => drop(place.insert(arrival)),
@@ -105,7 +128,7 @@ pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
             *newest = wanted.version.max(*newest);
         }
     }
-    verdict.delivered = first.len() as u64;
+    verdict.delivered = latest.len() as u64;
     verdict.missing = verdict.produced - verdict.delivered;
     verdict.unbalanced = balance.values().filter(|left| **left != 0).count() as u64;
     verdict
@@ -130,14 +153,14 @@ pub(crate) fn delays(
 }
 
 impl Verdict {
-    /// What holds whatever happens: nothing is made up, each repeat is the same as the first, and
-    /// what is about one object comes in order.
+    /// What holds whatever happens: nothing is made up, each event is told as it was produced, each
+    /// repeat is the same as the first, and what is about one object comes in order.
     pub(crate) fn is_honest(&self, sink: &str) {
-        let found = (self.strangers, self.retold, self.order_breaks);
+        let found = (self.strangers, self.mistold, self.retold, self.order_breaks);
         assert_eq!(
             found,
-            (0, 0, 0),
-            "{sink}: never produced, told otherwise, out of order: {self}"
+            (0, 0, 0, 0),
+            "{sink}: never produced, told wrongly, told otherwise, out of order: {self}"
         );
     }
 
@@ -150,6 +173,15 @@ impl Verdict {
     pub(crate) fn adds_up(&self, sink: &str) {
         let sums = (self.delta_in, 0);
         assert_eq!((self.delta_out, self.unbalanced), sums, "{sink}: sum, unbalanced: {self}");
+    }
+
+    /// Where each write is one increment, and none is part of another's: what is missing took its
+    /// own with it and no more.
+    pub(crate) fn misses_one_increment_each(&self, sink: &str) {
+        let sum = self.delta_out + self.missing;
+        assert_eq!(sum, self.delta_in, "{sink}: increments out, and missing: {self}");
+        let (unbalanced, missing) = (self.unbalanced, self.missing);
+        assert!(unbalanced <= missing, "{sink}: objects unbalanced, missing: {self}");
     }
 
     /// The row of the page. What did not arrive is lost unless the caller knows better.
@@ -170,11 +202,12 @@ impl Verdict {
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { produced, delivered, missing, repeated, strangers, retold, .. } = self;
+        let Self { produced, delivered, missing, repeated, strangers, mistold, retold, .. } = self;
         write!(
             f,
             "produced {produced}, delivered {delivered}, missing {missing}, repeated {repeated}, \
-             never produced {strangers}, told otherwise {retold}, out of order {}, increments in \
+             never produced {strangers}, told wrongly {mistold}, told otherwise {retold}, out of \
+             order {}, increments in \
              {} and out {}, objects unbalanced {}",
             self.order_breaks, self.delta_in, self.delta_out, self.unbalanced
         )

@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use tidings::demo::api_server::{Ending, Fault, On, Place, StreamFault};
 use tokio::time::sleep;
 
 use crate::accounts::retry_dead_letters;
+use crate::crash::{STARTS_WITHIN, kill_start};
 use crate::frame::{Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::poison::POISON;
@@ -34,7 +36,8 @@ const RSS_SLACK: f64 = 16.0;
 /// What goes wrong.
 #[derive(Clone, Debug)]
 enum Harm {
-    Kill,
+    /// Perhaps its next start is killed, too, after so long.
+    Kill(Option<Duration>),
     /// Killed, and started only after a while.
     Absence,
     Stop,
@@ -55,7 +58,7 @@ impl Harm {
     fn any(random: &mut Rng, ends: bool, disk: bool) -> Self {
         loop {
             return match random.u8(..11) {
-                0 | 1 if ends => Self::Kill,
+                0 | 1 if ends => Self::kill(random),
                 2 if ends => Self::Absence,
                 3 if ends => Self::Stop,
                 4 => Self::ApiServerAway,
@@ -68,6 +71,11 @@ impl Harm {
                 _ => continue,
             };
         }
+    }
+
+    fn kill(random: &mut Rng) -> Self {
+        let soon = STARTS_WITHIN.mul_f64(random.f64());
+        Self::Kill((random.u8(..3) == 0).then_some(soon))
     }
 
     fn answers(random: &mut Rng) -> Self {
@@ -155,19 +163,74 @@ async fn mixed(run: Run) -> Page {
     let held = format!("{held}, tasks {tasks} then {tasks_now}");
     let letters = format!("{retried} dead letters of all sinks, taken when they were retried");
     let fault = format!("{harms} faults in {length:?} at {rate}/s, seed {}", run.seed);
-    let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
+    let verdicts = stage.finish().await;
+    let skipped = skipped(&stage.bridge.log());
+    let rows = verdicts.into_iter().map(|(sink, verdict)| {
         // A list that closes a gap shows the newest version for all before it.
         let row = sink.has_all_increments(&verdict, &fault);
-        if sink.suppress { row.note(&held) } else { row.note(&letters) }
+        if sink.suppress {
+            return row.note(&held);
+        }
+        // Each write is one increment, so what is missing is what was skipped.
+        assert_eq!(verdict.missing, skipped, "{}: stated as skipped: {verdict}", sink.name);
+        row.note(&format!("{skipped} increments stated as skipped")).note(&letters)
     });
     Page::Rows(rows.collect())
+}
+
+/// A gap, as the log of the bridge states it.
+struct Stated {
+    /// Which life of the bridge says so.
+    life: usize,
+    from: Timestamp,
+    to: Timestamp,
+    replayed: u64,
+    skipped: u64,
+}
+
+impl Stated {
+    fn of(line: &Value, life: usize) -> Option<Self> {
+        let time = |name: &str| line[name].as_str()?.parse().ok();
+        Some(Self {
+            life,
+            from: time("from")?,
+            to: time("to")?,
+            replayed: line["replayed"].as_u64()?,
+            skipped: line["skipped_increments"].as_u64()?,
+        })
+    }
+
+    /// Whether this is that, which an earlier life has stated, once more.
+    fn repeats(&self, that: &Self) -> bool {
+        let facts = |one: &Self| (one.replayed, one.skipped);
+        // Two gaps do not overlap.
+        self.life > that.life && facts(self) == facts(that) && self.from < that.to
+    }
+}
+
+/// How many increments the bridge has stated as skipped, over all its lives.
+///
+/// No kill takes a gap away: it is stated when the end of its list is in the log, and saved as
+/// stated after that; what a bridge finds to be in the log and not saved it states when it starts.
+/// So a kill between a statement and the save makes it come again. It is counted once.
+fn skipped(log: &[Value]) -> u64 {
+    let (mut life, mut stated) = (0, Vec::<Stated>::new());
+    for line in log {
+        life += usize::from(line["message"] == "starting");
+        let news = Stated::of(line, life);
+        stated.extend(news.filter(|one| !stated.iter().any(|before| one.repeats(before))));
+    }
+    stated.iter().map(|one| one.skipped).sum()
 }
 
 /// Does it; what lasts ends with [`heal`].
 async fn do_harm(stage: &mut Stage, harm: &Harm, absence: Duration) {
     match harm {
-        Harm::Kill => {
+        Harm::Kill(again) => {
             stage.bridge.kill9();
+            if let Some(soon) = again {
+                kill_start(&mut stage.bridge, *soon).await;
+            }
             stage.bridge.launch().await;
         }
         Harm::Absence => {

@@ -1,13 +1,13 @@
 //! A receiver that does as it is told. HTTP/1.1 by hand, because what is wrong with an answer is to
-//! be exact, and because it shares the machine with what is drilled: of an event it finds the id and
-//! the delta, and reads nothing else.
+//! be exact, and because it shares the machine with what is drilled: of an event it finds what is
+//! judged, each member behind the one before it, and reads nothing else.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
+use memchr::memmem::{self, Finder};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -183,21 +183,79 @@ fn note(body: &[u8], shared: &Shared) {
     let found: Option<Vec<Arrival>> = found.collect();
     match found {
         Some(found) if !found.is_empty() => lock(&shared.arrivals).extend(found),
-        _ => lock(&shared.complaints).push(String::from_utf8_lossy(body).into_owned()),
+        _ => {
+            let body = String::from_utf8_lossy(body);
+            let complaint =
+                format!("no envelopes, or not of the events that their ids name: {body}");
+            lock(&shared.complaints).push(complaint);
+        }
     }
 }
 
+/// Something to look for. Made once: that takes longer than to find it.
+type Mark = LazyLock<Finder<'static>>;
+
+static OCCURRENCES: Mark = Mark::new(|| Finder::new("\"occurrences\":"));
+static DELTA: Mark = Mark::new(|| Finder::new("\"delta\":"));
+static SUMMARY: Mark = Mark::new(|| Finder::new("\"action\":\"summary\""));
+static EVENT: Mark = Mark::new(|| Finder::new(",\"event\":"));
+static METADATA: Mark = Mark::new(|| Finder::new("\"metadata\":{"));
+static UID: Mark = Mark::new(|| Finder::new("\"uid\":\""));
+static VERSION: Mark = Mark::new(|| Finder::new("\"resourceVersion\":\""));
+static INVOLVED_OBJECT: Mark = Mark::new(|| Finder::new("\"involvedObject\":{"));
+
+/// What is left of an envelope, whose members have their order: `id`, `occurrences`, `delta`,
+/// perhaps `correlation`, and `event`, which the API server writes. Within a text the quotes of a
+/// name would be escaped.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    /// Goes on behind this, and answers what stands before them.
+    fn pass(&mut self, mark: &Mark) -> Option<&'a [u8]> {
+        let at = mark.find(self.0)?;
+        let before = &self.0[..at];
+        self.0 = &self.0[at + mark.needle().len()..];
+        Some(before)
+    }
+
+    /// The text that begins here.
+    fn text(&self) -> Option<&'a str> {
+        let text = &self.0[..memchr::memchr(b'"', self.0)?];
+        std::str::from_utf8(text).ok()
+    }
+
+    /// The number that begins here.
+    fn number(&self) -> Option<u64> {
+        let number = &self.0[..self.0.iter().position(|byte| !byte.is_ascii_digit())?];
+        std::str::from_utf8(number).ok()?.parse().ok()
+    }
+}
+
+/// None where the envelope is none, or holds another event than its id says.
 fn arrival(envelope: &[u8], at: Instant) -> Option<Arrival> {
-    let after = |name: &[u8]| Some(&envelope[memmem::find(envelope, name)? + name.len()..]);
-    let id = after(ENVELOPE)?;
-    let id = &id[..memchr::memchr(b'"', id)?];
-    // Within a text the quotes would be escaped.
-    let delta = after(b"\"delta\":")?;
-    let delta = &delta[..delta.iter().position(|byte| !byte.is_ascii_digit())?];
+    let mut rest = Rest(envelope.strip_prefix(ENVELOPE)?);
+    let id = rest.text()?;
+    rest.pass(&OCCURRENCES)?;
+    let occurrences = rest.number()?;
+    rest.pass(&DELTA)?;
+    let delta = rest.number()?;
+    let before_event = rest.pass(&EVENT)?;
+    rest.pass(&METADATA)?;
+    rest.pass(&UID)?;
+    let uid = rest.text()?;
+    rest.pass(&VERSION)?;
+    let version = rest.text()?;
+    if id.strip_prefix(uid)?.strip_prefix('-')? != version {
+        return None;
+    }
+    rest.pass(&INVOLVED_OBJECT)?;
+    rest.pass(&UID)?;
     Some(Arrival {
-        id: Key::of(std::str::from_utf8(id).ok()?),
-        delta: std::str::from_utf8(delta).ok()?.parse().ok()?,
-        summary: after(b"\"action\":\"summary\"").is_some(),
+        id: Key::of(id),
+        object: Key::of(rest.text()?),
+        occurrences,
+        delta,
+        summary: SUMMARY.find(before_event).is_some(),
         at,
     })
 }

@@ -173,10 +173,13 @@ impl Judged {
         self.row_of_sums(verdict, fault)
     }
 
-    /// What is missing is what the bridge says to have lost or put away.
+    /// What is missing is what the bridge says to have lost or put away. A delta is made when an
+    /// event is read, so one that is lost later takes its own with it, and the next does not make
+    /// up for it.
     pub(crate) fn misses_what_is_stated(&self, verdict: &Verdict, fault: &str) -> Row {
         let stated = number(&self.status, "lost") + number(&self.status, "deadLettered");
         assert_eq!(verdict.missing, stated, "{}: {verdict}; {}", self.name, self.status);
+        verdict.misses_one_increment_each(self.name);
         Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) }
     }
 

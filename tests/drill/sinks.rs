@@ -14,7 +14,7 @@ use crate::accounts;
 use crate::bridge::Bridge;
 use crate::frame::{Row, Run};
 use crate::judge::{self, Arrival, Key, Verdict};
-use crate::ledger::{Delivery, Ledger, SharedLedger};
+use crate::ledger::{Ledger, SharedLedger};
 use crate::load::{Record, Writer, Writing};
 use crate::nasty::NastyWebhook;
 use crate::parts::Part as _;
@@ -151,6 +151,7 @@ impl Stage {
         assert_eq!(status["lost"], 0, "{sink}: {status}");
         assert_eq!(status["deadLettered"], doubts.refused, "{sink}: {status}");
         assert_eq!(verdict.missing, doubts.refused, "{sink}: {verdict}");
+        verdict.misses_one_increment_each(sink);
         let may = doubts.unanswered as u64;
         assert!(verdict.repeated <= may, "{sink}: at most {may} may come twice: {verdict}");
         verdict
@@ -201,13 +202,7 @@ impl Stage {
 
 /// What a ledger holds, in the judge's terms.
 fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
-    let arrival = |delivery: &Delivery| Arrival {
-        id: Key::of(&delivery.id),
-        delta: delivery.delta,
-        summary: false,
-        at: delivery.at,
-    };
-    ledger.deliveries.iter().map(arrival).collect()
+    ledger.deliveries.iter().map(Arrival::from).collect()
 }
 
 /// What may differ from everything once.

@@ -15,6 +15,8 @@ use crate::wait::until;
 /// admin server listens on another port.
 pub(crate) struct Bridge {
     process: Process,
+    /// The program and the arguments that start it and its commands, where something does.
+    started_by: Vec<String>,
     http: reqwest::Client,
     // Last, so that it goes after the process that writes to it.
     scratch: Scratch,
@@ -48,7 +50,7 @@ impl Bridge {
         let arguments = vec!["run".to_owned(), "--config".to_owned(), file.display().to_string()];
         let program = env!("CARGO_BIN_EXE_tidings").into();
         let process = Process::new("tidings", program, arguments, scratch.path());
-        Self { process, http: http_client(), scratch }
+        Self { process, started_by: Vec::new(), http: http_client(), scratch }
     }
 
     /// Tells it which Pod it is, as `deploy/statefulset.yaml` does.
@@ -57,9 +59,11 @@ impl Bridge {
         self.process.set_variable("POD_NAME", name);
     }
 
-    /// Has it started by another program, which takes its command line after these arguments.
+    /// Has it and its commands started by another program, which takes a command line after these
+    /// arguments.
     #[allow(dead_code, reason = "the drills ask for it")]
     pub(crate) fn start_by(&mut self, program: &str, arguments: &[String]) {
+        self.started_by = [program.to_owned()].into_iter().chain(arguments.to_vec()).collect();
         self.process.start_by(program, arguments);
     }
 
@@ -93,7 +97,10 @@ impl Bridge {
     #[allow(dead_code, reason = "the drills ask for it")]
     pub(crate) async fn command(&self, arguments: &[&str]) -> String {
         let config = self.scratch.path().join("tidings.yaml");
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_tidings"));
+        let mut words = self.started_by.iter().map(String::as_str);
+        let own = env!("CARGO_BIN_EXE_tidings");
+        let mut command = tokio::process::Command::new(words.next().unwrap_or(own));
+        command.args(words).args((!self.started_by.is_empty()).then_some(own));
         let ran = command.args(arguments).arg("--config").arg(config).output().await;
         let ran = ran.expect("the program runs");
         let complaint = String::from_utf8_lossy(&ran.stderr);
