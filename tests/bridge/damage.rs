@@ -4,7 +4,10 @@
 //! - nothing is delivered that was not produced;
 //! - what a sink has not had in the end is in the statement of damage: it is no more than the records
 //!   stated, and each lies within an interval stated; and unless the state with its totals was set
-//!   aside, it was counted as lost for that sink.
+//!   aside, it was counted as lost for that sink;
+//! - no more is stated than can be true: not more records than there were, no time before the first of
+//!   them or after the trial, and not more lost for a sink than it had not had;
+//! - the fates of each sink sum up to what it has seen.
 //!
 //! A few journals are damaged in each run of the tests; `DAMAGE_TRIALS=1000` damages more,
 //! `DAMAGE_SEED=n` begins with another one.
@@ -186,11 +189,20 @@ fn check(
     outcome.missing += missing.len() as u64;
     let damages = view.log.damages();
     let stated = damages.newest();
+    let journalled = sample.journalled.len() as u64;
+    let first_ms = *sample.journalled.values().min().unwrap();
+    let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap();
+    assert!(damages.records() <= journalled, "of {journalled}: {stated:?}");
+    for damage in &stated {
+        let from_ms = damage.from_ms.unwrap_or(first_ms);
+        let in_order = first_ms <= from_ms && from_ms <= damage.to_ms && damage.to_ms <= now_ms;
+        assert!(in_order, "between {first_ms} and {now_ms}: {damage:?}");
+    }
     assert!(missing.len() as u64 <= damages.records(), "{name}: {missing:?}, {stated:?}");
     for (id, time_ms) in &missing {
         let covered = stated
             .iter()
-            .any(|damage| (damage.from_ms.unwrap_or(0)..=damage.to_ms).contains(time_ms));
+            .any(|damage| (damage.from_ms.unwrap_or(first_ms)..=damage.to_ms).contains(time_ms));
         assert!(covered, "{name}: {id} at {time_ms} is in none of {stated:?}");
     }
     let new_state =
@@ -198,7 +210,21 @@ fn check(
     let status = sink_status(view, name);
     if !new_state && kept_state {
         assert!(missing.len() as u64 <= status.lost, "{name}: {missing:?}, {status:?}");
+        let not_had = journalled - before.len() as u64;
+        assert!(status.lost <= not_had, "{name} had not had {not_had}: {status:?}");
     }
+    assert!(status.lost <= damages.records(), "{name}: {stated:?}, {status:?}");
+    let fates = [
+        status.delivered,
+        status.filtered,
+        status.correlated_away,
+        status.dead_lettered,
+        status.lost,
+        status.pending,
+    ];
+    assert_eq!(fates.iter().sum::<u64>(), status.seen, "{name}: {status:?}");
+    // The totals that were restored may be those of a while ago, or none.
+    assert!(had.len() as u64 <= status.delivered + status.redelivered, "{name}: {status:?}");
 }
 
 /// Starts a bridge on a damaged copy, and holds it to what the module promises.
