@@ -5,8 +5,8 @@
 //! - what a sink has not had in the end is in the statement of damage: it is no more than the records
 //!   stated, and each lies within an interval stated; and unless the state with its totals was set
 //!   aside, it was counted as lost for that sink;
-//! - no more is stated than can be true: not more records than there were, no time before the first of
-//!   them or after the trial, and not more lost for a sink than it had not had;
+//! - no more is stated than can be true: not more records than there were, no time before the journal
+//!   was made or after the trial, and not more lost for a sink than it had not had;
 //! - the fates of each sink sum up to what it has seen.
 //!
 //! A few journals are damaged in each run of the tests; `DAMAGE_TRIALS=1000` damages more,
@@ -43,6 +43,8 @@ fn number(variable: &str, default: u64) -> u64 {
 struct Sample {
     server: ApiServer,
     dir: tempfile::TempDir,
+    /// Before the journal was made.
+    began_ms: u64,
     /// By id, when it was journalled.
     journalled: BTreeMap<String, u64>,
     had: [(&'static str, BTreeSet<String>); 2],
@@ -52,7 +54,12 @@ fn ids(sink: &MemorySink) -> BTreeSet<String> {
     sink.ids().into_iter().collect()
 }
 
+fn now_ms() -> u64 {
+    jiff::Timestamp::now().as_millisecond().try_into().unwrap()
+}
+
 async fn sample(compacted: bool) -> Sample {
+    let began_ms = now_ms();
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (behind, ahead) = (MemorySink::default(), MemorySink::default());
     let mut setup = Setup::new(&server, dir.path()).sink("behind", &behind).sink("ahead", &ahead);
@@ -96,7 +103,7 @@ async fn sample(compacted: bool) -> Sample {
         server.compact(server.revision());
     }
     let had = [("behind", ids(&behind)), ("ahead", ids(&ahead))];
-    Sample { server, dir, journalled, had }
+    Sample { server, dir, began_ms, journalled, had }
 }
 
 fn copy(from: &Path, to: &Path) -> Vec<PathBuf> {
@@ -191,12 +198,12 @@ fn check(
     let stated = damages.newest();
     let journalled = sample.journalled.len() as u64;
     let first_ms = *sample.journalled.values().min().unwrap();
-    let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap();
+    let (began_ms, now_ms) = (sample.began_ms, now_ms());
     assert!(damages.records() <= journalled, "of {journalled}: {stated:?}");
     for damage in &stated {
-        let from_ms = damage.from_ms.unwrap_or(first_ms);
-        let in_order = first_ms <= from_ms && from_ms <= damage.to_ms && damage.to_ms <= now_ms;
-        assert!(in_order, "between {first_ms} and {now_ms}: {damage:?}");
+        let from_ms = damage.from_ms.unwrap_or(began_ms);
+        let in_order = began_ms <= from_ms && from_ms <= damage.to_ms && damage.to_ms <= now_ms;
+        assert!(in_order, "between {began_ms} and {now_ms}: {damage:?}");
     }
     assert!(missing.len() as u64 <= damages.records(), "{name}: {missing:?}, {stated:?}");
     for (id, time_ms) in &missing {
