@@ -11,12 +11,14 @@ pub mod api;
 mod control;
 mod metrics;
 mod server;
+mod serving;
 mod socket;
 mod status;
 
 pub use control::ControlSocket;
 pub use metrics::registry;
-pub use server::{AdminServer, ServeError, ServerEnded};
+pub use server::{AdminServer, ServeError};
+pub use serving::ServerEnded;
 pub(crate) use socket::connect;
 pub use status::{
     GapStatus, IngestStatus, JournalStatus, PartStatus, SinkStatus, SourceStatus, Status, status,

@@ -92,3 +92,18 @@ async fn a_second_signal_ends_at_once_and_says_so() {
     program.wait_for("a second signal: ending at once");
     assert_eq!(program.child.wait().unwrap().code(), Some(1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_is_heard_while_the_disk_does_not_answer() {
+    let (server, dir) =
+        (ApiServer::start(Options::default()).unwrap(), tempfile::tempdir().unwrap());
+    let journal = dir.path().join("journal");
+    std::fs::create_dir(&journal).unwrap();
+    // Whoever opens it to read waits until somebody opens it to write.
+    let made = Command::new("mkfifo").arg(journal.join("positions.json")).status().unwrap();
+    assert!(made.success());
+    let mut program = Program::start(dir.path(), &server);
+    program.wait_for("starting");
+    program.terminate();
+    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+}

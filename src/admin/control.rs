@@ -1,6 +1,6 @@
 //! The control socket: dead letters and replay, for the operator of this machine.
 
-use std::path::Path;
+use std::{future::IntoFuture, path::Path};
 
 use axum::{
     Json, Router,
@@ -15,6 +15,7 @@ use futures_util::stream;
 use super::{
     api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal},
     server::read_only,
+    serving::{ServerEnded, Serving},
     socket::{self, Bound},
 };
 use crate::{
@@ -25,11 +26,11 @@ use crate::{
 /// Letters read at once; an envelope may be 1.5 MiB long, and a list needs little of it.
 const READ_AT_ONCE: usize = 16;
 
-/// The control socket; it ends, and its file goes, when it is dropped. That has to be while the bridge
-/// still holds its directory.
+/// The control socket; it ends, and its file goes, when it is stopped or dropped. That has to be while
+/// the bridge still holds its directory.
 #[derive(Debug)]
 pub struct ControlSocket {
-    task: tokio::task::JoinHandle<()>,
+    serving: Serving,
     _bound: Bound,
 }
 
@@ -50,18 +51,18 @@ impl ControlSocket {
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(control)
             .merge(read_only(view));
-        let task = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, routes).await {
-                tracing::error!(%error, "the control socket has ended");
-            }
-        });
-        Ok(Self { task, _bound: bound })
+        let server = axum::serve(listener, routes).into_future();
+        Ok(Self { serving: Serving::start("the control socket", server), _bound: bound })
     }
-}
 
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        self.task.abort();
+    /// Completes when it does not serve any longer, which it does until it is stopped or dropped.
+    pub async fn failed(&mut self) -> ServerEnded {
+        self.serving.failed().await
+    }
+
+    /// Ends it, waits until it has, and removes its file.
+    pub async fn stop(self) {
+        self.serving.stop().await;
     }
 }
 

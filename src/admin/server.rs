@@ -17,11 +17,12 @@ use axum::{
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::net::TcpListener;
 
-use super::{registry, status};
-use crate::{
-    bridge::{BridgeView, Stuck},
-    cache::panics,
+use super::{
+    registry,
+    serving::{ServerEnded, Serving},
+    status,
 };
+use crate::bridge::{BridgeView, Stuck};
 
 /// A watch that has been closed for so long is not one that is just being renewed.
 const STREAM_MAY_BE_CLOSED: Duration = Duration::from_mins(1);
@@ -36,18 +37,11 @@ pub struct ServeError {
     error: std::io::Error,
 }
 
-/// The admin server does not serve any longer, which is a bug.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the admin server {0}; this is a bug\nhint: nothing is lost, so start again; and please report it"
-)]
-pub struct ServerEnded(String);
-
 /// A listening admin server; it ends when it is dropped.
 #[derive(Debug)]
 pub struct AdminServer {
     address: SocketAddr,
-    task: tokio::task::JoinHandle<std::io::Result<()>>,
+    serving: Serving,
 }
 
 #[derive(Clone)]
@@ -66,8 +60,8 @@ impl AdminServer {
         let failed = |error| ServeError { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let task = tokio::spawn(axum::serve(listener, read_only(view)).into_future());
-        Ok(Self { address, task })
+        let server = axum::serve(listener, read_only(view)).into_future();
+        Ok(Self { address, serving: Serving::start("the admin server", server) })
     }
 
     /// The address bound.
@@ -75,22 +69,14 @@ impl AdminServer {
         self.address
     }
 
-    /// Completes when it does not serve any longer, which it does until it is dropped.
+    /// Completes when it does not serve any longer, which it does until it is stopped or dropped.
     pub async fn failed(&mut self) -> ServerEnded {
-        ServerEnded(match (&mut self.task).await {
-            Ok(Ok(())) => "has ended unexpectedly".to_owned(),
-            Ok(Err(error)) => format!("has ended: {error}"),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => format!("panicked: {}", panics::message(&*panic)),
-                Err(error) => format!("has ended: {error}"),
-            },
-        })
+        self.serving.failed().await
     }
-}
 
-impl Drop for AdminServer {
-    fn drop(&mut self) {
-        self.task.abort();
+    /// Ends it, and waits until it has.
+    pub async fn stop(self) {
+        self.serving.stop().await;
     }
 }
 

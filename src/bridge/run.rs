@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
+    task::spawn_blocking,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
@@ -23,7 +24,7 @@ use super::{
     keeper::{self, Keeper},
     published::Published,
     restore::Restored,
-    tasks::{Failing, Task, Tasks, first_failure},
+    tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
 use crate::{journal::OpenError, watch::Broadcaster};
 use sink::{Errands, SinkParts};
@@ -97,11 +98,13 @@ impl Drop for GiveUp {
 }
 
 /// Opens the journal. A command that works on that of a stopped bridge has it for a moment, and so
-/// has a process that was just killed: neither is a reason not to start.
+/// has a process that was just killed: neither is a reason not to start. A disk may take its time, so
+/// that is done where blocking does no harm, and whoever starts the bridge may give up meanwhile.
 async fn open_when_free(journal: &JournalOptions) -> Result<Restored, BridgeError> {
     let give_up = Instant::now() + FREE_WITHIN;
     loop {
-        match Restored::open(journal) {
+        let journal = journal.clone();
+        match answer_of(spawn_blocking(move || Restored::open(&journal))).await {
             Err(BridgeError::Journal(OpenError::Held { .. })) if Instant::now() < give_up => {
                 sleep(ASK_AGAIN).await;
             }

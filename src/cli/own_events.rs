@@ -8,7 +8,7 @@ use kube::Client;
 use crate::{
     bridge::{COMPONENT, OwnEvents},
     correlate::CorrelatorOptions,
-    record::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy},
+    record::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy, Running},
     watch::Stopped,
 };
 
@@ -16,7 +16,17 @@ use crate::{
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// What records them. Without a Pod of its own to speak about there is none, and the log is all.
-pub(super) struct Recording(EventBroadcaster);
+pub(super) struct Recording {
+    broadcaster: EventBroadcaster,
+    writing: Running,
+}
+
+/// The recorder does not write any longer, which is a bug.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the recorder of own events {0}; this is a bug\nhint: nothing else is lost, so start again; and please report it"
+)]
+pub(super) struct RecorderEnded(String);
 
 impl Recording {
     /// Starts to record about the Pod that `POD_NAME`, `POD_NAMESPACE` and `POD_UID` name, as
@@ -40,7 +50,7 @@ impl Recording {
             ..BroadcasterOptions::default()
         });
         let sink = ApiServerSink::for_namespace(client.clone(), &*namespace);
-        broadcaster.start_recording_to_sink(sink).await?;
+        let writing = broadcaster.start_recording_to_sink(sink).await?;
         let source =
             EventSource { component: Some(COMPONENT.to_owned()), host: variable("NODE_NAME") };
         let own_events = OwnEvents {
@@ -54,12 +64,21 @@ impl Recording {
                 ..ObjectReference::default()
             },
         };
-        Ok(Some((Self(broadcaster), own_events)))
+        Ok(Some((Self { broadcaster, writing }, own_events)))
     }
 
-    /// Records what is queued, and ends.
+    /// Completes when it does not write any longer, which it does until it is stopped.
+    pub(super) async fn failed(&self) -> RecorderEnded {
+        self.writing.ended().await;
+        RecorderEnded(match self.writing.panicked() {
+            Some(message) => format!("panicked: {message}"),
+            None => "has ended unexpectedly".to_owned(),
+        })
+    }
+
+    /// Records what is queued, and ends; within two seconds or so, whatever the API server does.
     pub(super) async fn stop(self) {
-        let report = self.0.shutdown_within(WITHIN).await;
+        let report = self.broadcaster.shutdown_within(WITHIN).await;
         if !report.is_complete() {
             tracing::warn!(?report, "some Events about the bridge itself were not recorded");
         }

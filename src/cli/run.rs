@@ -104,20 +104,22 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
                 Some(admin)
             }
             Err(error) => {
-                bridge.stop(DRAIN_WITHIN).await?;
+                signals.or_at_once(bridge.stop(DRAIN_WITHIN)).await?;
                 return Err(error.into());
             }
         },
     };
-    let control = directory.and_then(|directory| control_socket(&directory, &bridge));
+    let mut control = directory.and_then(|directory| control_socket(&directory, &bridge));
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
+    let controlled = OptionFuture::from(control.as_mut().map(ControlSocket::failed));
+    let recorded = OptionFuture::from(recording.as_ref().map(Recording::failed));
     let failure: Option<Failure> = tokio::select! {
         () = signals.stop() => None,
         error = bridge.failed() => Some(error.into()),
         Some(error) = served => Some(error.into()),
+        Some(error) = controlled => Some(error.into()),
+        Some(error) = recorded => Some(error.into()),
     };
-    // While the bridge holds the directory: afterwards the socket there may be its successor's.
-    drop(control);
     match &failure {
         None => tracing::info!("stopping: reading ends, what has been read is delivered"),
         Some(Failure { error, .. }) => {
@@ -128,17 +130,21 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         }
     }
     let view = bridge.view();
-    let stopped = tokio::select! {
-        stopped = bridge.stop(DRAIN_WITHIN) => stopped,
-        () = signals.stop() => {
-            tracing::warn!("a second signal: ending at once");
-            std::process::exit(1);
+    let stopping = async {
+        // While the bridge holds the directory: afterwards the socket there may be its successor's.
+        if let Some(control) = control {
+            control.stop().await;
         }
+        let stopped = bridge.stop(DRAIN_WITHIN).await;
+        if let Some(recording) = recording {
+            recording.stop().await;
+        }
+        if let Some(admin) = admin {
+            admin.stop().await;
+        }
+        stopped
     };
-    if let Some(recording) = recording {
-        recording.stop().await;
-    }
-    drop(admin);
+    let stopped = signals.or_at_once(stopping).await;
     say_where_it_stands(&view);
     failure.map_or(Ok(()), Err)?;
     Ok(stopped?)
@@ -191,6 +197,17 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for the end of what stops in order; another signal ends the program where it is.
+    async fn or_at_once<T>(&mut self, stopping: impl Future<Output = T>) -> T {
+        tokio::select! {
+            stopped = stopping => stopped,
+            () = self.stop() => {
+                tracing::warn!("a second signal: ending at once");
+                std::process::exit(1);
+            }
         }
     }
 }

@@ -94,10 +94,7 @@ impl EventBroadcaster {
             tally: running.tally(),
         };
         remember(&mut self.started().sinks, &running);
-        tokio::spawn(async move {
-            recording.run(events).await;
-            drop(alive);
-        });
+        tokio::spawn(alive.during(recording.run(events)));
         Ok(running)
     }
 
@@ -115,10 +112,9 @@ impl EventBroadcaster {
         let (running, alive) = Running::new(events.stopper());
         let (stage, tally) = (self.director.stage(), running.tally());
         remember(&mut self.started().others, &running);
-        tokio::spawn(async move {
+        tokio::spawn(alive.during(async move {
             run_handler(events, handler, stage, &tally).await;
-            drop(alive);
-        });
+        }));
         Ok(running)
     }
 

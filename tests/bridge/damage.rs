@@ -4,7 +4,10 @@
 //! - nothing is delivered that was not produced;
 //! - what a sink has not had in the end is in the statement of damage: it is no more than the records
 //!   stated, and each lies within an interval stated; and unless the state with its totals was set
-//!   aside, it was counted as lost for that sink.
+//!   aside, it was counted as lost for that sink;
+//! - no more is stated than can be true: not more records than there were, no time before the journal
+//!   was made or after the trial, and not more lost for a sink than it had not had;
+//! - the fates of each sink sum up to what it has seen.
 //!
 //! A few journals are damaged in each run of the tests; `DAMAGE_TRIALS=1000` damages more,
 //! `DAMAGE_SEED=n` begins with another one.
@@ -40,6 +43,8 @@ fn number(variable: &str, default: u64) -> u64 {
 struct Sample {
     server: ApiServer,
     dir: tempfile::TempDir,
+    /// Before the journal was made.
+    began_ms: u64,
     /// By id, when it was journalled.
     journalled: BTreeMap<String, u64>,
     had: [(&'static str, BTreeSet<String>); 2],
@@ -49,7 +54,12 @@ fn ids(sink: &MemorySink) -> BTreeSet<String> {
     sink.ids().into_iter().collect()
 }
 
+fn now_ms() -> u64 {
+    jiff::Timestamp::now().as_millisecond().try_into().unwrap()
+}
+
 async fn sample(compacted: bool) -> Sample {
+    let began_ms = now_ms();
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (behind, ahead) = (MemorySink::default(), MemorySink::default());
     let mut setup = Setup::new(&server, dir.path()).sink("behind", &behind).sink("ahead", &ahead);
@@ -93,7 +103,7 @@ async fn sample(compacted: bool) -> Sample {
         server.compact(server.revision());
     }
     let had = [("behind", ids(&behind)), ("ahead", ids(&ahead))];
-    Sample { server, dir, journalled, had }
+    Sample { server, dir, began_ms, journalled, had }
 }
 
 fn copy(from: &Path, to: &Path) -> Vec<PathBuf> {
@@ -186,11 +196,20 @@ fn check(
     outcome.missing += missing.len() as u64;
     let damages = view.log.damages();
     let stated = damages.newest();
+    let journalled = sample.journalled.len() as u64;
+    let first_ms = *sample.journalled.values().min().unwrap();
+    let (began_ms, now_ms) = (sample.began_ms, now_ms());
+    assert!(damages.records() <= journalled, "of {journalled}: {stated:?}");
+    for damage in &stated {
+        let from_ms = damage.from_ms.unwrap_or(began_ms);
+        let in_order = began_ms <= from_ms && from_ms <= damage.to_ms && damage.to_ms <= now_ms;
+        assert!(in_order, "between {began_ms} and {now_ms}: {damage:?}");
+    }
     assert!(missing.len() as u64 <= damages.records(), "{name}: {missing:?}, {stated:?}");
     for (id, time_ms) in &missing {
         let covered = stated
             .iter()
-            .any(|damage| (damage.from_ms.unwrap_or(0)..=damage.to_ms).contains(time_ms));
+            .any(|damage| (damage.from_ms.unwrap_or(first_ms)..=damage.to_ms).contains(time_ms));
         assert!(covered, "{name}: {id} at {time_ms} is in none of {stated:?}");
     }
     let new_state =
@@ -198,7 +217,21 @@ fn check(
     let status = sink_status(view, name);
     if !new_state && kept_state {
         assert!(missing.len() as u64 <= status.lost, "{name}: {missing:?}, {status:?}");
+        let not_had = journalled - before.len() as u64;
+        assert!(status.lost <= not_had, "{name} had not had {not_had}: {status:?}");
     }
+    assert!(status.lost <= damages.records(), "{name}: {stated:?}, {status:?}");
+    let fates = [
+        status.delivered,
+        status.filtered,
+        status.correlated_away,
+        status.dead_lettered,
+        status.lost,
+        status.pending,
+    ];
+    assert_eq!(fates.iter().sum::<u64>(), status.seen, "{name}: {status:?}");
+    // The totals that were restored may be those of a while ago, or none.
+    assert!(had.len() as u64 <= status.delivered + status.redelivered, "{name}: {status:?}");
 }
 
 /// Starts a bridge on a damaged copy, and holds it to what the module promises.

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -232,9 +233,39 @@ impl Stage {
         if self.earlier.is_empty() {
             verdict.is_honest(SINK);
             add_up(&status["sinks"][0], &verdict);
+        } else {
+            add_up(&status["sinks"][0], &self.over_both_epochs(&verdict));
         }
         assert_eq!(status["sinks"][0]["lost"], 0, "{status}");
         (status, verdict)
+    }
+
+    /// What there should be over an epoch that ended and the one that followed, of which this is the
+    /// verdict. All of the first was delivered, and cannot be had any more; what a restored etcd
+    /// shows of it again is news of the second, and comes once more under the same id.
+    fn over_both_epochs(&self, verdict: &Verdict) -> Verdict {
+        let mut arrivals = HashMap::<Key, u64>::new();
+        for delivery in &self.pager.ledger.lock().deliveries {
+            *arrivals.entry(Key::of(&delivery.id)).or_default() += 1;
+        }
+        let ended = self.earlier.iter().filter(|version| !version.deleted);
+        let ended: HashSet<Key> = ended.map(|version| Key::of(&version.id())).collect();
+        let now = self.produced();
+        let now: HashSet<Key> = now.iter().map(|version| Key::of(&version.id())).collect();
+        for id in ended.union(&now) {
+            let due = u64::from(ended.contains(id)) + u64::from(now.contains(id));
+            let came = arrivals.get(id).copied().unwrap_or(0);
+            assert!(came >= due, "{id:?} came {came} times, in {due} epochs");
+        }
+        let delivered = (ended.len() + now.len()) as u64;
+        Verdict { delivered, ..verdict.clone() }
+    }
+
+    /// The newest resourceVersion of all Events.
+    pub(crate) async fn newest(&self) -> u64 {
+        let list = Api::<Event>::all(self.admin.clone()).list(&ListParams::default()).await;
+        let version = list.expect("a list of all Events").metadata.resource_version;
+        version.and_then(|version| version.parse().ok()).expect("every list has one")
     }
 
     /// Judges what arrived of these, and of no others.

@@ -40,7 +40,7 @@ pub(crate) const DRILLS: [Drill; 3] = [
     Drill {
         name: "api-server-quiet",
         what: "an hour in which nothing happens but compactions, and watches that end: no gap, no \
-               warning, and ready all the time",
+               epoch, no warning, nothing repeated, and ready all the time",
         full: "60 compactions and as many ends of watches, two seconds each",
         short: None,
         alone: false,
@@ -83,6 +83,16 @@ impl Stated {
     }
 }
 
+/// What the metrics say of gaps and epochs.
+async fn stated_in_metrics(stage: &Stage) -> [(&'static str, String); 3] {
+    let value = async |metric| (metric, stage.bridge.metric(metric).await);
+    [
+        value("tidings_source_gaps_total").await,
+        value("tidings_source_epochs_total").await,
+        value("tidings_source_skipped_increments_total").await,
+    ]
+}
+
 async fn absence(run: Run) -> Page {
     let (away, ttl) = run.size((60, 20), (8, 4));
     let (away, ttl) = (Duration::from_secs(away), Duration::from_secs(ttl));
@@ -101,35 +111,56 @@ async fn absence(run: Run) -> Page {
     stage.cluster.etcd.compact(stage.cluster.etcd.current_revision());
     stage.open().await;
     let back = Timestamp::now();
+    let back_at = stage.newest().await;
     let over = Instant::now();
     writing.finish(&stage.truth).await;
     let last = stage.produced().pop().expect("something was written");
     stage.has_arrived(&[last]).await;
+    let metrics = stated_in_metrics(&stage).await;
     let (status, verdict) = stage.end().await;
 
     let stated = Stated::newest(&status);
     assert_eq!(status["ingest"]["gaps"], 1, "{status}");
     let excess = stated.covers(killed, back);
     let first = stage.first_arrivals();
-    let produced = stage.produced();
-    let missing: Vec<&Version> =
-        produced.iter().filter(|version| !first.contains_key(&version.id())).collect();
-    assert!(!missing.is_empty(), "what came and went was not seen");
-    for version in &missing {
+    let shown = stage.truth.versions();
+    let arrived = |version: &Version| first.contains_key(&version.id());
+    let (mut overtaken, mut gone) = (0_u64, 0);
+    for (n, version) in shown.iter().enumerate() {
+        if version.deleted || arrived(version) {
+            continue;
+        }
         let at = wall(version.at);
         let within = stated.from <= at && at <= stated.to;
         assert!(within, "{version:?} at {at} is missing outside {} to {}", stated.from, stated.to);
+        // A list shows the newest version of each Event that there is: this was not one.
+        let mut later = shown[n..].iter().filter(|later| later.uid == version.uid);
+        let fate = later.find(|later| later.deleted || arrived(later));
+        match fate {
+            Some(fate) if !fate.deleted => overtaken += 1,
+            Some(end) if end.resource_version <= back_at => gone += 1,
+            _ => panic!("{version:?} is missing, was not overtaken, and ended by {fate:?} only"),
+        }
     }
-    // Each write is one increment, so what is more than one in an arrival stands for others.
-    let skipped = verdict.delta_out - verdict.delivered;
-    assert_eq!(stated.skipped, skipped, "{verdict}; {status}");
+    assert!(gone > 0, "nothing came and went unseen");
+    // What arrived is told as the truth has it, each with all that led to it.
+    let came: Vec<Version> =
+        shown.iter().filter(|version| version.deleted || arrived(version)).cloned().collect();
+    let expected = Expected::every(&came);
+    expected.judge("pager", &stage.pager.ledger.lock());
+    let skipped = expected.skipped_increments((0, u64::MAX));
+    // Each write is one increment.
+    assert_eq!((stated.skipped, skipped), (overtaken, overtaken), "{verdict}; {status}");
+    for (metric, value) in metrics {
+        let stated =
+            if metric.contains("skipped") { skipped } else { u64::from(metric.contains("gaps")) };
+        assert_eq!(value, stated.to_string(), "{metric}");
+    }
     let caught_up = first.values().max().map(|last| last.saturating_duration_since(over));
     let notes = format!(
-        "{} came and went within the stated {} to {}, which exceeds the truth by {excess:.1} s; \
-         {skipped} increments came as part of others, as stated",
-        missing.len() - usize::try_from(skipped).expect("few"),
-        stated.from,
-        stated.to,
+        "{gone} came and were gone before it was back, within the stated {} to {}, which exceeds the \
+         truth by {excess:.1} s; {skipped} increments came as part of others, as stated",
+        stated.from, stated.to,
     );
     let fault = format!("away for {} s, TTL {} s, etcd compacted", away.as_secs(), ttl.as_secs());
     let row = verdict.row(&fault, "pager");
@@ -256,10 +287,17 @@ async fn quiet(_: Run) -> Page {
     stage.front.hurry(false);
     stage.write("after", Duration::from_secs(3)).await.finish(&stage.truth).await;
     stage.all_has_arrived().await;
+    for (metric, value) in stated_in_metrics(&stage).await {
+        assert_eq!(value, "0", "{metric}");
+    }
     let (status, verdict) = stage.end().await;
     verdict.lost_nothing("pager");
-    assert_eq!(status["ingest"]["gaps"], 0, "{status}");
-    let notes = format!("ready {asks} times of {asks}; no warning, no gap; {asked} lists");
+    assert_eq!(verdict.repeated, 0, "{verdict}");
+    for nothing in ["gaps", "epochs", "skippedIncrements"] {
+        assert_eq!(status["ingest"][nothing], 0, "{status}");
+    }
+    let said = "no warning, no gap, no epoch, nothing repeated";
+    let notes = format!("ready {asks} times of {asks}; {said}; {asked} lists");
     let fault = format!("{MINUTES} compactions, watches of 2 s");
     Page::Rows(vec![Row { notes, ..verdict.row(&fault, "pager") }])
 }
