@@ -57,7 +57,7 @@ pub struct Damage {
     /// The time of the last record before it, in milliseconds since the epoch; nothing if nothing
     /// is known of what was before.
     pub from_ms: Option<u64>,
-    /// The time of the first record behind it or, where there is none, of its discovery, in
+    /// The time of the first frame behind it or, where there is none, of its discovery, in
     /// milliseconds since the epoch.
     pub to_ms: u64,
     /// How many records are missing, at most.
@@ -72,7 +72,7 @@ impl Damage {
         self.from_ms.map(timestamp)
     }
 
-    /// The time of the first record behind it, or of its discovery.
+    /// The time of the first frame behind it, or of its discovery.
     pub fn to(&self) -> Timestamp {
         timestamp(self.to_ms)
     }
