@@ -38,6 +38,9 @@ use crate::{
     journal::{Directory, LogHandle, Positions, State, StateCommit, Sync},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Cursors and totals are saved so often.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// `positions.json` is written so often.
@@ -63,6 +66,8 @@ pub(super) struct Keeper {
     pub(super) last_positions: Instant,
     pub(super) last_seen: Instant,
     pub(super) failing: bool,
+    /// `positions.json` could not be written when it was last tried.
+    pub(super) positions_failing: bool,
     /// Of its work on the disk.
     pub(super) pulse: Pulse,
     /// Wakes who sends letters.
@@ -294,8 +299,22 @@ impl Keeper {
         }
         if last || self.last_positions.elapsed() >= POSITIONS_EVERY {
             self.last_positions = Instant::now();
-            if let Err(error) = self.positions().store(&self.directory) {
-                tracing::warn!(%error, "positions.json cannot be written");
+            self.store_positions();
+        }
+    }
+
+    /// Says once that they cannot be written, and once that they can be again.
+    fn store_positions(&mut self) {
+        match self.positions().store(&self.directory) {
+            Ok(()) => {
+                if std::mem::take(&mut self.positions_failing) {
+                    tracing::info!("positions.json can be written again");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.positions_failing, true) {
+                    tracing::warn!(%error, "positions.json cannot be written: it serves only when the rest of the journal is gone, and is tried again every few seconds");
+                }
             }
         }
     }
@@ -327,52 +346,5 @@ impl Keeper {
     fn positions(&self) -> Positions {
         let states: Vec<_> = self.sinks.iter().map(|s| (s.name(), s.state())).collect();
         positions_of(states.iter().map(|(name, state)| (name.clone(), state)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        bridge::{JournalOptions, Watchdog, restore::Restored},
-        journal::{LetterQuery, LogOptions},
-    };
-
-    #[tokio::test]
-    async fn a_state_that_a_command_failed_on_is_opened_again_with_nothing_to_save() {
-        let dir = tempfile::tempdir().unwrap();
-        let restored = Restored::open(&JournalOptions {
-            path: dir.path().to_owned(),
-            log: LogOptions {
-                retention_size: 1 << 20,
-                retention_age: Duration::from_hours(1),
-                sync: Sync::Never,
-            },
-            dead_letters: 1 << 20,
-        })
-        .unwrap();
-        let mut keeper = Keeper {
-            state: restored.state,
-            directory: restored.directory,
-            sinks: Vec::new(),
-            seen: restored.seen,
-            objects: None,
-            log: restored.log.handle(),
-            cluster: Arc::default(),
-            sources: Vec::new(),
-            saved_cluster_uid: None,
-            applied: restored.applied,
-            last_positions: Instant::now(),
-            last_seen: Instant::now(),
-            failing: false,
-            pulse: Watchdog::default().pulse("the keeper"),
-            letters_changed: watch::channel(()).0,
-        };
-        let letters = keeper.state.dead_letters();
-        keeper.state.close();
-        assert!(letters.list(&LetterQuery::default()).is_err());
-        let taken = keeper.take(false, false);
-        keeper.save(taken, false);
-        assert!(letters.list(&LetterQuery::default()).is_ok());
     }
 }

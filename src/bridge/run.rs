@@ -241,6 +241,7 @@ impl Bridge {
             last_positions: Instant::now(),
             last_seen: Instant::now(),
             failing: false,
+            positions_failing: false,
             letters_changed,
             pulse: watchdog.pulse("the keeper"),
         };

@@ -54,7 +54,7 @@ pub struct Damage {
     pub offset: u64,
     /// How many bytes are no frame; 0 where the file ends before it should, or is gone.
     pub bytes: u64,
-    /// The time of the last record before it, in milliseconds since the epoch; nothing if nothing
+    /// The time of the last frame before it, in milliseconds since the epoch; nothing if nothing
     /// is known of what was before.
     pub from_ms: Option<u64>,
     /// The time of the first frame behind it or, where there is none, of its discovery, in

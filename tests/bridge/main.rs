@@ -10,6 +10,7 @@ mod crash;
 mod damage;
 mod dead_letters;
 mod delivery;
+mod disk;
 mod enrichment;
 mod gaps;
 mod heartbeat;

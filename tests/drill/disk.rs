@@ -1,26 +1,46 @@
-//! A disk that is full in the middle of a load.
+//! A disk that is full, or read-only, in the middle of a load.
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::accounts::number;
 use crate::frame::{Drill, Page, Run};
 use crate::parts::Part as _;
+use crate::receiver::Mode;
 use crate::scripted::{Stage, three_sinks};
 use crate::small_disk::SmallDisk;
 use crate::wait::until;
 
-pub(crate) const DRILLS: [Drill; 1] = [Drill {
-    name: "disk-full",
-    what: "the journal's disk is full for a while, in the middle of a load",
-    full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
-    short: Some("full for 4 s at 200/s"),
-    alone: false,
-    long: false,
-    run: |run| Box::pin(disk_full(run)),
-}];
+pub(crate) const DRILLS: [Drill; 2] = [
+    Drill {
+        name: "disk-full",
+        what: "the journal's disk is full for a while, in the middle of a load; a sink catches up \
+               meanwhile",
+        full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
+        short: Some("full for 4 s at 200/s"),
+        alone: false,
+        long: false,
+        run: |run| Box::pin(disk_full(run)),
+    },
+    Drill {
+        name: "disk-readonly",
+        what: "nothing can be opened for writing in the journal's folder for a while, in the middle \
+               of a load; a sink catches up meanwhile",
+        full: "EROFS for 30 s at 500/s",
+        short: Some("EROFS for 7 s at 200/s"),
+        alone: false,
+        long: false,
+        run: |run| Box::pin(disk_read_only(run)),
+    },
+];
+
+/// The sink that has a backlog when the trouble begins.
+const SPARE: usize = 2;
+/// Lines of the log about one trouble of the disk: the journal, the sync, the state, the segments
+/// that cannot be dropped and `positions.json` have one each. One every few seconds are more.
+const LOUD_LINES: usize = 5;
 
 /// What happens beside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,14 +71,17 @@ async fn disk_full(run: Run) -> Page {
         stage.open().await;
         let writing = stage.write(rate);
         sleep(around).await;
+        stage.sinks[SPARE].receiver.set(Mode::Down).await;
+        sleep(around).await;
         let filled = disk.fill();
-        until("the bridge says that its disk is full", async || {
-            !stage.bridge.status().await["journal"]["error"].is_null()
-        })
-        .await;
+        stands_still(&stage).await;
         match beside {
-            Beside::Nothing => sleep(full).await,
+            Beside::Nothing => {
+                spare_catches_up(&stage).await;
+                sleep(full).await;
+            }
             Beside::Kill => {
+                spare_catches_up(&stage).await;
                 sleep(full / 2).await;
                 stage.bridge.kill9();
                 stage.bridge.launch().await;
@@ -66,6 +89,7 @@ async fn disk_full(run: Run) -> Page {
             }
             Beside::Compaction => {
                 stage.server.stop_listening().await;
+                spare_catches_up(&stage).await;
                 sleep(full).await;
                 stage.server.compact(stage.server.revision());
                 stage.server.listen_again().expect("the port as before");
@@ -75,6 +99,9 @@ async fn disk_full(run: Run) -> Page {
         sleep(around).await;
         writing.stop().await;
         stage.settle().await;
+        if beside != Beside::Kill {
+            was_said_but_seldom(&stage);
+        }
         let skipped = number(&stage.bridge.status().await["ingest"], "skippedIncrements");
         let fault = format!(
             "full for {full:?} at {rate}/s{}",
@@ -102,4 +129,89 @@ async fn disk_full(run: Run) -> Page {
         }));
     }
     Page::Rows(rows)
+}
+
+async fn disk_read_only(run: Run) -> Page {
+    // The short form's is longer than two saves of positions.json are apart.
+    let (rate, lasts, around) = run.size(
+        (500, Duration::from_secs(30), Duration::from_secs(5)),
+        (200, Duration::from_secs(7), Duration::from_secs(2)),
+    );
+    let disk = match SmallDisk::mount("64m") {
+        Ok(disk) => disk,
+        Err(why) => return Page::Skipped(why),
+    };
+    let mut stage = Stage::set(three_sinks().await, run.seed, |config| {
+        config["journal"]["path"] = json!(disk.folder());
+        // Segments of 1 MiB: a new one is due soon.
+        config["journal"]["retention"] = json!({"size": "16MiB"});
+    });
+    disk.carries(&mut stage.bridge);
+    stage.open().await;
+    let writing = stage.write(rate);
+    sleep(around).await;
+    stage.sinks[SPARE].receiver.set(Mode::Down).await;
+    until("there is a backlog", async || backlog(&stage).await > 0).await;
+    disk.turn_read_only();
+    stands_still(&stage).await;
+    let (_, why) = stage.bridge.readiness().await;
+    assert!(why.contains("hint: mount its file system writable again"), "{why}");
+    spare_catches_up(&stage).await;
+    sleep(lasts).await;
+    disk.turn_writable();
+    sleep(around).await;
+    writing.stop().await;
+    stage.settle().await;
+    was_said_but_seldom(&stage);
+    let fault = format!("read-only for {lasts:?} at {rate}/s");
+    let judged = stage.finish().await.into_iter();
+    Page::Rows(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)).collect())
+}
+
+/// Waits until the bridge says, wherever it is asked, that its journal cannot be written.
+async fn stands_still(stage: &Stage) {
+    until("the bridge says that its disk takes nothing", async || {
+        !stage.bridge.status().await["journal"]["error"].is_null()
+    })
+    .await;
+    assert_eq!(stage.bridge.metric("tidings_journal_writable").await, "0");
+    let (ready, why) = stage.bridge.readiness().await;
+    assert!(!ready && why.contains("the journal cannot be written"), "{why}");
+}
+
+/// What the sink that was down has not had.
+async fn backlog(stage: &Stage) -> u64 {
+    number(&stage.bridge.sink(stage.sinks[SPARE].name).await, "pending")
+}
+
+/// Brings the sink back that was down, and waits until it has had all that the journal holds, while
+/// the disk still takes nothing.
+async fn spare_catches_up(stage: &Stage) {
+    assert!(backlog(stage).await > 0, "there is something to catch up with");
+    stage.sinks[SPARE].receiver.set(Mode::Take).await;
+    until("the backlog has arrived", async || backlog(stage).await == 0).await;
+    let journal = &stage.bridge.status().await["journal"];
+    assert!(!journal["error"].is_null(), "the disk takes nothing all the while: {journal}");
+}
+
+/// The trouble and its end are in the log, and no line comes again and again.
+fn was_said_but_seldom(stage: &Stage) {
+    let log = stage.bridge.log();
+    let count = |words: &str| {
+        let says = |line: &&Value| line["message"].as_str().is_some_and(|m| m.contains(words));
+        log.iter().filter(says).count()
+    };
+    let (begun, ended) = (
+        count("the journal cannot be used: intake stands still"),
+        count("the journal can be used again"),
+    );
+    assert!(begun > 0 && begun == ended, "{begun} times said, {ended} times over");
+    let about_the_disk = ["journal", "state cannot", "positions.json", "segments"];
+    let loud = log.iter().filter(|line| {
+        let loud = line["level"] == "WARN" || line["level"] == "ERROR";
+        let message = line["message"].as_str().unwrap_or_default();
+        loud && about_the_disk.iter().any(|words| message.contains(words))
+    });
+    let loud: Vec<&Value> = loud.collect();
+    assert!(loud.len() <= LOUD_LINES, "{loud:#?}");
 }

@@ -1,4 +1,4 @@
-//! A file system of our own that can be filled: a tmpfs in a mount namespace of its own, so that
+//! A file system of our own that can be filled or turned read-only: a tmpfs in a mount namespace of its own, so that
 //! nothing of it is left behind however a drill ends, and no other program sees it.
 
 use std::fs::{self, File};
@@ -70,6 +70,33 @@ impl SmallDisk {
     /// A folder on it, as a bridge on it sees it.
     pub(crate) fn folder(&self) -> PathBuf {
         self.folder.path().join("journal")
+    }
+
+    /// Has the kernel refuse whatever is opened for writing in the folder from now on, as on a file
+    /// system that is read-only (`EROFS`). A bridge keeps files open, so the real one could only be
+    /// turned by an error; what is open already goes on being written.
+    pub(crate) fn turn_read_only(&self) {
+        let script = r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0""#;
+        self.run(script);
+    }
+
+    /// Ends that.
+    pub(crate) fn turn_writable(&self) {
+        // Not unmounted: what reads the journal has files open there.
+        self.run(r#"mount -o remount,bind,rw "$0""#);
+    }
+
+    /// Runs a script in the namespace, on the folder.
+    fn run(&self, script: &str) {
+        let target = self.keeper.id().to_string();
+        let ran = Command::new("nsenter")
+            .args(["--target", &target])
+            .args(self.enter)
+            .args(["--", "sh", "-c", script])
+            .arg(self.folder())
+            .output()
+            .expect("nsenter runs");
+        assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
     }
 
     /// Fills it, and keeps it full until the answer is dropped.

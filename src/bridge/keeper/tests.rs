@@ -1,0 +1,90 @@
+//! What the keeper says, and what it does beside saving.
+
+use std::path::Path;
+
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::*;
+use crate::{
+    bridge::{JournalOptions, Watchdog, restore::Restored},
+    journal::{LetterQuery, LogOptions},
+};
+
+fn keeper(journal: &Path) -> Keeper {
+    let restored = Restored::open(&JournalOptions {
+        path: journal.to_owned(),
+        log: LogOptions {
+            retention_size: 1 << 20,
+            retention_age: Duration::from_hours(1),
+            sync: Sync::Never,
+        },
+        dead_letters: 1 << 20,
+    })
+    .unwrap();
+    Keeper {
+        state: restored.state,
+        directory: restored.directory,
+        sinks: Vec::new(),
+        seen: restored.seen,
+        objects: None,
+        log: restored.log.handle(),
+        cluster: Arc::default(),
+        sources: Vec::new(),
+        saved_cluster_uid: None,
+        applied: restored.applied,
+        last_positions: Instant::now(),
+        last_seen: Instant::now(),
+        failing: false,
+        positions_failing: false,
+        pulse: Watchdog::default().pulse("the keeper"),
+        letters_changed: watch::channel(()).0,
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_a_command_failed_on_is_opened_again_with_nothing_to_save() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(dir.path());
+    let letters = keeper.state.dead_letters();
+    keeper.state.close();
+    assert!(letters.list(&LetterQuery::default()).is_err());
+    let taken = keeper.take(false, false);
+    keeper.save(taken, false);
+    assert!(letters.list(&LetterQuery::default()).is_ok());
+}
+
+/// The levels of what is logged.
+#[derive(Clone, Default)]
+struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Levels {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        lock(&self.0).push(*event.metadata().level());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_that_cannot_be_written_are_said_once_and_so_is_their_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(dir.path());
+    let levels = Levels::default();
+    let subscriber = tracing_subscriber::registry().with(levels.clone());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut save = |times: u32| {
+        for _ in 0..times {
+            keeper.last_positions -= POSITIONS_EVERY;
+            let taken = keeper.take(false, false);
+            keeper.save(taken, false);
+        }
+    };
+    // Written under this name first.
+    let in_the_way = dir.path().join("positions.json.tmp");
+    for _ in 0..2 {
+        std::fs::create_dir(&in_the_way).unwrap();
+        save(3);
+        assert_eq!(std::mem::take(&mut *lock(&levels.0)), [tracing::Level::WARN]);
+        std::fs::remove_dir(&in_the_way).unwrap();
+        save(3);
+        assert_eq!(std::mem::take(&mut *lock(&levels.0)), [tracing::Level::INFO]);
+    }
+}
