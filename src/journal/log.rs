@@ -9,7 +9,7 @@ pub use self::background_sync::{SyncDone, SyncJob};
 use self::rotation::Active;
 use super::{
     Directory, Frame, FrameBuilder, LogHandle, OpenError, Position, Resume,
-    disk::{Disk, RealDisk},
+    disk::{self, Disk, RealDisk},
     format,
     recovery::{self, Mark},
     segments::Shared,
@@ -76,7 +76,7 @@ pub struct Opened {
 pub enum AppendError {
     /// The disk is full or failing.
     #[error(
-        "cannot write to the journal {}: {source}\nhint: {}", path.display(), hint(source)
+        "cannot write to the journal {}: {source}\nhint: {}", path.display(), disk::hint(source)
     )]
     Disk {
         /// The file or directory.
@@ -90,20 +90,6 @@ pub enum AppendError {
         /// What [`FrameBuilder::bytes`] says.
         bytes: usize,
     },
-}
-
-/// How to mend what the operating system answered.
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space on its disk, or lower journal.retention.size"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => {
-            "mount its file system writable again; if an error of the disk made it read-only, the \
-             kernel's log says which"
-        }
-        _ => "see to its disk and to who may write there; the kernel's log may say more",
-    }
 }
 
 /// What retention did.

@@ -16,7 +16,7 @@ use redb::{StorageError, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::{dead_letters::DeadLetters, fingerprints::Fingerprints, seen_table::Store};
-use super::{Directory, OpenError, Position};
+use super::{Directory, OpenError, Position, disk};
 
 mod dead_letters;
 mod fingerprints;
@@ -61,10 +61,19 @@ const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
 /// Why a commit failed. All of it is stored, or nothing, which is more likely; the same is to be
 /// committed again later, together with what has changed by then.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot store the state in {}: {source}\nhint: free some space on its disk", path.display())]
+#[error("cannot store the state in {}: {source}\nhint: {}", path.display(), self.hint())]
 pub struct CommitError {
     path: PathBuf,
     source: Box<redb::Error>,
+}
+
+impl CommitError {
+    fn hint(&self) -> &'static str {
+        match &*self.source {
+            redb::Error::Io(error) => disk::hint(error),
+            _ => "its disk has failed before: it is opened again and tried again by itself",
+        }
+    }
 }
 
 /// The store. It belongs to one thread, as the log's writer does; another one may read the view

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::accounts::number;
+use crate::faulty_sync::{Fault, FaultySync};
 use crate::frame::{Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
@@ -13,7 +14,7 @@ use crate::scripted::{Stage, three_sinks};
 use crate::small_disk::SmallDisk;
 use crate::wait::until;
 
-pub(crate) const DRILLS: [Drill; 2] = [
+pub(crate) const DRILLS: [Drill; 3] = [
     Drill {
         name: "disk-full",
         what: "the journal's disk is full for a while, in the middle of a load; a sink catches up \
@@ -33,6 +34,15 @@ pub(crate) const DRILLS: [Drill; 2] = [
         alone: false,
         long: false,
         run: |run| Box::pin(disk_read_only(run)),
+    },
+    Drill {
+        name: "disk-sync",
+        what: "fsync fails for a while, and a sink catches up meanwhile; or it takes long",
+        full: "EIO for 30 s, and 2 s a sync for 30 s, at 500/s",
+        short: Some("for 5 s each at 200/s"),
+        alone: false,
+        long: false,
+        run: |run| Box::pin(disk_sync(run)),
     },
 ];
 
@@ -168,6 +178,49 @@ async fn disk_read_only(run: Run) -> Page {
     Page::Rows(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)).collect())
 }
 
+async fn disk_sync(run: Run) -> Page {
+    let (rate, lasts, around) = run.size(
+        (500, Duration::from_secs(30), Duration::from_secs(5)),
+        (200, Duration::from_secs(5), Duration::from_secs(2)),
+    );
+    let mut rows = Vec::new();
+    for fault in [Fault::Fails, Fault::IsSlow] {
+        let disk = FaultySync::make();
+        let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
+        disk.carries(&mut stage.bridge);
+        stage.open().await;
+        let writing = stage.write(rate);
+        sleep(around).await;
+        if fault == Fault::Fails {
+            stage.sinks[SPARE].receiver.set(Mode::Down).await;
+            until("there is a backlog", async || backlog(&stage).await > 0).await;
+        }
+        disk.begin(fault);
+        if fault == Fault::Fails {
+            stands_still(&stage).await;
+            spare_catches_up(&stage).await;
+        }
+        sleep(lasts).await;
+        disk.end();
+        sleep(around).await;
+        writing.stop().await;
+        stage.settle().await;
+        match fault {
+            Fault::Fails => was_said_but_seldom(&stage),
+            // It is nobody's trouble: events go on, and are synced when it is their turn.
+            Fault::IsSlow => assert_eq!(loud_lines(&stage), [] as [Value; 0]),
+        }
+        let what = match fault {
+            Fault::Fails => "fsync fails",
+            Fault::IsSlow => "fsync takes 2 s",
+        };
+        let fault = format!("{what} for {lasts:?} at {rate}/s");
+        let judged = stage.finish().await.into_iter();
+        rows.extend(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)));
+    }
+    Page::Rows(rows)
+}
+
 /// Waits until the bridge says, wherever it is asked, that its journal cannot be written.
 async fn stands_still(stage: &Stage) {
     until("the bridge says that its disk takes nothing", async || {
@@ -206,12 +259,17 @@ fn was_said_but_seldom(stage: &Stage) {
         count("the journal can be used again"),
     );
     assert!(begun > 0 && begun == ended, "{begun} times said, {ended} times over");
+    let loud = loud_lines(stage);
+    assert!(loud.len() <= LOUD_LINES, "{loud:#?}");
+}
+
+/// What the log has of trouble with the disk.
+fn loud_lines(stage: &Stage) -> Vec<Value> {
     let about_the_disk = ["journal", "state cannot", "positions.json", "segments"];
-    let loud = log.iter().filter(|line| {
+    let is_one = |line: &Value| {
         let loud = line["level"] == "WARN" || line["level"] == "ERROR";
         let message = line["message"].as_str().unwrap_or_default();
         loud && about_the_disk.iter().any(|words| message.contains(words))
-    });
-    let loud: Vec<&Value> = loud.collect();
-    assert!(loud.len() <= LOUD_LINES, "{loud:#?}");
+    };
+    stage.bridge.log().into_iter().filter(is_one).collect()
 }

@@ -28,6 +28,7 @@ mod cluster;
 mod collector;
 mod crash;
 mod disk;
+mod faulty_sync;
 mod frame;
 mod history;
 mod judge;
