@@ -212,7 +212,10 @@ impl Deliver {
                 }
                 Outcome::Retry { after, class, reason } => (class, reason, after),
             };
-            if self.retry.max_attempts.is_some_and(|max| piece.attempts >= max) {
+            // What somebody has to mend is waited for: given up, an expired token would empty the
+            // journal into the dead letters.
+            piece.failures += u32::from(class != RetryClass::Misconfigured);
+            if self.retry.gives_up(class, piece.failures) {
                 self.give_up(&piece, &reason, fates);
                 continue;
             }
@@ -262,7 +265,7 @@ impl Deliver {
             RetryClass::Misconfigured => SinkCondition::Misconfigured,
             _ => SinkCondition::Retrying,
         };
-        let wait = self.retry.wait(piece.attempts, class, after);
+        let wait = self.retry.wait(piece.failures, class, after);
         let mut news = false;
         self.progress.update(|sink| {
             let before = sink.last_error.replace(reason.to_owned());

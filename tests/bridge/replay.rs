@@ -5,10 +5,11 @@ use std::time::Duration;
 use tidings::{
     bridge::{
         BatchOptions, Control, ControlError, Filter, Replay, ReplayFrom, ReplayProgress, ReplayRun,
-        ReplayState, RetryClass,
+        ReplayState, RetryClass, RetryOptions,
     },
     demo::api_server::EventObject,
     event::Record,
+    journal::Letters,
 };
 
 use crate::support::{
@@ -144,6 +145,32 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
     let late = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: None };
     drop(run);
     assert!(matches!(control.replay(late), Err(ControlError::Stopping)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on_attempts() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    sink.refuse(|event| event.envelope.contains("web-3").then(|| invalid("no")));
+    for n in 0..6 {
+        create(&server, &format!("web-{n}"));
+    }
+    let tuning = Tuning::default();
+    let twice = RetryOptions { max_attempts: Some(2), ..tuning.retry };
+    let tuning = Tuning { retry: twice, ..tuning };
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, tuning).start().await;
+    settled(&bridge.view(), "a", 6).await;
+    let control = bridge.control();
+    until("the letter is saved", || bridge.view().dead_letters.counts().contains_key("a")).await;
+    let attempts = sink.attempts().len();
+    sink.refuse(|_| Some(retry(RetryClass::Misconfigured)));
+    let mut run = replay(&control, ReplayFrom::Position(1), None);
+    control.retry(Letters::Of { sink: None, class: None }).await.unwrap();
+    until("they are tried on", || sink.attempts().len() > attempts + 10).await;
+    sink.accept_everything();
+    let end = done(&mut run).await;
+    assert_eq!((end.delivered, end.refused), (6, 0));
+    until("the letter is taken", || sink_status(&bridge.view(), "a").retried == 1).await;
+    stop(bridge).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
