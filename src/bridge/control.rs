@@ -81,7 +81,8 @@ pub enum ReplayFrom {
 pub struct ReplayProgress {
     /// The sequence of the next record.
     pub position: u64,
-    /// The sequence at which it ends: what the sink had been through when it was asked for.
+    /// The sequence at which it ends: what the sink had been through when it was asked for, up to
+    /// the first event that `suppress` held then.
     pub until: u64,
     /// Records read.
     pub read: u64,
@@ -228,7 +229,8 @@ impl Control {
     }
 
     /// Sends to a sink once more what the journal holds, up to what the sink has been through by
-    /// now: beyond that, live delivery is under way, and must not be overtaken. It neither moves the
+    /// now, and to the first event that `suppress` holds: beyond that, live delivery is under way,
+    /// and must not be overtaken. It neither moves the
     /// sink's position nor its totals, and gives way to live delivery.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidings::{
     bridge::{
-        BatchOptions, Control, ControlError, Filter, Replay, ReplayFrom, ReplayProgress, ReplayRun,
-        ReplayState, RetryClass, RetryOptions,
+        BatchOptions, Control, ControlError, CorrelateMode, Filter, Replay, ReplayFrom,
+        ReplayProgress, ReplayRun, ReplayState, RetryClass, RetryOptions,
     },
     demo::api_server::EventObject,
     event::Record,
@@ -145,6 +145,30 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
     let late = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: None };
     drop(run);
     assert!(matches!(control.replay(late), Err(ControlError::Stopping)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_suppress_holds_is_not_overtaken() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let suppress = Tuning { correlate: CorrelateMode::Suppress, ..Tuning::default() };
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, suppress).start().await;
+    let view = bridge.view();
+    // One more than the burst of a source is held, and what comes behind it is not.
+    for n in 0..26 {
+        let reason = format!("Reason{n}");
+        server.create(EventObject::about_pod("shop", "loud", &reason, "m")).unwrap();
+    }
+    until("one is held", || sink_status(&view, "a").held == 1).await;
+    create(&server, "quiet");
+    sink.wait_for(26).await;
+    until("it is behind", || sink_status(&view, "a").next_sequence == 28).await;
+    let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(1), None)).await;
+    assert_eq!((end.until, end.delivered), (26, 25));
+    stop(bridge).await;
+    let received = sink.received();
+    let summary = received.last().unwrap();
+    let of_it: Vec<_> = received.iter().filter(|event| event.id == summary.id).collect();
+    assert_eq!((summary.seq, of_it.len()), (26, 1), "{summary:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

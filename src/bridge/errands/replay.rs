@@ -1,8 +1,9 @@
 //! Replays: what the log has, sent to one sink once more.
 //!
 //! Read as the sink's feed reads it, 1 MiB at a time, each when the one before has been sent. A
-//! replay ends where the sink was when it was asked for: behind that live delivery is under way, and
-//! an event must not come a second time before it has come once.
+//! replay ends where the sink was when it was asked for, or before the first event that its correlator
+//! holds: behind that live delivery is under way, and an event must not come a second time before it
+//! has come once.
 
 use std::{io, sync::Arc};
 
@@ -98,7 +99,7 @@ impl Replays {
     async fn replay(&self, order: &ReplayOrder) -> Result<(), Ended> {
         let ReplayOrder { from, filter, progress, .. } = order;
         let (oldest, tail) = (self.log.oldest(), self.log.tail());
-        let until = self.progress.snapshot().position.next.min(tail.next);
+        let until = self.progress.snapshot().unsettled_from().min(tail.next);
         // What is gone before the oldest record is missing from where it was asked for; of a time it
         // is not known where that is. Not even what was skipped there is, but from the start on.
         let (at, since_ms) = match *from {
