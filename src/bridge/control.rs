@@ -92,7 +92,8 @@ pub struct ReplayProgress {
     pub delivered: u64,
     /// Events that the receiver refused; these become no dead letters.
     pub refused: u64,
-    /// Records that the journal dropped before they were read, at most.
+    /// Records that were gone before they were read, dropped by retention or damaged, at most; of
+    /// those older than the [time](ReplayFrom::Time) asked for, none.
     pub gone: u64,
     /// What it does.
     #[serde(flatten)]

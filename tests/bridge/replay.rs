@@ -234,3 +234,35 @@ async fn what_retention_takes_from_under_a_replay_is_counted() {
     assert_eq!((end.gone + end.read, end.delivered), (created - (oldest - 101), end.read));
     stop(bridge).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_before_the_time_asked_for_is_not_missing() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || Setup::new(&server, dir.path()).sink("a", &sink);
+    let bridge = setup().start().await;
+    until("a watch", || server.open_watches() == 1).await;
+    let mut since = 0;
+    for n in 0..20 {
+        if n == 10 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            since = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap();
+        }
+        // One by one, so that each has a frame of its own.
+        create(&server, &format!("web-{n}-"));
+        settled(&bridge.view(), "a", n + 1).await;
+    }
+    stop(bridge).await;
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = files.into_iter().find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at = memchr::memmem::find(&bytes, b"web-3-").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let bridge = setup().start().await;
+    let control = bridge.control();
+    let newer = done(&mut replay(&control, ReplayFrom::Time(since), None)).await;
+    assert_eq!((newer.delivered, newer.gone), (10, 0));
+    let all = done(&mut replay(&control, ReplayFrom::Position(1), None)).await;
+    assert_eq!((all.delivered, all.gone), (19, 1));
+    stop(bridge).await;
+}

@@ -205,10 +205,12 @@ impl Wanted {
             return Ok(stretch);
         }
         for frame in frames {
-            stretch.gone += self.missing(Position { next: frame.first, skipped: frame.skipped });
+            // What is missing before a frame that is passed over is as old.
             let passed_over = self.since_ms.is_some_and(|since| frame.time_ms < since);
             if !passed_over {
                 self.since_ms = None;
+                let begin = Position { next: frame.first, skipped: frame.skipped };
+                stretch.gone += self.missing(begin);
                 let wanted = self.at.next..self.until;
                 for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
                     stretch.read += 1;

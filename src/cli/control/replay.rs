@@ -169,7 +169,9 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
         lines.push(format!("the receiver refused {refused}; the bridge's log has its words"));
     }
     if *gone > 0 {
-        lines.push(format!("{gone} events were dropped by retention before they were read"));
+        lines.push(format!(
+            "{gone} events were dropped by retention or damaged before they were read"
+        ));
     }
     if let ReplayState::Waiting(why) = state {
         lines.push(format!("it waited: {}", output::plain(why)));
