@@ -48,6 +48,12 @@ pub enum ControlError {
         /// The one that was meant, or all of them.
         hint: String,
     },
+    /// The filter speaks of objects, and the sink is told of none.
+    #[error(
+        "`match`: `object` is known only to a sink that has `enrich`\n\
+         hint: add `enrich` to the sink `{0}`, for instance `enrich: {{labels: [\"*\"]}}`"
+    )]
+    NoObjects(String),
     /// Another replay is under way.
     #[error("a replay to `{0}` is under way\nhint: wait for its end, or end it")]
     ReplayRuns(String),
@@ -95,6 +101,10 @@ pub struct ReplayProgress {
     /// Records that were gone before they were read, dropped by retention or damaged, at most; of
     /// those older than the [time](ReplayFrom::Time) asked for, none.
     pub gone: u64,
+    /// When the first record that it read was journalled, or passed over, in milliseconds since the
+    /// epoch; nothing before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_ms: Option<u64>,
     /// What it does.
     #[serde(flatten)]
     pub state: ReplayState,
@@ -149,14 +159,16 @@ pub(super) enum LetterChange {
 #[derive(Debug)]
 pub(super) struct ReplayDesk {
     orders: mpsc::Sender<ReplayOrder>,
+    /// Whether the sink is told of the objects of its events.
+    enriches: bool,
     busy: Arc<AtomicBool>,
 }
 
 impl ReplayDesk {
     /// A desk, and where its orders come out.
-    pub(super) fn new() -> (Self, mpsc::Receiver<ReplayOrder>) {
+    pub(super) fn new(enriches: bool) -> (Self, mpsc::Receiver<ReplayOrder>) {
         let (orders, taken) = mpsc::channel(1);
-        (Self { orders, busy: Arc::default() }, taken)
+        (Self { orders, enriches, busy: Arc::default() }, taken)
     }
 }
 
@@ -236,7 +248,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// There is no such sink, or a replay to it is under way.
+    /// There is no such sink, it is not told of the objects that the filter speaks of, or a replay to
+    /// it is under way.
     pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
         let Replay { sink, from, filter } = replay;
         let Some(desk) = self.replays.get(&sink) else {
@@ -247,6 +260,9 @@ impl Control {
             };
             return Err(ControlError::NoSuchSink { sink, hint });
         };
+        if !desk.enriches && filter.as_ref().is_some_and(Filter::names_object) {
+            return Err(ControlError::NoObjects(sink));
+        }
         if desk.busy.swap(true, Ordering::Acquire) {
             return Err(ControlError::ReplayRuns(sink));
         }

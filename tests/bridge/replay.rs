@@ -71,6 +71,7 @@ async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_tota
         matched: 75,
         delivered: 75,
         state: ReplayState::Done,
+        oldest_ms: all.oldest_ms,
         ..ReplayProgress::default()
     };
     assert_eq!(all, expected);
@@ -95,6 +96,11 @@ async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_tota
         matches!(&error, ControlError::NoSuchSink { hint, .. } if hint.contains('a')),
         "{error}"
     );
+    let named = Filter::compile("object.labels[\"team\"] == \"a\"").unwrap();
+    let told_nothing =
+        Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: Some(named) };
+    let error = control.replay(told_nothing).unwrap_err();
+    assert!(matches!(&error, ControlError::NoObjects(sink) if sink == "a"), "{error}");
     stop(bridge).await;
 }
 

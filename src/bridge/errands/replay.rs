@@ -58,6 +58,8 @@ struct Stretch {
     envelopes: Vec<Bytes>,
     read: u64,
     gone: u64,
+    /// When its first frame was journalled.
+    first_ms: Option<u64>,
     ends: bool,
 }
 
@@ -138,6 +140,7 @@ impl Replays {
             progress.send_modify(|replay| {
                 replay.read += stretch.read;
                 replay.gone += stretch.gone;
+                replay.oldest_ms = replay.oldest_ms.or(stretch.first_ms);
                 replay.matched += stretch.envelopes.len() as u64;
             });
             self.send(stretch.envelopes, progress).await?;
@@ -204,6 +207,7 @@ impl Wanted {
             stretch.ends = true;
             return Ok(stretch);
         }
+        stretch.first_ms = frames.first().map(|frame| frame.time_ms);
         for frame in frames {
             // What is missing before a frame that is passed over is as old.
             let passed_over = self.since_ms.is_some_and(|since| frame.time_ms < since);
