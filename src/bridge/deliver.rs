@@ -129,6 +129,10 @@ impl Deliver {
     /// One attempt for an errand. At the end of the program it is given up soon, without an answer:
     /// what is left of the time is for live events.
     async fn run_errand(&mut self, Errand { batch, answer }: Errand) {
+        // It waited behind live batches, and nobody waits for it any more: a replay was ended.
+        if answer.is_closed() {
+            return;
+        }
         let mut stop = self.stop.clone();
         let ending = async {
             if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {

@@ -178,6 +178,33 @@ async fn what_suppress_holds_is_not_overtaken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_replay_that_was_ended_nothing_more_is_sent() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    create(&server, "one");
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    settled(&bridge.view(), "a", 1).await;
+    // A live event is on its way, and the replay waits behind it.
+    sink.hold(true);
+    create(&server, "two");
+    until("it is on its way", || sink.attempts().len() == 2).await;
+    let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
+    told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
+    drop(run);
+    let mut next = None;
+    until("the replay has ended", || {
+        let again = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(9), filter: None };
+        next = bridge.control().replay(again).ok();
+        next.is_some()
+    })
+    .await;
+    sink.hold(false);
+    create(&server, "three");
+    settled(&bridge.view(), "a", 3).await;
+    stop(bridge).await;
+    assert!(of_replays(&sink).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on_attempts() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     sink.refuse(|event| event.envelope.contains("web-3").then(|| invalid("no")));
