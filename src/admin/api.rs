@@ -76,7 +76,7 @@ pub struct Letter {
     pub class: String,
     /// The receiver's words.
     pub reason: String,
-    /// How often it was sent.
+    /// How often it was sent, not counting what was halved because a receiver refused it.
     pub attempts: u32,
     /// When it was first sent, RFC 3339.
     pub first_time: String,

@@ -85,7 +85,7 @@ impl From<Refusal> for Refused {
 impl From<ControlError> for Refused {
     fn from(error: ControlError) -> Self {
         let status = match &error {
-            ControlError::NoSuchSink { .. } => StatusCode::BAD_REQUEST,
+            ControlError::NoSuchSink { .. } | ControlError::NoObjects(_) => StatusCode::BAD_REQUEST,
             ControlError::Letters(LetterError::NoSuchLetter(_)) => StatusCode::NOT_FOUND,
             ControlError::Letters(
                 LetterError::Unidentified(_) | LetterError::NotConfigured { .. },

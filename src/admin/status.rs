@@ -30,7 +30,7 @@ pub struct Status {
     /// Each sink.
     pub sinks: Vec<SinkStatus>,
     /// The dead letters of each sink that has or had some, also of one that is not configured any
-    /// more: `deadLettered = events + overflowed + dropped`, once all of it is saved.
+    /// more: `deadLettered = events + overflowed + dropped - arrived`, once all of it is saved.
     pub dead_letters: BTreeMap<String, LetterCounts>,
     /// Each part that the watchdog looks at.
     pub parts: Vec<PartStatus>,

@@ -48,6 +48,12 @@ pub enum ControlError {
         /// The one that was meant, or all of them.
         hint: String,
     },
+    /// The filter speaks of objects, and the sink is told of none.
+    #[error(
+        "`match`: `object` is known only to a sink that has `enrich`\n\
+         hint: add `enrich` to the sink `{0}`, for instance `enrich: {{labels: [\"*\"]}}`"
+    )]
+    NoObjects(String),
     /// Another replay is under way.
     #[error("a replay to `{0}` is under way\nhint: wait for its end, or end it")]
     ReplayRuns(String),
@@ -81,7 +87,8 @@ pub enum ReplayFrom {
 pub struct ReplayProgress {
     /// The sequence of the next record.
     pub position: u64,
-    /// The sequence at which it ends: what the sink had been through when it was asked for.
+    /// The sequence at which it ends: what the sink had been through when it was asked for, up to
+    /// the first event that `suppress` held then.
     pub until: u64,
     /// Records read.
     pub read: u64,
@@ -91,8 +98,13 @@ pub struct ReplayProgress {
     pub delivered: u64,
     /// Events that the receiver refused; these become no dead letters.
     pub refused: u64,
-    /// Records that the journal dropped before they were read, at most.
+    /// Records that were gone before they were read, dropped by retention or damaged, at most; of
+    /// those older than the [time](ReplayFrom::Time) asked for, none.
     pub gone: u64,
+    /// When the first record that it read was journalled, or passed over, in milliseconds since the
+    /// epoch; nothing before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_ms: Option<u64>,
     /// What it does.
     #[serde(flatten)]
     pub state: ReplayState,
@@ -147,14 +159,16 @@ pub(super) enum LetterChange {
 #[derive(Debug)]
 pub(super) struct ReplayDesk {
     orders: mpsc::Sender<ReplayOrder>,
+    /// Whether the sink is told of the objects of its events.
+    enriches: bool,
     busy: Arc<AtomicBool>,
 }
 
 impl ReplayDesk {
     /// A desk, and where its orders come out.
-    pub(super) fn new() -> (Self, mpsc::Receiver<ReplayOrder>) {
+    pub(super) fn new(enriches: bool) -> (Self, mpsc::Receiver<ReplayOrder>) {
         let (orders, taken) = mpsc::channel(1);
-        (Self { orders, busy: Arc::default() }, taken)
+        (Self { orders, enriches, busy: Arc::default() }, taken)
     }
 }
 
@@ -228,12 +242,14 @@ impl Control {
     }
 
     /// Sends to a sink once more what the journal holds, up to what the sink has been through by
-    /// now: beyond that, live delivery is under way, and must not be overtaken. It neither moves the
+    /// now, and to the first event that `suppress` holds: beyond that, live delivery is under way,
+    /// and must not be overtaken. It neither moves the
     /// sink's position nor its totals, and gives way to live delivery.
     ///
     /// # Errors
     ///
-    /// There is no such sink, or a replay to it is under way.
+    /// There is no such sink, it is not told of the objects that the filter speaks of, or a replay to
+    /// it is under way.
     pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
         let Replay { sink, from, filter } = replay;
         let Some(desk) = self.replays.get(&sink) else {
@@ -244,6 +260,9 @@ impl Control {
             };
             return Err(ControlError::NoSuchSink { sink, hint });
         };
+        if !desk.enriches && filter.as_ref().is_some_and(Filter::names_object) {
+            return Err(ControlError::NoObjects(sink));
+        }
         if desk.busy.swap(true, Ordering::Acquire) {
             return Err(ControlError::ReplayRuns(sink));
         }

@@ -129,6 +129,10 @@ impl Deliver {
     /// One attempt for an errand. At the end of the program it is given up soon, without an answer:
     /// what is left of the time is for live events.
     async fn run_errand(&mut self, Errand { batch, answer }: Errand) {
+        // It waited behind live batches, and nobody waits for it any more: a replay was ended.
+        if answer.is_closed() {
+            return;
+        }
         let mut stop = self.stop.clone();
         let ending = async {
             if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
@@ -212,7 +216,10 @@ impl Deliver {
                 }
                 Outcome::Retry { after, class, reason } => (class, reason, after),
             };
-            if self.retry.max_attempts.is_some_and(|max| piece.attempts >= max) {
+            // What somebody has to mend is waited for: given up, an expired token would empty the
+            // journal into the dead letters.
+            piece.failures += u32::from(class != RetryClass::Misconfigured);
+            if self.retry.gives_up(class, piece.failures) {
                 self.give_up(&piece, &reason, fates);
                 continue;
             }
@@ -262,7 +269,7 @@ impl Deliver {
             RetryClass::Misconfigured => SinkCondition::Misconfigured,
             _ => SinkCondition::Retrying,
         };
-        let wait = self.retry.wait(piece.attempts, class, after);
+        let wait = self.retry.wait(piece.failures, class, after);
         let mut news = false;
         self.progress.update(|sink| {
             let before = sink.last_error.replace(reason.to_owned());

@@ -77,6 +77,8 @@ struct Answered {
 struct Piece {
     batch: Batch,
     attempts: u32,
+    /// Of these, the failures that mend themselves, which `retry.maxAttempts` bounds.
+    failures: u32,
 }
 
 /// What is to be done after an attempt.
@@ -106,7 +108,7 @@ impl Courier {
         let first = self.numbers.fetch_add(envelopes.len() as u64, Ordering::Relaxed);
         let numbers = Record::FIRST_ERRAND + first..;
         let records = numbers.zip(envelopes).map(|(seq, envelope)| Record { seq, envelope });
-        Piece { batch: Batch { records: records.collect() }, attempts: 0 }
+        Piece { batch: Batch { records: records.collect() }, attempts: 0, failures: 0 }
     }
 
     /// Sends a piece until each event of it has an answer; says why whenever that takes a while.
@@ -178,8 +180,9 @@ impl Courier {
             Outcome::Refused { class, reason } => {
                 if count > 1 {
                     let second = piece.batch.records.split_off(piece.batch.records.len() / 2);
-                    piece.attempts = 0;
-                    let second = Piece { batch: Batch { records: second }, attempts: 0 };
+                    (piece.attempts, piece.failures) = (0, 0);
+                    let batch = Batch { records: second };
+                    let second = Piece { batch, attempts: 0, failures: 0 };
                     return Ok(Next::Halved(second));
                 }
                 answered.refuse(1, class.as_str(), reason);
@@ -187,11 +190,12 @@ impl Courier {
             }
             Outcome::Retry { after, class, reason } => (class, reason, after),
         };
-        if self.retry.max_attempts.is_some_and(|max| piece.attempts >= max) {
+        piece.failures += u32::from(class != RetryClass::Misconfigured);
+        if self.retry.gives_up(class, piece.failures) {
             answered.refuse(piece.batch.records.len() as u64, "max-attempts", reason);
             return Ok(Next::Done);
         }
-        let wait = self.retry.wait(piece.attempts, class, after);
+        let wait = self.retry.wait(piece.failures, class, after);
         Ok(Next::Again { wait, reason })
     }
 

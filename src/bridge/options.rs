@@ -31,7 +31,8 @@ pub struct RetryOptions {
     pub initial: Duration,
     /// The bound of every wait.
     pub max: Duration,
-    /// After how many attempts a batch goes to the dead letters; at least 1. `None`: never.
+    /// After how many attempts a batch goes to the dead letters; at least 1. `None`: never. What
+    /// somebody has to mend does not count: that is tried for ever.
     pub max_attempts: Option<u32>,
 }
 
@@ -49,19 +50,25 @@ impl Default for RetryOptions {
 const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
 
 impl RetryOptions {
-    /// The wait after so many attempts: exponential with full jitter, uniform between nothing and a
+    /// Whether nothing is tried any more after a failure of this class, the so manieth that mends
+    /// itself. What only a person can mend is tried for ever.
+    pub(super) fn gives_up(&self, class: RetryClass, failures: u32) -> bool {
+        class != RetryClass::Misconfigured && self.max_attempts.is_some_and(|max| failures >= max)
+    }
+
+    /// The wait after so many failures: exponential with full jitter, uniform between nothing and a
     /// bound that doubles, but no shorter than the receiver asks for. What only a person can mend is
     /// tried near the longest bound from the start.
     pub(super) fn wait(
         &self,
-        attempts: u32,
+        failures: u32,
         class: RetryClass,
         asked: Option<Duration>,
     ) -> Duration {
         let backoff = if class == RetryClass::Misconfigured {
             self.max.mul_f64(0.5 + fastrand::f64() / 2.0)
         } else {
-            let doubled = 2u32.saturating_pow(attempts.saturating_sub(1).min(31));
+            let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(31));
             self.initial.saturating_mul(doubled).min(self.max).mul_f64(fastrand::f64())
         };
         asked.map_or(backoff, |asked| backoff.max(asked.min(MAX_ASKED_WAIT)))

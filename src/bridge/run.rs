@@ -157,7 +157,7 @@ impl Bridge {
             let high_water = HighWater::open(&restored, &sink.name).map_err(|error| {
                 BridgeError::File { path: journal.path.join("delivered"), error }
             })?;
-            let (desk, orders) = ReplayDesk::new();
+            let (desk, orders) = ReplayDesk::new(sink.enrich.is_some());
             desks.insert(sink.name.clone(), desk);
             let (courier, queue) = Courier::new(sink.retry, Arc::clone(&progress));
             let errands = Errands {

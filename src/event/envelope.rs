@@ -130,7 +130,7 @@ pub struct DeadLetterInfo {
     pub class: String,
     /// The receiver's words.
     pub reason: String,
-    /// How often it was sent there.
+    /// How often it was sent there, not counting what was halved because it was refused.
     pub attempts: u32,
     /// When it was first sent there, RFC 3339.
     pub first_time: String,

@@ -226,6 +226,37 @@ async fn attempts_may_be_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_bound_on_attempts_gives_up_nothing_that_a_person_has_to_mend() {
+    for refuses_everything in [false, true] {
+        let sink = MemorySink::default();
+        sink.refuse(move |_| {
+            let answer =
+                if refuses_everything { invalid("no") } else { retry(RetryClass::Misconfigured) };
+            Some(answer)
+        });
+        let tuning = batch(1, 1 << 20, 1);
+        let retry_twice = RetryOptions { max_attempts: Some(2), ..tuning.retry };
+        let tuning = Tuning { retry: retry_twice, ..tuning };
+        let (bridge, _dir, _server) = deliver(30, &sink, tuning).await;
+        let state = || sink_status(&bridge.view(), "a").state;
+        until("misconfigured", || state() == SinkCondition::Misconfigured).await;
+        let attempts = sink.attempts().len();
+        until("it is tried on", || sink.attempts().len() > attempts + 4).await;
+        let refused = if refuses_everything { 20 } else { 0 };
+        assert_eq!(sink_status(&bridge.view(), "a").dead_lettered, refused);
+        // Nor do these attempts count when it fails in another way after that.
+        let mut timed_out = false;
+        sink.respond(move |_| {
+            let first = !std::mem::replace(&mut timed_out, true);
+            first.then(|| retry(RetryClass::Timeout))
+        });
+        let status = settled(&bridge.view(), "a", 30).await;
+        assert_eq!((status.delivered, status.dead_lettered), (30 - refused, refused));
+        stop(bridge).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_without_an_answer_is_given_up_and_made_again() {
     let sink = MemorySink::default();
     sink.hold(true);

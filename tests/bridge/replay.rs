@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tidings::{
     bridge::{
-        BatchOptions, Control, ControlError, Filter, Replay, ReplayFrom, ReplayProgress, ReplayRun,
-        ReplayState, RetryClass,
+        BatchOptions, Control, ControlError, CorrelateMode, Filter, Replay, ReplayFrom,
+        ReplayProgress, ReplayRun, ReplayState, RetryClass, RetryOptions,
     },
     demo::api_server::EventObject,
     event::Record,
+    journal::Letters,
 };
 
 use crate::support::{
@@ -70,6 +71,7 @@ async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_tota
         matched: 75,
         delivered: 75,
         state: ReplayState::Done,
+        oldest_ms: all.oldest_ms,
         ..ReplayProgress::default()
     };
     assert_eq!(all, expected);
@@ -94,6 +96,11 @@ async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_tota
         matches!(&error, ControlError::NoSuchSink { hint, .. } if hint.contains('a')),
         "{error}"
     );
+    let named = Filter::compile("object.labels[\"team\"] == \"a\"").unwrap();
+    let told_nothing =
+        Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: Some(named) };
+    let error = control.replay(told_nothing).unwrap_err();
+    assert!(matches!(&error, ControlError::NoObjects(sink) if sink == "a"), "{error}");
     stop(bridge).await;
 }
 
@@ -147,6 +154,83 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_suppress_holds_is_not_overtaken() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let suppress = Tuning { correlate: CorrelateMode::Suppress, ..Tuning::default() };
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, suppress).start().await;
+    let view = bridge.view();
+    // One more than the burst of a source is held, and what comes behind it is not.
+    for n in 0..26 {
+        let reason = format!("Reason{n}");
+        server.create(EventObject::about_pod("shop", "loud", &reason, "m")).unwrap();
+    }
+    until("one is held", || sink_status(&view, "a").held == 1).await;
+    create(&server, "quiet");
+    sink.wait_for(26).await;
+    until("it is behind", || sink_status(&view, "a").next_sequence == 28).await;
+    let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(1), None)).await;
+    assert_eq!((end.until, end.delivered), (26, 25));
+    stop(bridge).await;
+    let received = sink.received();
+    let summary = received.last().unwrap();
+    let of_it: Vec<_> = received.iter().filter(|event| event.id == summary.id).collect();
+    assert_eq!((summary.seq, of_it.len()), (26, 1), "{summary:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_replay_that_was_ended_nothing_more_is_sent() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    create(&server, "one");
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    settled(&bridge.view(), "a", 1).await;
+    // A live event is on its way, and the replay waits behind it.
+    sink.hold(true);
+    create(&server, "two");
+    until("it is on its way", || sink.attempts().len() == 2).await;
+    let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
+    told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
+    drop(run);
+    let mut next = None;
+    until("the replay has ended", || {
+        let again = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(9), filter: None };
+        next = bridge.control().replay(again).ok();
+        next.is_some()
+    })
+    .await;
+    sink.hold(false);
+    create(&server, "three");
+    settled(&bridge.view(), "a", 3).await;
+    stop(bridge).await;
+    assert!(of_replays(&sink).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on_attempts() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    sink.refuse(|event| event.envelope.contains("web-3").then(|| invalid("no")));
+    for n in 0..6 {
+        create(&server, &format!("web-{n}"));
+    }
+    let tuning = Tuning::default();
+    let twice = RetryOptions { max_attempts: Some(2), ..tuning.retry };
+    let tuning = Tuning { retry: twice, ..tuning };
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, tuning).start().await;
+    settled(&bridge.view(), "a", 6).await;
+    let control = bridge.control();
+    until("the letter is saved", || bridge.view().dead_letters.counts().contains_key("a")).await;
+    let attempts = sink.attempts().len();
+    sink.refuse(|_| Some(retry(RetryClass::Misconfigured)));
+    let mut run = replay(&control, ReplayFrom::Position(1), None);
+    control.retry(Letters::Of { sink: None, class: None }).await.unwrap();
+    until("they are tried on", || sink.attempts().len() > attempts + 10).await;
+    sink.accept_everything();
+    let end = done(&mut run).await;
+    assert_eq!((end.delivered, end.refused), (6, 0));
+    until("the letter is taken", || sink_status(&bridge.view(), "a").retried == 1).await;
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_retention_takes_from_under_a_replay_is_counted() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
@@ -181,5 +265,37 @@ async fn what_retention_takes_from_under_a_replay_is_counted() {
     let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(oldest - 100), None)).await;
     assert!(end.gone >= 100, "{end:?}");
     assert_eq!((end.gone + end.read, end.delivered), (created - (oldest - 101), end.read));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_before_the_time_asked_for_is_not_missing() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = || Setup::new(&server, dir.path()).sink("a", &sink);
+    let bridge = setup().start().await;
+    until("a watch", || server.open_watches() == 1).await;
+    let mut since = 0;
+    for n in 0..20 {
+        if n == 10 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            since = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap();
+        }
+        // One by one, so that each has a frame of its own.
+        create(&server, &format!("web-{n}-"));
+        settled(&bridge.view(), "a", n + 1).await;
+    }
+    stop(bridge).await;
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = files.into_iter().find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let at = memchr::memmem::find(&bytes, b"web-3-").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let bridge = setup().start().await;
+    let control = bridge.control();
+    let newer = done(&mut replay(&control, ReplayFrom::Time(since), None)).await;
+    assert_eq!((newer.delivered, newer.gone), (10, 0));
+    let all = done(&mut replay(&control, ReplayFrom::Position(1), None)).await;
+    assert_eq!((all.delivered, all.gone), (19, 1));
     stop(bridge).await;
 }

@@ -69,6 +69,21 @@ async fn what_is_refused_is_told_and_makes_it_not_whole() {
     assert!(stage.numbers().await.is_empty(), "no dead letter of what was delivered once");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_journal_does_not_reach_it_says_so() {
+    let stage = Stage::set().await;
+    stage.events(["one", "two"]).await;
+    let said = stage.run(&["replay", "--sink", "pager", "--since", "2h"]).await;
+    assert!(said.stderr.contains("pager: the journal has nothing older than "), "{said:?}");
+    let said = stage.run(&["replay", "--sink", "pager", "--from", "1"]).await;
+    assert!(!said.stderr.contains("nothing"), "{said:?}");
+    let said = stage.run(&["replay", "--sink", "pager", "--from", "4711"]).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    let note = "pager: there is nothing from position 4711 on that the sink has been sent: that ends \
+                before position 3\n";
+    assert!(said.stderr.contains(note), "{said:?}");
+}
+
 /// A replay that waits for a receiver that does not answer.
 async fn hanging(stage: &Stage, output: &str) -> Child {
     stage.sink.hold(true);
@@ -131,6 +146,7 @@ async fn what_cannot_be_is_said_before_anything_is_sent() {
         &["replay", "--sink", "somewhere", "--since", "1h"],
         &["replay", "--sink", "pager", "--since", "1h", "--match", "event.typ == 'Warning'"],
         &["replay", "--sink", "pager", "--since", "1h", "--match", "event.type =="],
+        &["replay", "--sink", "pager", "--since", "1h", "--match", "object.labels.team == 'a'"],
     ] {
         let answer = stage.run(arguments).await;
         assert_eq!((answer.code, answer.stdout.as_str()), (2, ""), "{answer:?}");

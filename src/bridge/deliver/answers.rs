@@ -45,7 +45,7 @@ impl Deliver {
         fates: &mut Fates,
     ) -> Option<String> {
         let mut too_many = None;
-        let Piece { attempts, first_ms, .. } = *piece;
+        let Piece { attempts, failures, first_ms, .. } = *piece;
         let records = std::mem::take(&mut piece.batch.records);
         let places = std::mem::take(&mut piece.places);
         // A sink that answers for too few has not said that it took the others.
@@ -56,7 +56,8 @@ impl Deliver {
                 EventFate::Retry => piece.push(record, place),
                 EventFate::Refused { class, reason } => {
                     let batch = Batch { records: vec![record] };
-                    let mut single = Piece { batch, places: vec![place], attempts, first_ms };
+                    let places = vec![place];
+                    let mut single = Piece { batch, places, attempts, failures, first_ms };
                     if let Err(reason) = self.refused(&single, class, reason, fates) {
                         piece.batch.records.append(&mut single.batch.records);
                         piece.places.push(place);

@@ -10,7 +10,10 @@ pub(super) struct Piece {
     pub(super) batch: Batch,
     /// Where in the whole batch each of them is.
     pub(super) places: Vec<usize>,
+    /// Since it was halved out of a larger one.
     pub(super) attempts: u32,
+    /// Of these, the failures that mend themselves, which `retry.maxAttempts` bounds.
+    pub(super) failures: u32,
     pub(super) first_ms: u64,
 }
 
@@ -18,7 +21,7 @@ impl Piece {
     /// A whole batch.
     pub(super) fn whole(batch: Batch) -> Self {
         let places = (0..batch.records.len()).collect();
-        Self { batch, places, attempts: 0, first_ms: now_ms() }
+        Self { batch, places, attempts: 0, failures: 0, first_ms: now_ms() }
     }
 
     /// What has not had its fate yet comes back.
@@ -30,11 +33,12 @@ impl Piece {
     /// The second half; both are tried anew.
     pub(super) fn split_off_half(&mut self) -> Self {
         let half = self.places.len() / 2;
-        self.attempts = 0;
+        (self.attempts, self.failures) = (0, 0);
         Self {
             batch: Batch { records: self.batch.records.split_off(half) },
             places: self.places.split_off(half),
             attempts: 0,
+            failures: 0,
             first_ms: self.first_ms,
         }
     }

@@ -84,7 +84,14 @@ impl LetterRound {
         let envelope = if again { letter.envelope.clone() } else { forwarded(letter) };
         let mut piece = self.courier.piece(vec![envelope]);
         let (mut answered, mut before) = (Answered::default(), None);
-        while let Some((wait, reason)) = self.attempt(&mut piece, &mut answered).await? {
+        loop {
+            // A page of them takes its time, and so does a receiver that is away.
+            if !self.is_due(letter.number).await {
+                return Ok(());
+            }
+            let Some((wait, reason)) = self.attempt(&mut piece, &mut answered).await? else {
+                break;
+            };
             // For as long as the receiver is away: said once, and when the reason is another one.
             let (sink, letter) = (&self.sink, letter.number);
             if before.as_ref() == Some(&reason) {
@@ -94,9 +101,6 @@ impl LetterRound {
             }
             before = Some(reason);
             self.courier.sleep(wait).await?;
-            if !self.is_due(letter).await {
-                return Ok(());
-            }
         }
         let Piece { attempts, .. } = piece;
         let outcome = match answered.refusal {

@@ -1,8 +1,9 @@
 //! Replays: what the log has, sent to one sink once more.
 //!
 //! Read as the sink's feed reads it, 1 MiB at a time, each when the one before has been sent. A
-//! replay ends where the sink was when it was asked for: behind that live delivery is under way, and
-//! an event must not come a second time before it has come once.
+//! replay ends where the sink was when it was asked for, or before the first event that its correlator
+//! holds: behind that live delivery is under way, and an event must not come a second time before it
+//! has come once.
 
 use std::{io, sync::Arc};
 
@@ -57,6 +58,8 @@ struct Stretch {
     envelopes: Vec<Bytes>,
     read: u64,
     gone: u64,
+    /// When its first frame was journalled.
+    first_ms: Option<u64>,
     ends: bool,
 }
 
@@ -98,7 +101,7 @@ impl Replays {
     async fn replay(&self, order: &ReplayOrder) -> Result<(), Ended> {
         let ReplayOrder { from, filter, progress, .. } = order;
         let (oldest, tail) = (self.log.oldest(), self.log.tail());
-        let until = self.progress.snapshot().position.next.min(tail.next);
+        let until = self.progress.snapshot().unsettled_from().min(tail.next);
         // What is gone before the oldest record is missing from where it was asked for; of a time it
         // is not known where that is. Not even what was skipped there is, but from the start on.
         let (at, since_ms) = match *from {
@@ -137,6 +140,7 @@ impl Replays {
             progress.send_modify(|replay| {
                 replay.read += stretch.read;
                 replay.gone += stretch.gone;
+                replay.oldest_ms = replay.oldest_ms.or(stretch.first_ms);
                 replay.matched += stretch.envelopes.len() as u64;
             });
             self.send(stretch.envelopes, progress).await?;
@@ -203,11 +207,14 @@ impl Wanted {
             stretch.ends = true;
             return Ok(stretch);
         }
+        stretch.first_ms = frames.first().map(|frame| frame.time_ms);
         for frame in frames {
-            stretch.gone += self.missing(Position { next: frame.first, skipped: frame.skipped });
+            // What is missing before a frame that is passed over is as old.
             let passed_over = self.since_ms.is_some_and(|since| frame.time_ms < since);
             if !passed_over {
                 self.since_ms = None;
+                let begin = Position { next: frame.first, skipped: frame.skipped };
+                stretch.gone += self.missing(begin);
                 let wanted = self.at.next..self.until;
                 for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
                     stretch.read += 1;

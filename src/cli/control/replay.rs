@@ -27,6 +27,7 @@ use crate::{
     admin::api::ReplayRequest,
     bridge::{ReplayProgress, ReplayState},
     config::{JournalOnly, JournalSettings, Span},
+    event::timestamp,
 };
 
 /// Where nobody watches, a line is written so often.
@@ -109,7 +110,7 @@ async fn run(
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::from(&error))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::from(&error))?;
-    let mut teller = Teller::new(&asked.sink);
+    let mut teller = Teller::new(&asked);
     let mut last = None;
     let replaying = async {
         let body = client.stream("/api/v1/replay", &asked).await?.into_body();
@@ -160,7 +161,7 @@ async fn run(
 
 /// What became of it, in a line or a few.
 fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
-    let ReplayProgress { position, until, read, matched, delivered, refused, gone, state } =
+    let ReplayProgress { position, until, read, matched, delivered, refused, gone, state, .. } =
         progress;
     let mut lines = vec![format!(
         "{sink}: {delivered} of {matched} wanted events were sent again; {read} were read"
@@ -169,7 +170,9 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
         lines.push(format!("the receiver refused {refused}; the bridge's log has its words"));
     }
     if *gone > 0 {
-        lines.push(format!("{gone} events were dropped by retention before they were read"));
+        lines.push(format!(
+            "{gone} events were dropped by retention or damaged before they were read"
+        ));
     }
     if let ReplayState::Waiting(why) = state {
         lines.push(format!("it waited: {}", output::plain(why)));
@@ -180,6 +183,24 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
         ));
     }
     lines.join("\n") + "\n"
+}
+
+/// Where a replay was asked to begin at what the journal does not have: what it has.
+fn beyond(asked: &ReplayRequest, progress: &ReplayProgress) -> Option<String> {
+    let ReplayProgress { until, oldest_ms, .. } = progress;
+    if let Some(from) = asked.from
+        && *until > 0
+        && from >= *until
+    {
+        return Some(format!(
+            "there is nothing from position {from} on that the sink has been sent: that ends before \
+             position {until}"
+        ));
+    }
+    let since: Timestamp = asked.since.as_ref()?.parse().ok()?;
+    let oldest = timestamp((*oldest_ms)?);
+    (since < oldest)
+        .then(|| format!("the journal has nothing older than {oldest:.0}: the replay begins there"))
 }
 
 /// The lines of a body.
@@ -209,17 +230,26 @@ impl Lines {
 
 /// Tells on stderr how far it is: in one line that changes, or now and then.
 struct Teller<'a> {
-    sink: &'a str,
+    asked: &'a ReplayRequest,
     terminal: bool,
     told: Option<(Instant, bool)>,
+    /// It has said what the journal does not have.
+    noted: bool,
 }
 
 impl<'a> Teller<'a> {
-    fn new(sink: &'a str) -> Self {
-        Self { sink, terminal: std::io::stderr().is_terminal(), told: None }
+    fn new(asked: &'a ReplayRequest) -> Self {
+        Self { asked, terminal: std::io::stderr().is_terminal(), told: None, noted: false }
     }
 
     fn tell(&mut self, progress: &ReplayProgress) {
+        if !self.noted
+            && let Some(note) = beyond(self.asked, progress)
+        {
+            self.noted = true;
+            let before = if self.terminal { "\r\x1b[K" } else { "" };
+            let _ = writeln!(std::io::stderr(), "{before}{}: {note}", self.asked.sink);
+        }
         let ReplayProgress { position, until, delivered, state, .. } = progress;
         let why = match state {
             ReplayState::Waiting(why) => format!("; it waits: {}", output::plain(why)),
@@ -231,7 +261,7 @@ impl<'a> Teller<'a> {
             return;
         }
         self.told = Some((Instant::now(), waits));
-        let line = format!("{}: {delivered} sent, at {position} of {until}{why}", self.sink);
+        let line = format!("{}: {delivered} sent, at {position} of {until}{why}", self.asked.sink);
         let (before, after) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         // Nobody is left to tell when stderr is closed.
         let _ = write!(std::io::stderr(), "{before}{line}{after}");

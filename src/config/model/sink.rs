@@ -296,7 +296,8 @@ pub struct RetryModel {
     /// The longest wait. Default: `30s`.
     #[schemars(with = "Option<Span>", extend("default" = "30s"))]
     pub max: Option<Span>,
-    /// After how many attempts a batch goes to the dead letters. Default: never.
+    /// After how many attempts a batch goes to the dead letters, those of a misconfigured sink not
+    /// counted. Default: never.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub max_attempts: Option<u32>,
 }

@@ -2,7 +2,8 @@
 //! drops it.
 //!
 //! They are counted in the transaction that changes them, so for each sink, at any moment,
-//! `dead-lettered = events in letters + overflowed + dropped`. What a sink is to be sent of them is
+//! `dead-lettered = events in letters + overflowed + dropped - arrived`. None of the last three ever
+//! falls: they are shown as counters. What a sink is to be sent of them is
 //! indexed by that sink: its own letters that are to be retried, and those that others forward
 //! to it.
 
@@ -28,6 +29,8 @@ const LETTERS: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("
 const DUE: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("dead letters due");
 /// By sink: how many events went with letters for want of room, and by command.
 const GONE: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("dead letters gone");
+/// By sink: how many events of these were on their way then, and have arrived.
+const ARRIVED: TableDefinition<'_, &str, u64> = TableDefinition::new("dead letters arrived");
 /// The number that the next letter gets, in `META`.
 const NEXT: &str = "next dead letter";
 
@@ -157,6 +160,10 @@ impl DeadLetters {
             let (sink, row) = item?;
             let counts = dead.counts.entry(sink.value().to_owned()).or_default();
             (counts.overflowed, counts.dropped) = row.value();
+        }
+        for item in transaction.open_table(ARRIVED)?.iter()? {
+            let (sink, arrived) = item?;
+            dead.counts.entry(sink.value().to_owned()).or_default().arrived = arrived.value();
         }
         dead.share();
         Ok(dead)
@@ -288,15 +295,11 @@ impl DeadLetters {
         match (&fate.outcome, letter) {
             // This was in the commit that failed.
             (LetterOutcome::Delivered, None) if self.in_doubt => {}
-            // It was dropped while it was on its way: it did not go with the drop after all.
+            // It went while it was on its way.
             (LetterOutcome::Delivered, None) => {
                 let counts = self.counts.entry(by.to_owned()).or_default();
-                let which = match counts.dropped {
-                    0 => &mut counts.overflowed,
-                    _ => &mut counts.dropped,
-                };
-                *which = which.saturating_sub(1);
-                self.note_gone(tables, by)?;
+                counts.arrived += 1;
+                tables.arrived.insert(by, counts.arrived)?;
             }
             (LetterOutcome::Refused { class, reason, attempts, time_ms }, Some(mut letter)) => {
                 letter.state = LetterState::Kept;
@@ -368,6 +371,7 @@ struct Tables<'a> {
     letters: Table<'a, u64, (&'static [u8], &'static [u8])>,
     due: Table<'a, (&'static str, u64), ()>,
     gone: Table<'a, &'static str, (u64, u64)>,
+    arrived: Table<'a, &'static str, u64>,
 }
 
 impl<'a> Tables<'a> {
@@ -376,6 +380,7 @@ impl<'a> Tables<'a> {
             letters: transaction.open_table(LETTERS)?,
             due: transaction.open_table(DUE)?,
             gone: transaction.open_table(GONE)?,
+            arrived: transaction.open_table(ARRIVED)?,
         })
     }
 

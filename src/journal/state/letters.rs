@@ -120,4 +120,6 @@ pub struct LetterCounts {
     pub overflowed: u64,
     /// Events in letters that were dropped by command.
     pub dropped: u64,
+    /// Of these two, events that were on their way to the sink then, and that it has taken.
+    pub arrived: u64,
 }

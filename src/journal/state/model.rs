@@ -157,7 +157,7 @@ pub struct DeadLetter {
     pub class: String,
     /// The receiver's words.
     pub reason: String,
-    /// How often it was sent.
+    /// How often it was sent, not counting what was halved because a receiver refused it.
     pub attempts: u32,
     /// When it was first sent, milliseconds since the epoch.
     pub first_ms: u64,
