@@ -1,6 +1,6 @@
 //! The metrics, read at each scrape from the one place that counts.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use prometheus_client::{
     collector::Collector,
@@ -163,11 +163,8 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
         counter("object_requests", "Requests for single objects, and for their kinds", requests)?;
     }
     let last = |end: fn(&GapStatus) -> f64| {
-        let newest = ingest.recent_gaps.iter().map(|gap| (&*gap.source, end(gap)));
-        newest
-            .collect::<BTreeMap<_, _>>()
-            .into_iter()
-            .map(|(source, seconds)| ([("source", source)], ConstGauge::new(seconds)))
+        let gaps = ingest.last_gaps.iter();
+        gaps.map(move |gap| ([("source", &*gap.source)], ConstGauge::new(end(gap))))
     };
     let values = last(|gap| gap.from_seconds);
     let help = "When the last gap began, in seconds since the epoch";

@@ -98,6 +98,9 @@ pub struct IngestStatus {
     pub epochs: u64,
     /// The newest gaps and new epochs, 16 at most, oldest first.
     pub recent_gaps: Vec<GapStatus>,
+    /// The last gap or new epoch of each source, for the metrics.
+    #[serde(skip)]
+    pub last_gaps: Vec<GapStatus>,
     /// Requests for single objects, and for their kinds. Absent where no sink is told of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object_requests: Option<u64>,
@@ -314,6 +317,7 @@ pub fn status(view: &BridgeView) -> Status {
             skipped_increments: load(&view.ingest.skipped_increments),
             epochs: load(&view.ingest.epochs),
             recent_gaps: view.ingest.recent_gaps().into_iter().map(GapStatus::from).collect(),
+            last_gaps: view.ingest.last_gaps().into_iter().map(GapStatus::from).collect(),
             object_requests: view.object_requests.as_deref().map(load),
         },
         journal: JournalStatus {

@@ -1,7 +1,11 @@
 //! What a watch did not show, and how it is stated: a log line, counters, the newest few for the
-//! status document, and from there an Event of our own.
+//! status document, the last of each source for the metrics, and an Event of our own.
 
-use std::{collections::VecDeque, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -17,8 +21,6 @@ const ON_ITS_WAY_MS: u64 = 1_000;
 /// What the watch of a source did not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Counted from one since the start of the process, over all sources.
-    pub number: u64,
     /// The source's key.
     pub source: Arc<str>,
     /// Everything before it was shown, in milliseconds since the epoch.
@@ -48,7 +50,7 @@ impl Gap {
     ) -> Self {
         let from_ms = last_sign_of_life_ms.map_or(to_ms, |ms| ms.saturating_sub(ON_ITS_WAY_MS));
         let (from_ms, to_ms) = (from_ms.min(to_ms), to_ms.max(from_ms));
-        Self { number: 0, source, from_ms, to_ms, replayed, skipped, epoch }
+        Self { source, from_ms, to_ms, replayed, skipped, epoch }
     }
 
     /// When it began.
@@ -102,27 +104,71 @@ impl fmt::Display for Gap {
     }
 }
 
-/// The newest gaps of all sources since the start of the process.
+/// Gaps of one source, or its new epochs, taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GapSum {
+    /// How many they are.
+    pub(super) count: u64,
+    /// The first of them, with what all of them hid, up to the end of the last.
+    pub(super) all: Gap,
+}
+
+impl From<Gap> for GapSum {
+    fn from(all: Gap) -> Self {
+        Self { count: 1, all }
+    }
+}
+
+impl GapSum {
+    /// Adds others of the same source and kind.
+    pub(super) fn add(&mut self, GapSum { count, all: other }: &Self) {
+        let Self { count: sum, all } = self;
+        *sum += count;
+        all.from_ms = all.from_ms.min(other.from_ms);
+        all.to_ms = all.to_ms.max(other.to_ms);
+        all.replayed += other.replayed;
+        all.skipped += other.skipped;
+    }
+}
+
+/// The gaps of all sources since the start of the process. What is kept of them does not grow with
+/// their number, but with that of the sources.
 #[derive(Debug, Default)]
 pub(super) struct RecentGaps {
-    stated: u64,
+    /// Of all sources.
     newest: VecDeque<Gap>,
+    /// Of each source.
+    last: BTreeMap<Arc<str>, Gap>,
+    /// By source, and apart for new epochs.
+    untold: BTreeMap<(Arc<str>, bool), GapSum>,
 }
 
 impl RecentGaps {
-    /// Adds one, and numbers it.
-    pub(super) fn add(&mut self, mut gap: Gap) {
-        self.stated += 1;
-        gap.number = self.stated;
+    /// Adds one.
+    pub(super) fn add(&mut self, gap: Gap) {
+        let sum = GapSum::from(gap.clone());
+        let untold = self.untold.entry((Arc::clone(&gap.source), gap.epoch));
+        untold.and_modify(|untold| untold.add(&sum)).or_insert(sum);
+        self.last.insert(Arc::clone(&gap.source), gap.clone());
         self.newest.push_back(gap);
         if self.newest.len() > KEPT {
             self.newest.pop_front();
         }
     }
 
-    /// Oldest first.
+    /// The newest of all sources, oldest first.
     pub(super) fn list(&self) -> Vec<Gap> {
         self.newest.iter().cloned().collect()
+    }
+
+    /// The last of each source.
+    pub(super) fn last(&self) -> Vec<Gap> {
+        self.last.values().cloned().collect()
+    }
+
+    /// All since this was asked last.
+    pub(super) fn take_untold(&mut self) -> Vec<GapSum> {
+        std::mem::take(&mut self.untold).into_values().collect()
     }
 }
 
@@ -145,12 +191,24 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_all_are_numbered() {
+    fn the_newest_are_kept_and_the_last_of_each_source_and_all_are_told_once() {
         let mut recent = RecentGaps::default();
-        for n in 0..40 {
-            recent.add(Gap::new("*".into(), Some(n), n, FACTS, false));
+        let quiet = Gap::new("quiet".into(), Some(5_000), 7_000, FACTS, false);
+        recent.add(quiet.clone());
+        for n in 1..=40 {
+            recent.add(Gap::new("shop".into(), Some(n * 10_000), n * 10_000, FACTS, n == 1));
         }
-        let numbers: Vec<_> = recent.list().iter().map(|gap| gap.number).collect();
-        assert_eq!(numbers, (25..=40).collect::<Vec<_>>());
+        let ends: Vec<_> = recent.list().iter().map(|gap| gap.to_ms / 10_000).collect();
+        assert_eq!(ends, (25..=40).collect::<Vec<_>>());
+        let last: Vec<_> = recent.last().iter().map(|gap| gap.to_ms).collect();
+        assert_eq!(last, [7_000, 400_000]);
+        let untold = recent.take_untold();
+        let counts: Vec<_> = untold.iter().map(|sum| (&*sum.all.source, sum.count)).collect();
+        assert_eq!(counts, [("quiet", 1), ("shop", 39), ("shop", 1)]);
+        assert_eq!(untold[0].all, quiet);
+        let shop = &untold[1].all;
+        assert_eq!((shop.from_ms, shop.to_ms, shop.epoch), (19_000, 400_000, false));
+        assert_eq!((shop.replayed, shop.skipped), (39 * 7, 39 * 3));
+        assert_eq!(recent.take_untold(), []);
     }
 }

@@ -62,6 +62,8 @@ pub(super) enum Message {
     Page {
         source: usize,
         items: Vec<Bytes>,
+        /// When it came, in milliseconds since the epoch.
+        came_ms: u64,
     },
     EndReplace {
         source: usize,
@@ -139,7 +141,7 @@ impl Ingest {
                     self.begin_replace(source, reason, asked_ms);
                     Ok(())
                 }
-                Message::Page { source, items } => self.page(source, &items),
+                Message::Page { source, items, came_ms } => self.page(source, &items, came_ms),
                 Message::EndReplace { source, resource_version, kept } => {
                     self.end_replace(source, resource_version).map(|replaced| {
                         // The reflector has been stopped if it does not wait for the answer.

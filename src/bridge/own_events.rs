@@ -11,7 +11,7 @@
 
 mod news;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -45,9 +45,14 @@ pub(super) fn is_own(record: &Record) -> bool {
 }
 
 impl OwnEvents {
-    /// Runs until it is dropped.
-    pub(super) async fn run(self, view: BridgeView, retention_size: u64) {
-        let mut news = News::default();
+    /// Runs until it is dropped. With what each sink had lost when it was saved last.
+    pub(super) async fn run(
+        self,
+        view: BridgeView,
+        retention_size: u64,
+        lost_before: HashMap<String, u64>,
+    ) {
+        let mut news = News::new(lost_before);
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -76,7 +81,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
     Facts {
         sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
         retention_size,
-        gaps: view.ingest.recent_gaps(),
+        gaps: view.ingest.take_untold_gaps(),
         damages: view.log.damages().count(),
         damage: view.log.damages().newest().pop(),
     }

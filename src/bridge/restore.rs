@@ -1,6 +1,10 @@
 //! What earlier runs left: the log, the state beside it, and every view brought up to the log.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+};
 
 use serde::Deserialize;
 
@@ -198,6 +202,11 @@ impl Restored {
         let synced = self.log.sync(now_ms());
         let saved = synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
         saved.inspect_err(|_| self.seen.put_back(applied))
+    }
+
+    /// What each sink had lost when the runs before saved it last.
+    pub(super) fn lost_before(&self) -> HashMap<String, u64> {
+        self.sinks.iter().map(|(name, saved)| (name.clone(), saved.totals.lost)).collect()
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.

@@ -208,6 +208,7 @@ impl Bridge {
         };
         let (to_keeper, letter_requests) = mpsc::channel(1);
         let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
+        let lost_before = restored.lost_before();
         let (desk, ending) = (Arc::<Desk>::default(), Arc::<Ending>::default());
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let (stop_keeper, keeper_stops) = oneshot::channel();
@@ -269,7 +270,7 @@ impl Bridge {
             },
         );
         if let Some(own_events) = own_events {
-            let speaking = own_events.run(view.clone(), journal.log.retention_size);
+            let speaking = own_events.run(view.clone(), journal.log.retention_size, lost_before);
             aside.spawn("the recording of own events", speaking);
         }
         if let Some(heartbeat) = heartbeat {

@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::gap::{Gap, RecentGaps};
+use super::gap::{Gap, GapSum, RecentGaps};
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
@@ -99,6 +99,16 @@ impl IngestCounters {
     /// The newest gaps of all sources since the start of the process, 16 at most, oldest first.
     pub fn recent_gaps(&self) -> Vec<Gap> {
         lock(&self.recent_gaps).list()
+    }
+
+    /// The last gap of each source since the start of the process.
+    pub fn last_gaps(&self) -> Vec<Gap> {
+        lock(&self.recent_gaps).last()
+    }
+
+    /// The gaps since this was asked last: for what tells each of them once.
+    pub(super) fn take_untold_gaps(&self) -> Vec<GapSum> {
+        lock(&self.recent_gaps).take_untold()
     }
 
     /// Why the journal cannot be written, while it cannot.

@@ -12,6 +12,7 @@ use tidings::{
 };
 use tokio::runtime::Runtime;
 
+use crate::own_events::{fake, next};
 use crate::support::{
     MemorySink, Received, Setup, Tuning, server, settled, sink_status, stop, until,
 };
@@ -162,14 +163,15 @@ fn a_match_that_is_changed_between_a_crash_and_a_start_loses_nothing_unsaid() {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
-    let start = |filter| {
+    let start = |filter, own_events| {
         let runtime = Runtime::new().unwrap();
         let tuning = Tuning { filter, ..suppress() };
-        let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        setup.own_events = own_events;
         let bridge = runtime.block_on(setup.start());
         (runtime, bridge)
     };
-    let (runtime, bridge) = start(None);
+    let (runtime, bridge) = start(None, None);
     let view = bridge.view();
     runtime.block_on(until("a watch", || server.open_watches() == 1));
     let mut events = loud(&server, "web", 0..30);
@@ -183,9 +185,13 @@ fn a_match_that_is_changed_between_a_crash_and_a_start_loses_nothing_unsaid() {
     runtime.shutdown_timeout(Duration::from_secs(10));
     drop((bridge, view));
     // As many versions would be held, but they would stand for fewer increments.
-    let (runtime, bridge) = start(Some("event.count < 3"));
+    let (own_events, mut told) = fake();
+    let (runtime, bridge) = start(Some("event.count < 3"), Some(own_events));
     let status = sink_status(&bridge.view(), "pager");
     assert_eq!((status.lost, status.held), (5, 0));
+    let (reason, message) = runtime.block_on(next(&mut told));
+    assert_eq!(reason, "EventsLost");
+    assert!(message.starts_with("5 events were lost for sink pager"), "{message}");
     runtime.block_on(stop(bridge));
 }
 

@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use prometheus_client::encoding::text::encode;
 use tidings::{
+    admin::registry,
     bridge::{COMPONENT, OwnEvents, RetryClass},
     correlate::Patch,
     demo::api_server::{ApiServer, EventObject},
@@ -24,12 +26,12 @@ fn pod() -> ObjectReference {
     }
 }
 
-fn fake() -> (OwnEvents, FakeEvents) {
+pub(crate) fn fake() -> (OwnEvents, FakeEvents) {
     let (recorder, events) = fake_recorder(100);
     (OwnEvents { recorder, about: pod() }, events)
 }
 
-async fn next(events: &mut FakeEvents) -> (String, String) {
+pub(crate) async fn next(events: &mut FakeEvents) -> (String, String) {
     let next = tokio::time::timeout(Duration::from_secs(60), events.next()).await;
     let event = next.expect("an Event within a minute").unwrap();
     assert_eq!(event.involved_object, pod());
@@ -99,6 +101,44 @@ async fn a_gap_is_told() {
     let (reason, message) = next(&mut events).await;
     assert_eq!(reason, "WatchGap");
     assert!(message.contains("2 increments"), "{message}");
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gaps_of_many_sources_in_one_second_are_all_told_and_measured() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let namespaces: Vec<_> = (0..20).map(|n| format!("team-{n}")).collect();
+    let create_in_each = || {
+        for namespace in &namespaces {
+            let event = EventObject::about_pod(namespace, "web", "Started", "Started container");
+            server.create(event).unwrap();
+        }
+    };
+    let setup = || {
+        let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
+        setup.namespaces.clone_from(&namespaces);
+        setup
+    };
+    create_in_each();
+    let bridge = setup().start().await;
+    sink.wait_for(20).await;
+    stop(bridge).await;
+    create_in_each();
+    create_in_each();
+    server.compact(server.revision());
+    let (own_events, mut events) = fake();
+    let mut again = setup();
+    again.own_events = Some(own_events);
+    let bridge = again.start().await;
+    for _ in 0..20 {
+        assert_eq!(next(&mut events).await.0, "WatchGap");
+    }
+    let mut metrics = String::new();
+    encode(&mut metrics, &registry(&bridge.view())).unwrap();
+    for end in ["start", "end"] {
+        let name = format!("tidings_source_last_gap_{end}_timestamp_seconds{{");
+        assert_eq!(metrics.matches(&name).count(), 20, "{metrics}");
+    }
     stop(bridge).await;
 }
 

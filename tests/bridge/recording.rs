@@ -21,6 +21,7 @@ use tidings::{
     demo::api_server::ApiServer,
 };
 use tokio::{
+    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -46,6 +47,7 @@ pub(crate) enum Call {
 pub(crate) struct Recording {
     calls: Arc<Mutex<Vec<Call>>>,
     largest: Arc<Mutex<usize>>,
+    held: watch::Sender<bool>,
 }
 
 impl Recording {
@@ -87,6 +89,8 @@ impl ReflectorStore for Recording {
         let last = events.last().map(|(_, version)| version.to_string());
         let applied = Applied { taken: events.len() as u64, resource_version: last };
         self.note(Call::Apply(events));
+        // An error would mean that the sender is gone, which `self` holds.
+        let _ = self.held.subscribe().wait_for(|held| !held).await;
         Ok(applied)
     }
 
@@ -145,6 +149,11 @@ impl Followed {
 
     pub(crate) fn health(&self) -> SourceHealth {
         self.health.lock().unwrap().clone()
+    }
+
+    /// From now on the store takes no changes, until it does again.
+    pub(crate) fn hold(&self, held: bool) {
+        self.store.held.send_replace(held);
     }
 
     /// The size of the largest object so far, in bytes.

@@ -146,6 +146,37 @@ async fn a_stream_that_breaks_is_taken_up_where_it_ended() {
     }
 }
 
+/// Milliseconds since the epoch.
+fn now_ms() -> u64 {
+    jiff::Timestamp::now().as_millisecond().try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_waited_while_the_store_stood_still_is_no_sign_of_life() {
+    let server = server();
+    let ends = StreamFault::Cut(Place::BetweenLines, Ending::Clean);
+    server.fail_once(On::Watch, Fault::Stream { after: 2, then: ends });
+    let followed = resumed(&server).await;
+    followed.hold(true);
+    let first = create(&server, "one").resource_version;
+    followed.until("the first", |f| f.changes() == [first]).await;
+    let second = create(&server, "two").resource_version;
+    followed.until("the server ends the watch", |_| server.open_watches() == 0).await;
+    let ended_ms = now_ms();
+    create(&server, "missed");
+    create(&server, "missed too");
+    server.compact(server.revision());
+    pass(Duration::from_secs(20)).await;
+    followed.until("the clock has moved on", |_| now_ms() > ended_ms).await;
+    followed.hold(false);
+    followed.until("a list", |f| !f.reasons().is_empty()).await;
+    assert_eq!(followed.changes(), [first, second]);
+    let [ReplaceReason::Gap { last_sign_of_life_ms: Some(last) }] = followed.reasons()[..] else {
+        panic!("{:?}", followed.reasons())
+    };
+    assert!(last <= ended_ms, "{} ms after the end", last - ended_ms);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_belong_does_not_move_the_resume_point_back() {
     let server = server();

@@ -45,7 +45,7 @@ pub(super) struct Replacing {
     listed: Option<StagedUids>,
     /// Before it was asked for, in milliseconds since the epoch.
     asked_ms: u64,
-    /// When it had begun to come, and so was taken.
+    /// When it had begun to come, and so was taken, in milliseconds since the epoch.
     taken_ms: Option<u64>,
     /// It has an Event that contradicts what is known.
     other_history: bool,
@@ -79,10 +79,15 @@ impl Ingest {
         }
     }
 
-    pub(super) fn page(&mut self, source: usize, items: &[Bytes]) -> Result<(), GaveUp> {
+    pub(super) fn page(
+        &mut self,
+        source: usize,
+        items: &[Bytes],
+        came_ms: u64,
+    ) -> Result<(), GaveUp> {
         let cutoff = self.sources[source].spec.first_since.map(|since| timestamp(now_ms()) - since);
         if let Some(replacing) = &mut self.sources[source].replacing {
-            replacing.taken_ms.get_or_insert_with(now_ms);
+            replacing.taken_ms.get_or_insert(came_ms);
         }
         for item in items {
             let incoming = match Incoming::decode(item) {

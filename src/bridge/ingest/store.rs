@@ -32,7 +32,9 @@ impl ReflectorStore for JournalStore {
     }
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
-        self.send(Message::Page { source: self.source, items }).await
+        // Before it may have to wait for ingest.
+        let came_ms = now_ms();
+        self.send(Message::Page { source: self.source, items, came_ms }).await
     }
 
     async fn end_replace(&mut self, resource_version: &str) -> Result<Replaced, StoreClosed> {
@@ -74,4 +76,28 @@ impl ReflectorStore for JournalStore {
 /// A reflector that follows changes takes no list whose resourceVersion is no number.
 fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_that_waits_for_ingest_is_of_when_it_came() {
+        let (messages, mut received) = mpsc::channel(1);
+        let mut store = JournalStore { source: 0, messages: messages.clone() };
+        messages.send(Message::Tick).await.unwrap();
+        let page = tokio::spawn(async move { store.replace_page(Vec::new()).await });
+        tokio::task::yield_now().await;
+        let waits_ms = now_ms();
+        while now_ms() == waits_ms {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(matches!(received.recv().await, Some(Message::Tick)));
+        let Some(Message::Page { came_ms, .. }) = received.recv().await else { panic!("no page") };
+        assert!(came_ms <= waits_ms);
+        page.await.unwrap().unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    bridge::{Gap, SinkCondition},
+    bridge::{SinkCondition, gap::GapSum},
     journal::Damage,
     record::EventType,
 };
@@ -25,8 +25,8 @@ pub(super) struct Facts {
     pub(super) sinks: Vec<SinkFacts>,
     /// In bytes.
     pub(super) retention_size: u64,
-    /// The newest gaps of all sources, oldest first.
-    pub(super) gaps: Vec<Gap>,
+    /// The gaps of all sources since the last look.
+    pub(super) gaps: Vec<GapSum>,
     /// How many places of the journal were found damaged, and the last of them.
     pub(super) damages: u64,
     pub(super) damage: Option<Damage>,
@@ -72,33 +72,35 @@ struct Said {
 pub(super) struct News {
     sinks: HashMap<String, Said>,
     sources: HashMap<Arc<str>, Told>,
-    /// The number of the last gap that was looked at.
-    last_gap: u64,
+    /// What each sink had lost when the runs before saved it last: they said it, or nobody was there
+    /// to say it.
+    lost_before: HashMap<String, u64>,
     journal: Said,
     damages: u64,
-    begun: bool,
 }
 
 impl News {
-    /// What is new since the last call. What was so at the first call is not: it was said by the
-    /// run before, or nobody was there to say it.
+    /// With what each sink had lost in the runs before.
+    pub(super) fn new(lost_before: HashMap<String, u64>) -> Self {
+        Self { lost_before, ..Self::default() }
+    }
+
+    /// What is new since the last call, or since the runs before.
     pub(super) fn since(&mut self, facts: &Facts, now: Instant) -> Vec<Item> {
         let mut items = Vec::new();
-        let begun = std::mem::replace(&mut self.begun, true);
         for sink in &facts.sinks {
-            let said = self.sinks.entry(sink.name.clone()).or_default();
-            if !begun {
-                said.lost = sink.lost;
-            }
+            let said = self.sinks.entry(sink.name.clone()).or_insert_with(|| {
+                let lost = self.lost_before.get(&sink.name).copied().unwrap_or_default();
+                Said { lost, ..Said::default() }
+            });
             said.trouble(sink, now, &mut items);
             said.losses(sink, now, &mut items);
             said.fullness(sink, facts.retention_size, now, &mut items);
             said.blocking(sink, now, &mut items);
         }
-        for gap in facts.gaps.iter().filter(|gap| gap.number > self.last_gap) {
-            self.sources.entry(Arc::clone(&gap.source)).or_default().add(gap);
+        for gaps in &facts.gaps {
+            self.sources.entry(Arc::clone(&gaps.all.source)).or_default().add(gaps);
         }
-        self.last_gap = facts.gaps.last().map_or(self.last_gap, |gap| gap.number);
         for (source, told) in &mut self.sources {
             told.tell(source, now, &mut items);
         }
@@ -121,40 +123,25 @@ impl News {
 #[derive(Debug, Default)]
 struct Told {
     said: Said,
-    gaps: Untold,
-    epochs: Untold,
-}
-
-/// Gaps that have not been told.
-#[derive(Debug, Default)]
-struct Untold {
-    count: u64,
-    /// The first of them, with what all of them hid, up to the end of the last.
-    all: Option<Gap>,
+    gaps: Option<GapSum>,
+    epochs: Option<GapSum>,
 }
 
 impl Told {
-    fn add(&mut self, gap: &Gap) {
-        let untold = if gap.epoch { &mut self.epochs } else { &mut self.gaps };
-        untold.count += 1;
-        match &mut untold.all {
-            Some(all) => {
-                all.from_ms = all.from_ms.min(gap.from_ms);
-                all.to_ms = all.to_ms.max(gap.to_ms);
-                all.replayed += gap.replayed;
-                all.skipped += gap.skipped;
-            }
-            none => *none = Some(gap.clone()),
+    fn add(&mut self, gaps: &GapSum) {
+        let untold = if gaps.all.epoch { &mut self.epochs } else { &mut self.gaps };
+        match untold {
+            Some(untold) => untold.add(gaps),
+            none => *none = Some(gaps.clone()),
         }
     }
 
     fn tell(&mut self, source: &str, now: Instant, items: &mut Vec<Item>) {
         for (reason, untold) in [("WatchGap", &mut self.gaps), ("NewEpoch", &mut self.epochs)] {
-            if untold.count == 0 || !self.said.may_say(reason, now) {
+            if untold.is_none() || !self.said.may_say(reason, now) {
                 continue;
             }
-            let Untold { count, all } = std::mem::take(untold);
-            let Some(all) = all else { continue };
+            let Some(GapSum { count, all }) = untold.take() else { continue };
             let message = if count == 1 {
                 all.to_string()
             } else {
@@ -213,7 +200,7 @@ impl Said {
         if lost > 0 && self.may_say("EventsLost", now) {
             self.lost = sink.lost;
             let message = format!(
-                "{lost} events were lost for sink {}: the journal no longer had them when it could take them",
+                "{lost} events were lost for sink {}: the journal no longer had them, or what was held back of them, when it could take them",
                 sink.name
             );
             items.push(Item { event_type: EventType::Warning, reason: "EventsLost", message });
@@ -258,7 +245,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::DamageKind;
+    use crate::{bridge::Gap, journal::DamageKind};
 
     fn facts(change: impl FnOnce(&mut SinkFacts)) -> Facts {
         let mut sink = SinkFacts { name: "audit".to_owned(), ..SinkFacts::default() };
@@ -326,13 +313,22 @@ mod tests {
 
     #[test]
     fn losses_are_summed_up_while_nothing_may_be_said() {
-        let mut told = Telling::new();
+        let before = HashMap::from([("audit".to_owned(), 7)]);
+        let mut told = Telling(News::new(before), Instant::now());
         let lost = |lost| facts(move |sink| sink.lost = lost);
         assert_eq!(told.at(0, &lost(7)), NOTHING, "an earlier run's");
         assert_eq!(told.at(1, &lost(9)), ["EventsLost"]);
         assert_eq!(told.at(2, &lost(12)), NOTHING);
         let items = told.0.since(&lost(14), told.1 + Duration::from_secs(61));
         assert!(items[0].message.starts_with("5 events were lost for sink audit"), "{items:?}");
+    }
+
+    #[test]
+    fn losses_that_the_start_found_are_news() {
+        let before = HashMap::from([("audit".to_owned(), 7)]);
+        let mut told = Telling(News::new(before), Instant::now());
+        let items = told.0.since(&facts(|sink| sink.lost = 9), told.1);
+        assert!(items[0].message.starts_with("2 events were lost for sink audit"), "{items:?}");
     }
 
     #[test]
@@ -347,11 +343,11 @@ mod tests {
         assert_eq!(told.at(201, &takes(900)), ["JournalNearFull"]);
     }
 
-    fn gap(number: u64, source: &str, to_ms: u64, epoch: bool) -> Gap {
-        Gap { number, source: source.into(), from_ms: 1_000, to_ms, replayed: 9, skipped: 3, epoch }
+    fn gap(source: &str, to_ms: u64, epoch: bool) -> GapSum {
+        Gap { source: source.into(), from_ms: 1_000, to_ms, replayed: 9, skipped: 3, epoch }.into()
     }
 
-    fn with(gaps: &[Gap]) -> Facts {
+    fn with(gaps: &[GapSum]) -> Facts {
         Facts { gaps: gaps.to_vec(), ..facts(|_| {}) }
     }
 
@@ -378,29 +374,27 @@ mod tests {
     #[test]
     fn a_gap_is_told_with_its_interval() {
         let mut told = Telling::new();
-        let first = gap(1, "*", 5_000, false);
-        let items = told.0.since(&with(std::slice::from_ref(&first)), told.1);
+        let items = told.0.since(&with(&[gap("*", 5_000, false)]), told.1);
         assert_eq!(items[0].reason, "WatchGap");
         for part in ["1970-01-01T00:00:01Z", "1970-01-01T00:00:05Z", "3 increments"] {
             assert!(items[0].message.contains(part), "{}", items[0].message);
         }
-        assert_eq!(told.at(70, &with(std::slice::from_ref(&first))), NOTHING);
-        assert_eq!(told.at(71, &with(&[first, gap(2, "*", 9_000, false)])), ["WatchGap"]);
+        assert_eq!(told.at(70, &with(&[])), NOTHING);
+        assert_eq!(told.at(71, &with(&[gap("*", 9_000, false)])), ["WatchGap"]);
     }
 
     #[test]
     fn gaps_of_two_sources_and_a_new_epoch_are_all_told_and_more_in_a_minute_are_summed_up() {
         let mut told = Telling::new();
-        let mut gaps = vec![gap(1, "a", 5_000, false), gap(2, "b", 5_000, false)];
-        gaps.push(gap(3, "b", 6_000, true));
+        let gaps = [gap("a", 5_000, false), gap("b", 5_000, false), gap("b", 6_000, true)];
         let mut first = told.at(0, &with(&gaps));
         first.sort_unstable();
         assert_eq!(first, ["NewEpoch", "WatchGap", "WatchGap"]);
         for number in 4..8 {
-            gaps.push(gap(number, "a", 1_000 * number, false));
-            assert_eq!(told.at(number, &with(&gaps)), NOTHING);
+            let another = gap("a", 1_000 * number, false);
+            assert_eq!(told.at(number, &with(&[another])), NOTHING);
         }
-        let items = told.0.since(&with(&gaps), told.1 + Duration::from_secs(61));
+        let items = told.0.since(&with(&[]), told.1 + Duration::from_secs(61));
         let message = &items[0].message;
         for part in [
             "4 times",
@@ -412,7 +406,7 @@ mod tests {
             assert!(message.contains(part), "{message}");
         }
         assert_eq!(items.len(), 1);
-        assert_eq!(told.at(200, &with(&gaps)), NOTHING);
+        assert_eq!(told.at(200, &with(&[])), NOTHING);
     }
 
     #[test]

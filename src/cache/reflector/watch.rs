@@ -60,6 +60,9 @@ pub(super) struct Watched {
     /// The events that could be read.
     pub(super) events: u64,
     pub(super) lasted: Duration,
+    /// The end may have waited in the connection while the store took its time: it says nothing of
+    /// what happened since.
+    pub(super) backlog: bool,
 }
 
 impl Stream {
@@ -148,6 +151,7 @@ impl<S: ReflectorStore> Reflector<S> {
                 let watched = self.follow(stream).await?;
                 if let WatchEnd::Closed = watched.end
                     && watched.lasted >= VERY_SHORT_WATCH
+                    && !watched.backlog
                 {
                     // A server that ends a watch has sent all that it had.
                     self.caught_up();
@@ -163,8 +167,8 @@ impl<S: ReflectorStore> Reflector<S> {
                 watched
             }
             Err(error) => {
-                let (events, lasted) = (0, Duration::ZERO);
-                Watched { end: WatchEnd::Refused(error), events, lasted }
+                let (events, lasted, backlog) = (0, Duration::ZERO, false);
+                Watched { end: WatchEnd::Refused(error), events, lasted, backlog }
             }
         };
         Ok(match self.options.follow {
@@ -228,10 +232,10 @@ impl<S: ReflectorStore> Reflector<S> {
                 }
             };
             let Read { events, end } = self.resyncing(reading).await?;
+            let read = Instant::now();
+            backlog &= read - asked < NOTHING_WAITED;
             if !events.is_empty() {
-                let read = Instant::now();
                 self.heard();
-                backlog &= read - asked < NOTHING_WAITED;
                 if !backlog {
                     self.caught_up();
                 }
@@ -247,7 +251,7 @@ impl<S: ReflectorStore> Reflector<S> {
             }
         };
         self.stream_open(false);
-        Ok(Watched { end, events: taken, lasted: stream.opened.elapsed() })
+        Ok(Watched { end, events: taken, lasted: stream.opened.elapsed(), backlog })
     }
 
     /// Feeds events to the store; answers how many could be read.

@@ -34,7 +34,7 @@ impl<S: ReflectorStore> Reflector<S> {
     /// client-go's rules. What ends the round leads to a pause and to a list, which asks for nothing
     /// older than what was seen last, even where that has expired: a list may be newer.
     pub(super) fn after_watch_of_state(&mut self, watched: Watched) -> Turn {
-        let Watched { end, events, lasted } = watched;
+        let Watched { end, events, lasted, .. } = watched;
         match end {
             WatchEnd::Refused(error) if is_retriable(&error) => {
                 // Most likely the API server is not there, or overloaded; what it has told does not
@@ -86,7 +86,7 @@ impl<S: ReflectorStore> Reflector<S> {
     /// What an end leads to where every change matters: a watch is never taken up again without a
     /// probe, and a list, which is a gap, is made only where it has to be.
     pub(super) fn after_watch_of_changes(&mut self, watched: Watched) -> Turn {
-        let Watched { end, events, lasted } = watched;
+        let Watched { end, events, lasted, .. } = watched;
         let probe = State::Probe { too_large_since: None };
         match end {
             WatchEnd::Refused(error) | WatchEnd::Error(error) if error.is_expired() => {
