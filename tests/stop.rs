@@ -89,7 +89,7 @@ async fn a_second_signal_ends_at_once_and_says_so() {
     // It would drain for 10 s now, and end with 0.
     program.wait_for("stopping");
     program.terminate();
-    program.wait_for("a second signal: ending at once");
+    program.wait_for("a signal while stopping: ending at once");
     assert_eq!(program.child.wait().unwrap().code(), Some(1));
 }
 

@@ -123,7 +123,11 @@ fn dead_letters(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Resul
         })
     });
     let help = "Events in dead letters that went for want of room or by command, over all runs";
-    family(encoder, "dead_letters_dropped", help, None, values)
+    family(encoder, "dead_letters_dropped", help, None, values)?;
+    let values =
+        letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstCounter::new(c.arrived)));
+    let help = "Events of those that arrived all the same: they were on their way, over all runs";
+    family(encoder, "dead_letters_arrived", help, None, values)
 }
 
 fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {

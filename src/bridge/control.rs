@@ -90,6 +90,10 @@ pub struct ReplayProgress {
     /// The sequence at which it ends: what the sink had been through when it was asked for, up to
     /// the first event that `suppress` held then.
     pub until: u64,
+    /// The sequence that the sink had been through by then. It is beyond [`until`](Self::until)
+    /// where the correlator holds something, and what lies between is not sent again.
+    #[serde(default)]
+    pub reached: u64,
     /// Records read.
     pub read: u64,
     /// Records that are wanted.

@@ -49,6 +49,9 @@ const POSITIONS_EVERY: Duration = Duration::from_secs(5);
 /// and an Event that is patched ten times in between costs one write.
 const SEEN_EVERY: Duration = Duration::from_secs(10);
 
+/// That dead letters go for want of room is said at most so often.
+const OVERFLOW_TOLD_EVERY: Duration = Duration::from_mins(10);
+
 /// See the [module](self). Its calls block on the disk.
 pub(super) struct Keeper {
     pub(super) state: State,
@@ -68,6 +71,8 @@ pub(super) struct Keeper {
     pub(super) failing: bool,
     /// `positions.json` could not be written when it was last tried.
     pub(super) positions_failing: bool,
+    /// When it was last said that dead letters go for want of room.
+    pub(super) overflow_told: Option<Instant>,
     /// Of its work on the disk.
     pub(super) pulse: Pulse,
     /// Wakes who sends letters.
@@ -261,11 +266,13 @@ impl Keeper {
             && commit.sources.is_empty()
             && commit.objects.view.is_none()
             && commit.cluster_uid.is_none();
+        let overflowed = self.overflowed();
         // A command that failed on it leaves it closed, and nobody can read it until it is opened again.
         let saved =
             if nothing && self.state.is_open() { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
+                self.tell_overflow(self.overflowed().saturating_sub(overflowed));
                 self.seen.saved(commit.applied);
                 for sink in &self.sinks {
                     if commit.sinks.contains_key(&sink.name()) {
@@ -301,6 +308,26 @@ impl Keeper {
             self.last_positions = Instant::now();
             self.store_positions();
         }
+    }
+
+    /// Events in dead letters that went for want of room, of all sinks.
+    fn overflowed(&self) -> u64 {
+        self.state.dead_letters().counts().values().map(|counts| counts.overflowed).sum()
+    }
+
+    /// Says that events are gone for good, once in a while.
+    fn tell_overflow(&mut self, events: u64) {
+        let silent = self.overflow_told.is_some_and(|told| told.elapsed() < OVERFLOW_TOLD_EVERY);
+        if events == 0 || silent {
+            return;
+        }
+        self.overflow_told = Some(Instant::now());
+        tracing::error!(
+            events,
+            "the oldest dead letters were dropped to make room for new ones, and so it goes on: \
+             mend the sink and retry them, drop what nobody needs, or raise journal.deadLetters; \
+             tidings_dead_letters_dropped_total counts them"
+        );
     }
 
     /// Says once that they cannot be written, and once that they can be again.

@@ -243,6 +243,7 @@ impl Bridge {
             last_seen: Instant::now(),
             failing: false,
             positions_failing: false,
+            overflow_told: None,
             letters_changed,
             pulse: watchdog.pulse("the keeper"),
         };

@@ -104,6 +104,7 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
                 Some(admin)
             }
             Err(error) => {
+                tracing::error!(%error, "the program cannot go on: what has been read is delivered");
                 signals.or_at_once(bridge.stop(DRAIN_WITHIN)).await?;
                 return Err(error.into());
             }
@@ -205,7 +206,7 @@ impl Signals {
         tokio::select! {
             stopped = stopping => stopped,
             () = self.stop() => {
-                tracing::warn!("a second signal: ending at once");
+                tracing::warn!("a signal while stopping: ending at once");
                 std::process::exit(1);
             }
         }

@@ -67,6 +67,7 @@ async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_tota
     let expected = ReplayProgress {
         position: 101,
         until: 101,
+        reached: 101,
         read: 100,
         matched: 75,
         delivered: 75,
@@ -169,7 +170,7 @@ async fn what_suppress_holds_is_not_overtaken() {
     sink.wait_for(26).await;
     until("it is behind", || sink_status(&view, "a").next_sequence == 28).await;
     let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(1), None)).await;
-    assert_eq!((end.until, end.delivered), (26, 25));
+    assert_eq!((end.until, end.reached, end.delivered), (26, 28, 25));
     stop(bridge).await;
     let received = sink.received();
     let summary = received.last().unwrap();

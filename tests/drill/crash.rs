@@ -113,7 +113,7 @@ async fn crash_of_real_parts(run: Run) -> Page {
     stage.bridge.launch().await;
     // One in four is patched three times, so that is 60 s of writes at this rate. Fewer writers do
     // not reach it: each waits for its answer.
-    let load = Load { events: 10_300, repeated: 2_575, rate: RATE, writers: 24, ..Load::default() };
+    let load = Load { events: 10_300, repeated: 2_575, rate: RATE, ..Load::default() };
     let (writing, started) = (load.start(&stage.cluster.admin().await).await, Instant::now());
     let killed = kill_at(points(run, kills, length), &mut stage.bridge).await;
     writing.finish(&stage.truth).await;

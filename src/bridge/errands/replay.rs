@@ -101,7 +101,8 @@ impl Replays {
     async fn replay(&self, order: &ReplayOrder) -> Result<(), Ended> {
         let ReplayOrder { from, filter, progress, .. } = order;
         let (oldest, tail) = (self.log.oldest(), self.log.tail());
-        let until = self.progress.snapshot().unsettled_from().min(tail.next);
+        let stands = self.progress.snapshot();
+        let (until, reached) = (stands.unsettled_from().min(tail.next), stands.position.next);
         // What is gone before the oldest record is missing from where it was asked for; of a time it
         // is not known where that is. Not even what was skipped there is, but from the start on.
         let (at, since_ms) = match *from {
@@ -121,7 +122,9 @@ impl Replays {
             enricher: self.enricher.clone(),
         };
         tracing::info!(sink = self.sink, from = first, until, "a replay begins");
-        progress.send_modify(|replay| (replay.position, replay.until) = (first, until));
+        progress.send_modify(|replay| {
+            (replay.position, replay.until, replay.reached) = (first, until, reached);
+        });
         loop {
             let mut next = wanted.clone();
             let read = spawn_blocking(move || next.read().map(|stretch| (next, stretch)));

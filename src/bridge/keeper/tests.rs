@@ -7,7 +7,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use super::*;
 use crate::{
     bridge::{JournalOptions, Watchdog, restore::Restored},
-    journal::{LetterQuery, LogOptions},
+    journal::{DeadLetter, LetterQuery, LetterState, LogOptions, SinkState},
 };
 
 fn keeper(journal: &Path) -> Keeper {
@@ -36,6 +36,7 @@ fn keeper(journal: &Path) -> Keeper {
         last_seen: Instant::now(),
         failing: false,
         positions_failing: false,
+        overflow_told: None,
         pulse: Watchdog::default().pulse("the keeper"),
         letters_changed: watch::channel(()).0,
     }
@@ -87,4 +88,39 @@ async fn positions_that_cannot_be_written_are_said_once_and_so_is_their_end() {
         save(3);
         assert_eq!(std::mem::take(&mut *lock(&levels.0)), [tracing::Level::INFO]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_dead_letters_go_for_want_of_room_is_said_once_in_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut keeper = keeper(dir.path());
+    let levels = Levels::default();
+    let subscriber = tracing_subscriber::registry().with(levels.clone());
+    let _guard = tracing::subscriber::set_default(subscriber);
+    // There is room for two of them and not for three.
+    let mut put_away = |seq| {
+        let letter = DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: None,
+            sink: "a".to_owned(),
+            seq,
+            id: format!("uid-{seq}"),
+            class: "invalid".to_owned(),
+            reason: "no".to_owned(),
+            attempts: 1,
+            first_ms: 1,
+            time_ms: 2,
+            unidentified: 0,
+            envelope: vec![b'x'; 400 << 10].into(),
+        };
+        let sinks = [("a".to_owned(), SinkState::default())].into();
+        let commit = StateCommit { sinks, dead_letters: vec![letter], ..StateCommit::default() };
+        keeper.save((commit, Waiting::new()), false);
+        std::mem::take(&mut *lock(&levels.0))
+    };
+    let said: Vec<usize> = (1..=5).map(|seq| put_away(seq).len()).collect();
+    assert_eq!(said, [0, 0, 1, 0, 0]);
+    tokio::time::advance(OVERFLOW_TOLD_EVERY).await;
+    assert_eq!(put_away(6), [tracing::Level::ERROR]);
 }

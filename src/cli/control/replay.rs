@@ -142,7 +142,8 @@ async fn run(
         });
     };
     let done = progress.state == ReplayState::Done;
-    let complete = done && progress.refused == 0 && progress.gone == 0;
+    let complete =
+        done && progress.refused == 0 && progress.gone == 0 && held_from(&progress).is_none();
     let outcome = Outcome { sink: &asked.sink, complete, progress };
     output::print(&match format {
         Format::Text => told(&outcome),
@@ -163,6 +164,7 @@ async fn run(
 fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     let ReplayProgress { position, until, read, matched, delivered, refused, gone, state, .. } =
         progress;
+    let held = held_from(progress);
     let mut lines = vec![format!(
         "{sink}: {delivered} of {matched} wanted events were sent again; {read} were read"
     )];
@@ -177,6 +179,12 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     if let ReplayState::Waiting(why) = state {
         lines.push(format!("it waited: {}", output::plain(why)));
     }
+    if let Some(held) = held {
+        lines.push(format!(
+            "from position {held} on the sink's correlator holds events: when these have come out, \
+             go on with --from {held}"
+        ));
+    }
     if *state != ReplayState::Done {
         lines.push(format!(
             "not done: it ended before position {until}; go on with --from {position}"
@@ -185,12 +193,18 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Where that begins which is not sent again, because an event that the correlator holds must not
+/// come a second time before it has come once.
+fn held_from(progress: &ReplayProgress) -> Option<u64> {
+    (progress.until < progress.reached).then_some(progress.until)
+}
+
 /// Where a replay was asked to begin at what the journal does not have: what it has.
 fn beyond(asked: &ReplayRequest, progress: &ReplayProgress) -> Option<String> {
     let ReplayProgress { until, oldest_ms, .. } = progress;
     if let Some(from) = asked.from
         && *until > 0
-        && from >= *until
+        && from >= (*until).max(progress.reached)
     {
         return Some(format!(
             "there is nothing from position {from} on that the sink has been sent: that ends before \
