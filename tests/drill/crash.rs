@@ -111,8 +111,7 @@ async fn crash_of_real_parts(run: Run) -> Page {
     })
     .await;
     stage.bridge.launch().await;
-    // One in four is patched three times, so that is 60 s of writes at this rate. Fewer writers do
-    // not reach it: each waits for its answer.
+    // One in four is patched three times, so that is 60 s of writes at this rate.
     let load = Load { events: 10_300, repeated: 2_575, rate: RATE, ..Load::default() };
     let (writing, started) = (load.start(&stage.cluster.admin().await).await, Instant::now());
     let killed = kill_at(points(run, kills, length), &mut stage.bridge).await;

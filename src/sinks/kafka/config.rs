@@ -15,6 +15,10 @@ const QUEUE_KIB: &str = "8192";
 /// Below the queue's size, or a message could neither be refused nor ever be queued. Far above
 /// what brokers take by default, so that it is the broker that decides.
 const MESSAGE_BYTES: &str = "8000000";
+/// How many bytes of messages are sent as one record batch, which is what `max.message.bytes` of a
+/// topic is held against. A batch that is too large is refused as a whole while those behind it are
+/// taken, so an object's events could come out of order; no topic takes so little.
+const BATCH_BYTES: &str = "65536";
 
 /// Turns options into librdkafka's properties, and has librdkafka judge them.
 pub(super) fn build(options: &KafkaOptions) -> Result<ClientConfig, SinkBuildError> {
@@ -42,6 +46,7 @@ pub(super) fn build(options: &KafkaOptions) -> Result<ClientConfig, SinkBuildErr
         .set("queue.buffering.max.messages", QUEUE_MESSAGES)
         .set("queue.buffering.max.kbytes", QUEUE_KIB)
         .set("message.max.bytes", MESSAGE_BYTES)
+        .set("batch.size", BATCH_BYTES)
         // What Java producers do, so that a key has one partition whoever writes it.
         .set("partitioner", "murmur2_random")
         .set("compression.codec", codec(options.compression))

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::bridge::Bridge;
 use crate::oracle::Expected;
-use crate::parts::{ApiServerOptions, Part as _};
-use crate::receivers::{Mode, WebhookReceiver};
+use crate::parts::{ApiServerOptions, Kafka, Part as _};
+use crate::receivers::{KafkaReceiver, Mode, WebhookReceiver};
 use crate::stage::{Cluster, Stage, accounts_for_everything, only_a_webhook};
 use crate::truth::Truth;
 use crate::wait::until;
@@ -86,7 +87,7 @@ async fn one_event_of_500_that_is_refused_costs_no_other() {
     pager.set(Mode::Refuse(REFUSED));
     let sinks = only_a_webhook(&pager);
     let mut bridge = Bridge::configured(&cluster.server.kubeconfig("admin"), &sinks, |config| {
-        config["sinks"]["pager"]["batch"] = serde_json::json!({"events": 500, "size": "4MiB"});
+        config["sinks"]["pager"]["batch"] = json!({"events": 500, "size": "4MiB"});
         // Now and then the API server itself reports something there, which would be the 501st.
         config["source"]["fieldSelector"] = "metadata.namespace!=default".into();
     });
@@ -107,4 +108,35 @@ async fn one_event_of_500_that_is_refused_costs_no_other() {
     assert!(said["reason"].as_str().is_some_and(|reason| reason.contains("400")), "{said}");
     bridge.stop_in_order().await;
     expected.judge("webhook", &pager.ledger.lock());
+}
+
+/// A broker holds its limit against what comes together, and refuses all of it; what comes behind it
+/// is taken, and would be out of order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_goes_into_a_topic_that_takes_less_than_a_batch() {
+    const TOPIC: &str = "k8s-events";
+    let cluster = Cluster::start(ApiServerOptions::default()).await;
+    let admin = cluster.admin().await;
+    let truth = Truth::start(admin.clone()).await;
+    // All there before the bridge, so that they come as one list.
+    let load = Load { events: 1_000, repeated: 0, rate: 300, ..Load::default() };
+    load.write(&admin, &truth).await;
+
+    let kafka = Kafka::start(&[("message.max.bytes", "100000")]).await;
+    let audit = KafkaReceiver::start(&kafka, TOPIC).await;
+    let sinks = json!({"audit": {
+        "kafka": {"brokers": [kafka.bootstrap()], "topic": TOPIC, "compression": "none"},
+        "batch": {"events": 1000, "size": "4MiB"},
+    }});
+    let mut bridge = Bridge::new(&cluster.server.kubeconfig("admin"), &sinks);
+    bridge.launch().await;
+    let expected = Expected::every(&truth.versions());
+    until("everything has arrived", async || expected.arrived(&audit.ledger.lock())).await;
+    until("every event has a fate", async || bridge.sink("audit").await["pending"] == 0).await;
+    let sink = bridge.sink("audit").await;
+    accounts_for_everything(&sink);
+    assert_eq!(sink["failedAttempts"], 0, "nothing was refused: {sink}");
+    bridge.stop_in_order().await;
+    let score = expected.judge("kafka", &audit.finish().await.lock());
+    assert_eq!(score.repeated, 0, "{score:?}");
 }
