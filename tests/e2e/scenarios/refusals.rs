@@ -125,7 +125,8 @@ async fn a_backlog_goes_into_a_topic_that_takes_less_than_a_batch() {
     let kafka = Kafka::start(&[("message.max.bytes", "100000")]).await;
     let audit = KafkaReceiver::start(&kafka, TOPIC).await;
     let sinks = json!({"audit": {
-        "kafka": {"brokers": [kafka.bootstrap()], "topic": TOPIC, "compression": "none"},
+        "kafka": {"brokers": [kafka.bootstrap()], "topic": TOPIC},
+        "compression": "none",
         "batch": {"events": 1000, "size": "4MiB"},
     }});
     let mut bridge = Bridge::new(&cluster.server.kubeconfig("admin"), &sinks);
