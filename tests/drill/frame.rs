@@ -249,8 +249,12 @@ fn run_one(drill: &Drill, run: Run) -> Option<Page> {
     let seconds = started.elapsed().as_secs_f64();
     match &page {
         Some(Page::Rows(rows)) => {
-            let rows: String = rows.iter().map(|row| format!("  {}\n", row.cells())).collect();
-            eprint!("{rows}  {name}: {seconds:.0} s\n");
+            let mut said = String::new();
+            for row in rows {
+                writeln!(said, "  {}", row.cells()).expect("writing to a string");
+            }
+            // At once, as others speak too.
+            eprintln!("{said}  {name}: {seconds:.0} s");
         }
         Some(Page::Skipped(why)) => eprintln!("  {name}: SKIPPED: {why}"),
         None => eprintln!("  {name}: FAILED after {seconds:.0} s; --seed {}", run.seed),
