@@ -146,7 +146,7 @@ pub(crate) struct Cli {
     /// For all that is left to chance; a run can be repeated with it.
     #[arg(long, default_value_t = 20_261_122)]
     seed: u64,
-    /// Puts the page between the markers of this file.
+    /// Puts the page between the markers of this file; of named drills only their rows.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// What cannot be run on this machine is no failure.
@@ -199,7 +199,10 @@ pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
     }
     println!("{table}");
     if let Some(path) = &cli.write {
-        table.write_into(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let names: Vec<&str> = wanted.iter().map(|drill| drill.name).collect();
+        let all = cli.names.is_empty();
+        let written = if all { table.write_into(path) } else { table.amend(path, &names) };
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let mut sum = format!("{} drills, {} failed", wanted.len(), failed.len());
     for (what, names) in [("failed", &failed), ("SKIPPED", &skipped)] {

@@ -259,6 +259,8 @@ async fn quiet(_: Run) -> Page {
     stage.write("before", Duration::from_secs(3)).await.finish(&stage.truth).await;
     stage.all_has_arrived().await;
     stage.front.hurry(true);
+    // It cuts what is open, which the bridge may say.
+    until("that is over", async || stage.bridge.logged("answers again").is_some()).await;
     stage.watches().await;
     let warned = |stage: &Stage| {
         let log = stage.bridge.log().into_iter();
