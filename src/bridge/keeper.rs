@@ -266,13 +266,16 @@ impl Keeper {
             && commit.sources.is_empty()
             && commit.objects.view.is_none()
             && commit.cluster_uid.is_none();
-        let overflowed = self.overflowed();
+        // Only what is put away makes what is there go.
+        let overflowed = (!commit.dead_letters.is_empty()).then(|| self.overflowed());
         // A command that failed on it leaves it closed, and nobody can read it until it is opened again.
         let saved =
             if nothing && self.state.is_open() { Ok(()) } else { self.state.commit(&commit) };
         match saved {
             Ok(()) => {
-                self.tell_overflow(self.overflowed().saturating_sub(overflowed));
+                if let Some(before) = overflowed {
+                    self.tell_overflow(self.overflowed().saturating_sub(before));
+                }
                 self.seen.saved(commit.applied);
                 for sink in &self.sinks {
                     if commit.sinks.contains_key(&sink.name()) {

@@ -160,8 +160,7 @@ async fn disk_read_only(run: Run) -> Page {
     stage.open().await;
     let writing = stage.write(rate);
     sleep(around).await;
-    stage.sinks[SPARE].receiver.set(Mode::Down).await;
-    until("there is a backlog", async || backlog(&stage).await > 0).await;
+    spare_falls_behind(&stage).await;
     disk.turn_read_only();
     stands_still(&stage).await;
     let (_, why) = stage.bridge.readiness().await;
@@ -192,8 +191,7 @@ async fn disk_sync(run: Run) -> Page {
         let writing = stage.write(rate);
         sleep(around).await;
         if fault == Fault::Fails {
-            stage.sinks[SPARE].receiver.set(Mode::Down).await;
-            until("there is a backlog", async || backlog(&stage).await > 0).await;
+            spare_falls_behind(&stage).await;
         }
         disk.begin(fault);
         if fault == Fault::Fails {
@@ -235,6 +233,12 @@ async fn stands_still(stage: &Stage) {
 /// What the sink that was down has not had.
 async fn backlog(stage: &Stage) -> u64 {
     number(&stage.bridge.sink(stage.sinks[SPARE].name).await, "pending")
+}
+
+/// Takes the sink down, and waits until there is something for it.
+async fn spare_falls_behind(stage: &Stage) {
+    stage.sinks[SPARE].receiver.set(Mode::Down).await;
+    until("there is a backlog", async || backlog(stage).await > 0).await;
 }
 
 /// Brings the sink back that was down, and waits until it has had all that the journal holds, while

@@ -161,7 +161,8 @@ mod tests {
             let resume = |version| ("*".into(), Resume { epoch: 0, resource_version: version });
             let resumes: [(Arc<str>, Resume); 2] = [resume(1), resume(2)];
             let at = at.index(of.len() + 1);
-            let mark = Mark { at, reached: Reached { filtered: 3, lost: 1, ..Reached::default() }, resumes: 1 };
+            let reached = Reached { filtered: 3, lost: 1, ..Reached::default() };
+            let mark = Mark { at, reached, resumes: 1 };
             let end = Mark {
                 at: of.len(),
                 reached: Reached {

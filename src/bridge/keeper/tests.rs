@@ -58,6 +58,20 @@ async fn a_state_that_a_command_failed_on_is_opened_again_with_nothing_to_save()
 #[derive(Clone, Default)]
 struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
 
+impl Levels {
+    /// Those of this thread, for as long as the guard is kept.
+    fn heard() -> (Self, tracing::subscriber::DefaultGuard) {
+        let levels = Self::default();
+        let subscriber = tracing_subscriber::registry().with(levels.clone());
+        (levels, tracing::subscriber::set_default(subscriber))
+    }
+
+    /// What was logged since this was asked last.
+    fn take(&self) -> Vec<tracing::Level> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Levels {
     fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
         lock(&self.0).push(*event.metadata().level());
@@ -68,9 +82,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Levels {
 async fn positions_that_cannot_be_written_are_said_once_and_so_is_their_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut keeper = keeper(dir.path());
-    let levels = Levels::default();
-    let subscriber = tracing_subscriber::registry().with(levels.clone());
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (levels, _guard) = Levels::heard();
     let mut save = |times: u32| {
         for _ in 0..times {
             keeper.last_positions -= POSITIONS_EVERY;
@@ -83,10 +95,10 @@ async fn positions_that_cannot_be_written_are_said_once_and_so_is_their_end() {
     for _ in 0..2 {
         std::fs::create_dir(&in_the_way).unwrap();
         save(3);
-        assert_eq!(std::mem::take(&mut *lock(&levels.0)), [tracing::Level::WARN]);
+        assert_eq!(levels.take(), [tracing::Level::WARN]);
         std::fs::remove_dir(&in_the_way).unwrap();
         save(3);
-        assert_eq!(std::mem::take(&mut *lock(&levels.0)), [tracing::Level::INFO]);
+        assert_eq!(levels.take(), [tracing::Level::INFO]);
     }
 }
 
@@ -94,9 +106,7 @@ async fn positions_that_cannot_be_written_are_said_once_and_so_is_their_end() {
 async fn that_dead_letters_go_for_want_of_room_is_said_once_in_a_while() {
     let dir = tempfile::tempdir().unwrap();
     let mut keeper = keeper(dir.path());
-    let levels = Levels::default();
-    let subscriber = tracing_subscriber::registry().with(levels.clone());
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (levels, _guard) = Levels::heard();
     // There is room for two of them and not for three.
     let mut put_away = |seq| {
         let letter = DeadLetter {
@@ -117,7 +127,7 @@ async fn that_dead_letters_go_for_want_of_room_is_said_once_in_a_while() {
         let sinks = [("a".to_owned(), SinkState::default())].into();
         let commit = StateCommit { sinks, dead_letters: vec![letter], ..StateCommit::default() };
         keeper.save((commit, Waiting::new()), false);
-        std::mem::take(&mut *lock(&levels.0))
+        levels.take()
     };
     let said: Vec<usize> = (1..=5).map(|seq| put_away(seq).len()).collect();
     assert_eq!(said, [0, 0, 1, 0, 0]);

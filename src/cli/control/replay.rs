@@ -164,7 +164,6 @@ async fn run(
 fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     let ReplayProgress { position, until, read, matched, delivered, refused, gone, state, .. } =
         progress;
-    let held = held_from(progress);
     let mut lines = vec![format!(
         "{sink}: {delivered} of {matched} wanted events were sent again; {read} were read"
     )];
@@ -179,7 +178,7 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     if let ReplayState::Waiting(why) = state {
         lines.push(format!("it waited: {}", output::plain(why)));
     }
-    if let Some(held) = held {
+    if let Some(held) = held_from(progress) {
         lines.push(format!(
             "from position {held} on the sink's correlator holds events: when these have come out, \
              go on with --from {held}"
