@@ -9,14 +9,21 @@
 //! that the receiver has not been told of are summed by what they are counted under. They come out
 //! with the next delivery of that, or as a summary: the version held last, under its own id, with
 //! the sum as its delta. That is due 600 s after the first was held, or earlier when more is held
-//! than there is room for, or when the program stops. So the deltas that come out add up to those
-//! that went in.
+//! than there is room for, when much has been journalled since, or when the program stops. So the
+//! deltas that come out add up to those that went in.
+//!
+//! The log has to keep what is held. In a small journal 600 s may be more than it can: then it would
+//! have to drop it, or to stop intake for a sink that has caught up. So an eighth of the journal's
+//! size is the most that comes behind what is held. At least half of the size is the log's; and of
+//! that half, an eighth has to be free for intake to go on, and an eighth is for a segment, which is
+//! counted, and dropped, as a whole. What is left is for the frames under way.
 //!
 //! # The same decisions at every time
 //!
-//! The clock is the time at which the record was journalled, and nothing here asks another one. So
-//! the same records and the same state give the same decisions, live, late, or again after a
-//! crash. The state is a view of the log like any other: it is saved now and then with the position
+//! The clock is the time at which the record was journalled, and nothing here asks another one; nor
+//! how full the disk is: what was journalled is the sum of the records, those included that the sink
+//! does not want. So the same records and the same state give the same decisions, live, late, or
+//! again after a crash. The state is a view of the log like any other: it is saved now and then with the position
 //! that it knows, which is never beyond the sink's own, and brought up from there at the start.
 //! The one thing that does not wait for a record is a summary when nothing else comes: the watcher
 //! asks for it once the wall clock has passed the time, and by then no record of an earlier time
@@ -47,6 +54,9 @@ pub(super) use stage::{Passed, Stage};
 
 /// The longest that increments are held back.
 pub(super) const HOLD: Duration = Duration::from_secs(600);
+
+/// What is held is announced when this part of the journal's size has come behind it.
+const HOLD_SHARE: u64 = 8;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -83,8 +93,8 @@ pub(super) enum Decision {
 }
 
 impl Correlator {
-    /// With nothing known; nothing for a mode that needs none.
-    pub(super) fn new(mode: CorrelateMode, keys: &Keys) -> Option<Self> {
+    /// With nothing known, for a journal of a size; nothing for a mode that needs none.
+    pub(super) fn new(mode: CorrelateMode, keys: &Keys, retention_size: u64) -> Option<Self> {
         (mode != CorrelateMode::None).then(|| Self {
             mode,
             keys: keys.clone(),
@@ -95,7 +105,7 @@ impl Correlator {
             ),
             counts: LruCache::with_hasher(CAPACITY, FxBuildHasher),
             spam: SpamFilter::new(defaults::LRU_CACHE_SIZE, defaults::BURST, defaults::QPS),
-            held: Held::default(),
+            held: Held::new(retention_size),
             letting_go: false,
         })
     }
@@ -103,6 +113,12 @@ impl Correlator {
     /// Under which keys a version is counted.
     pub(super) fn names(&self, event: &EventFields<'_>) -> Names {
         Names::of(event, &self.keys)
+    }
+
+    /// The next record, which the sink may want or not, has an envelope of so many bytes. What is
+    /// [due](Self::due) has to be taken after it.
+    pub(super) fn read(&mut self, envelope: usize) {
+        self.held.read(envelope);
     }
 
     /// Decides on the version `seq` that was journalled at `time_ms` and whose increments are
@@ -118,6 +134,7 @@ impl Correlator {
         if !allowed && self.mode == CorrelateMode::Suppress {
             let new = Entry {
                 since_ms: time_ms,
+                since_bytes: self.held.read_bytes(),
                 first: seq,
                 last: seq,
                 delta,
@@ -141,16 +158,18 @@ impl Correlator {
     }
 
     /// Takes a record whose fate was settled in an earlier run: the decisions are the same again,
-    /// and what came of them was done.
-    pub(super) fn bring_up(&mut self, record: &Record, time_ms: u64) {
+    /// and what came of them was done. One that was not `wanted` may have brought about a summary.
+    pub(super) fn bring_up(&mut self, record: &Record, time_ms: u64, wanted: bool) {
+        self.read(record.envelope.len());
         while self.due(time_ms).is_some() {}
-        if let Some((parts, event)) = read(record) {
+        if let Some((parts, event)) = read(record).filter(|_| wanted) {
             let names = self.names(&event);
             self.decide(&names, record.seq, parts.delta, time_ms);
         }
     }
 
-    /// What has been held for so long at `time_ms` that it is to be announced; one at a time.
+    /// What has been held for so long at `time_ms`, or before so much that was read, that it is to
+    /// be announced; one at a time.
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
         let due = self.held.due(time_ms);
         // With the last of it that decision is carried out: it is none about what is held later.
@@ -158,7 +177,12 @@ impl Correlator {
         due
     }
 
-    /// When the next is due, in milliseconds since the epoch.
+    /// Whether anything is [due](Self::due).
+    pub(super) fn is_due(&self, time_ms: u64) -> bool {
+        self.held.is_due(time_ms)
+    }
+
+    /// When the next is due if nothing more is read, in milliseconds since the epoch.
     pub(super) fn next_due_ms(&self) -> Option<u64> {
         self.held.next_due_ms()
     }
@@ -178,10 +202,12 @@ impl Correlator {
         self.held.first_sequence()
     }
 
-    /// Goes on in another mode than the last run's. One that holds nothing back lets go what is
-    /// held, and a later run has to do so too, whatever its mode: some of it may be out by then.
-    pub(super) fn switch(&mut self, mode: CorrelateMode) {
+    /// Goes on in another mode, or in a journal of another size, than the last run's. A mode that
+    /// holds nothing back lets go what is held, and a later run has to do so too, whatever its mode:
+    /// some of it may be out by then.
+    pub(super) fn switch(&mut self, mode: CorrelateMode, retention_size: u64) {
         self.mode = mode;
+        self.held.fit(retention_size);
         self.letting_go |= mode != CorrelateMode::Suppress && self.held() > 0;
     }
 

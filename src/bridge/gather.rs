@@ -139,12 +139,18 @@ impl Gather {
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
             let (wanted, told) = self.judge(&record, time_ms).await?;
-            if wanted {
+            self.stage.read(&record);
+            let any_due = self.stage.is_due(time_ms);
+            if wanted || any_due {
                 self.work.mark();
-                let alone = !self.put_due(time_ms, time_ms).await?;
+            }
+            if any_due {
+                self.put_due(time_ms, time_ms).await?;
+            }
+            if wanted {
                 let names = fed.names(record.seq);
                 let passed = self.stage.pass(record, told, names, time_ms).await;
-                self.put(passed, time_ms, alone).await?;
+                self.put(passed, time_ms, !any_due).await?;
             } else {
                 self.work.reached.filtered += 1;
             }
@@ -235,15 +241,12 @@ impl Gather {
         }
     }
 
-    /// Takes what is due at a time; answers whether anything was. As with [`put`](Self::put), none
-    /// of it is settled by itself.
-    async fn put_due(&mut self, due_ms: u64, time_ms: u64) -> Result<bool, Closed> {
-        let mut any = false;
+    /// Takes what is due at a time. As with [`put`](Self::put), none of it is settled by itself.
+    async fn put_due(&mut self, due_ms: u64, time_ms: u64) -> Result<(), Closed> {
         while let Some(passed) = self.stage.due(due_ms).await {
             self.put(passed, time_ms, false).await?;
-            any = true;
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Takes what came of a record. The position is the caller's to move: until then nothing that

@@ -217,7 +217,8 @@ impl Restored {
     ) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
-        let begins_anew = || Correlator::new(sink.correlate, &self.keys);
+        let size = self.log.options().retention_size;
+        let begins_anew = || Correlator::new(sink.correlate, &self.keys, size);
         let correlator = match saved {
             // Where nothing is held and nothing will be, nobody asks what was known.
             Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
@@ -255,12 +256,11 @@ impl Restored {
             .ok()?;
         let log = self.log.handle();
         let read = for_each_frame(&log, saved.position.next, |frame| {
-            let records = frame.records().filter(|record| {
-                (saved.position.next..position.next).contains(&record.seq)
-                    && sink.filter.as_ref().is_none_or(|filter| wanted(filter, enricher, record))
-            });
-            for record in records {
-                correlator.bring_up(&record, frame.time_ms);
+            let between = saved.position.next..position.next;
+            for record in frame.records().filter(|record| between.contains(&record.seq)) {
+                let filter = sink.filter.as_ref();
+                let wanted = filter.is_none_or(|filter| wanted(filter, enricher, &record));
+                correlator.bring_up(&record, frame.time_ms, wanted);
             }
             frame.next() < position.next
         });
@@ -269,7 +269,7 @@ impl Restored {
         })
         .ok()?;
         // Up to here it decided as it did in the runs before.
-        correlator.switch(sink.correlate);
+        correlator.switch(sink.correlate, self.log.options().retention_size);
         Some(correlator)
     }
 

@@ -3,7 +3,7 @@
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
-use super::HOLD;
+use super::{HOLD, HOLD_SHARE};
 use crate::{
     correlate::{Key, defaults},
     event::{Correlation, CorrelationAction},
@@ -14,6 +14,8 @@ use crate::{
 pub(super) struct Entry {
     /// When the first was held, in milliseconds since the epoch.
     pub(super) since_ms: u64,
+    /// How much had been [journalled](Held::read) by then.
+    pub(super) since_bytes: u64,
     /// The sequence of the version that was held first.
     pub(super) first: u64,
     /// The sequence of the version that was held last: the one that still has no fate.
@@ -74,22 +76,47 @@ pub(in crate::bridge) struct Holding {
 
 /// Everything held, in the order in which it began to be held: looking at an entry does not move
 /// it, so the least recent is the one that was added first.
+///
+/// The log keeps the record of an entry, so it can wait as long as there is room for what comes
+/// behind it. That is measured as the time is: by what the records say, so that they say the same
+/// after a crash.
 #[derive(Debug)]
 pub(super) struct Held {
     entries: LruCache<Key, Entry, FxBuildHasher>,
     mark: u64,
+    /// What all records took that were read so far.
+    read_bytes: u64,
+    /// When so much is journalled behind an entry, it is due.
+    most_bytes: u64,
 }
 
 /// As many keys as are counted. Most sinks hold nothing, so room is not made in advance.
 const CAPACITY: usize = defaults::LRU_CACHE_SIZE;
 
-impl Default for Held {
-    fn default() -> Self {
-        Self { entries: LruCache::unbounded_with_hasher(FxBuildHasher), mark: 0 }
-    }
-}
+/// What a record takes in the log beside its envelope, when it is alone in its frame and another
+/// frame forgets the Event later. Such frames are not counted by themselves: a position does not
+/// tell which of those that hold no record are behind it.
+const BESIDE: u64 = 160;
 
 impl Held {
+    /// Nothing, in a journal of a size.
+    pub(super) fn new(retention_size: u64) -> Self {
+        let entries = LruCache::unbounded_with_hasher(FxBuildHasher);
+        let mut held = Self { entries, mark: 0, read_bytes: 0, most_bytes: 0 };
+        held.fit(retention_size);
+        held
+    }
+
+    /// The journal has another size from now on.
+    pub(super) fn fit(&mut self, retention_size: u64) {
+        self.most_bytes = retention_size / HOLD_SHARE;
+    }
+
+    /// A record with an envelope of so many bytes was journalled, whoever wants it.
+    pub(super) fn read(&mut self, envelope: usize) {
+        self.read_bytes = self.read_bytes.saturating_add(envelope as u64 + BESIDE);
+    }
+
     /// Holds a version. Answers whether one that was held before under its key now has its fate,
     /// and what has to be announced for want of room.
     pub(super) fn add(&mut self, key: Key, new: Entry) -> (bool, Option<Summary>) {
@@ -116,7 +143,15 @@ impl Held {
     }
 
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
-        if self.next_due_ms()? <= time_ms { self.release() } else { None }
+        if self.is_due(time_ms) { self.release() } else { None }
+    }
+
+    /// Whether anything is due at a time, after what was read so far.
+    pub(super) fn is_due(&self, time_ms: u64) -> bool {
+        self.entries.peek_lru().is_some_and(|(_, entry)| {
+            let behind = self.read_bytes.saturating_sub(entry.since_bytes);
+            entry.due_ms() <= time_ms || behind >= self.most_bytes
+        })
     }
 
     pub(super) fn release(&mut self) -> Option<Summary> {
@@ -133,6 +168,14 @@ impl Held {
         self.entries.peek_lru().map(|(_, entry)| entry.first)
     }
 
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.entries.len() as u64
     }
@@ -144,6 +187,11 @@ impl Held {
     /// In the order in which they were added.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter().rev()
+    }
+
+    /// With nothing held, as it was saved.
+    pub(super) fn saved(read_bytes: u64, most_bytes: u64) -> Self {
+        Self { read_bytes, most_bytes, ..Self::new(0) }
     }
 
     /// Adds what was saved; the order of the calls is the order of the entries.

@@ -2,8 +2,9 @@
 //!
 //! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam
 //! filter and what is held, each as a count and that many entries from the least recent to the most
-//! recent, and whether what is held [comes out](Correlator::let_go); numbers are little endian. A
-//! position that it knows goes with it, in the state store.
+//! recent, and whether what is held [comes out](Correlator::let_go); before what is held stands what
+//! was [read](Correlator::read) and how much of that may come behind it. Numbers are little endian.
+//! A position that it knows goes with it, in the state store.
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// The version of the form above.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What is to be kept of a sink's correlator.
 #[derive(Debug)]
@@ -59,12 +60,20 @@ impl Correlator {
             out.extend_from_slice(&count.to_le_bytes());
         }
         self.spam.save(&mut out);
+        out.extend_from_slice(&self.held.read_bytes().to_le_bytes());
+        out.extend_from_slice(&self.held.most_bytes().to_le_bytes());
         out.extend_from_slice(&(self.held.len() as u32).to_le_bytes());
         for (key, entry) in self.held.iter() {
             out.extend_from_slice(&key.to_bytes());
-            for number in
-                [entry.since_ms, entry.first, entry.last, entry.delta, entry.versions, entry.count]
-            {
+            for number in [
+                entry.since_ms,
+                entry.since_bytes,
+                entry.first,
+                entry.last,
+                entry.delta,
+                entry.versions,
+                entry.count,
+            ] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
             out.push(u8::from(entry.aggregated));
@@ -108,11 +117,12 @@ impl Correlator {
         let (spam, rest) =
             SpamFilter::load(rest.0, defaults::LRU_CACHE_SIZE, defaults::BURST, defaults::QPS)?;
         let mut rest = Reader(rest);
-        let mut held = Held::default();
+        let mut held = Held::saved(rest.u64()?, rest.u64()?);
         for _ in 0..rest.u32()? {
             let key = rest.key()?;
             let entry = Entry {
                 since_ms: rest.u64()?,
+                since_bytes: rest.u64()?,
                 first: rest.u64()?,
                 last: rest.u64()?,
                 delta: rest.u64()?,

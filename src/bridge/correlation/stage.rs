@@ -122,6 +122,19 @@ impl Stage {
         passed
     }
 
+    /// The next record, which the sink may want or not. What is [due](Self::due) has to be taken
+    /// after it.
+    pub(in crate::bridge) fn read(&mut self, record: &Record) {
+        if let Some(correlator) = &mut self.correlator {
+            correlator.read(record.envelope.len());
+        }
+    }
+
+    /// Whether anything is due at `time_ms`.
+    pub(in crate::bridge) fn is_due(&self, time_ms: u64) -> bool {
+        self.correlator.as_ref().is_some_and(|correlator| correlator.is_due(time_ms))
+    }
+
     /// What is due at `time_ms`, one at a time: thousands may be at once, and none of them is read
     /// before the one before it is on its way.
     pub(in crate::bridge) async fn due(&mut self, time_ms: u64) -> Option<Passed> {
@@ -170,7 +183,7 @@ impl Stage {
         }
     }
 
-    /// When the next summary is due that no record brings about, in milliseconds since the epoch.
+    /// When the next summary is due if no record brings it about, in milliseconds since the epoch.
     pub(in crate::bridge) fn next_due_ms(&self) -> Option<u64> {
         self.correlator.as_ref()?.next_due_ms()
     }

@@ -11,6 +11,14 @@ use crate::{
     journal::{Directory, Log, LogOptions, SinkState, Sync},
 };
 
+/// A journal that has room for whatever is held for 600 s.
+const ROOMY: u64 = 1 << 30;
+
+/// The sizes of journals that have so little of it that five records fill it, or some more.
+fn retention_size() -> impl Strategy<Value = u64> {
+    prop::sample::select(vec![ROOMY, HOLD_SHARE * 2_000, HOLD_SHARE * 10_000])
+}
+
 /// A version of an Event as the journal has it.
 #[derive(Clone, Debug)]
 struct Version {
@@ -39,8 +47,10 @@ fn version() -> impl Strategy<Value = Version> {
     )
 }
 
-/// The records, with their times.
-fn records(versions: &[Version]) -> Vec<(Record, u64)> {
+/// A record, its time, and whether the sink wants it.
+type Read = (Record, u64, bool);
+
+fn records(versions: &[Version]) -> Vec<Read> {
     let mut time_ms = 1_700_000_000_000;
     let record = |(at, version): (usize, &Version)| {
         time_ms += version.after_ms;
@@ -55,7 +65,7 @@ fn records(versions: &[Version]) -> Vec<(Record, u64)> {
             r#"{{"id":"e-{seq}","cluster":{{}},"change":"created","time":"","observedTime":"","occurrences":1,"delta":{},"replayed":false,"event":{event}}}"#,
             version.delta,
         );
-        (Record { seq, envelope: envelope.into() }, time_ms)
+        (Record { seq, envelope: envelope.into() }, time_ms, true)
     };
     versions.iter().enumerate().map(record).collect()
 }
@@ -73,11 +83,15 @@ fn announce(outcome: &mut Outcome, summary: Summary) {
     outcome.sent.push((summary.seq, summary.delta, summary.correlation));
 }
 
-fn run(correlator: &mut Correlator, records: &[(Record, u64)]) -> Outcome {
+fn run(correlator: &mut Correlator, records: &[Read]) -> Outcome {
     let mut outcome = Outcome::default();
-    for (record, time_ms) in records {
+    for (record, time_ms, wanted) in records {
+        correlator.read(record.envelope.len());
         while let Some(summary) = correlator.due(*time_ms) {
             announce(&mut outcome, summary);
+        }
+        if !wanted {
+            continue;
         }
         let (parts, event) = read(record).unwrap();
         let names = correlator.names(&event);
@@ -97,7 +111,7 @@ fn run(correlator: &mut Correlator, records: &[(Record, u64)]) -> Outcome {
     outcome
 }
 
-fn run_to_the_end(correlator: &mut Correlator, records: &[(Record, u64)]) -> Outcome {
+fn run_to_the_end(correlator: &mut Correlator, records: &[Read]) -> Outcome {
     let mut outcome = run(correlator, records);
     while let Some(summary) = correlator.due(u64::MAX) {
         announce(&mut outcome, summary);
@@ -106,16 +120,21 @@ fn run_to_the_end(correlator: &mut Correlator, records: &[(Record, u64)]) -> Out
 }
 
 fn suppress() -> Correlator {
-    Correlator::new(CorrelateMode::Suppress, &Keys::random()).unwrap()
+    suppress_in(ROOMY)
+}
+
+fn suppress_in(retention_size: u64) -> Correlator {
+    Correlator::new(CorrelateMode::Suppress, &Keys::random(), retention_size).unwrap()
 }
 
 proptest! {
     #[test]
     fn every_increment_comes_out_once_and_every_version_has_one_fate(
         versions in prop::collection::vec(version(), 1..300),
+        size in retention_size(),
     ) {
         let records = records(&versions);
-        let outcome = run_to_the_end(&mut suppress(), &records);
+        let outcome = run_to_the_end(&mut suppress_in(size), &records);
         let came_in: u64 = versions.iter().map(|version| version.delta).sum();
         let came_out: u64 = outcome.sent.iter().map(|(_, delta, _)| delta).sum();
         prop_assert_eq!(came_in, came_out);
@@ -134,17 +153,22 @@ proptest! {
         versions in prop::collection::vec(version(), 1..200),
         saved in any::<prop::sample::Index>(),
         settled in any::<prop::sample::Index>(),
+        size in retention_size(),
+        wanted in prop::collection::vec(prop::bool::weighted(0.8), 200),
     ) {
-        let records = records(&versions);
+        let mut records = records(&versions);
+        for (record, wanted) in records.iter_mut().zip(wanted) {
+            record.2 = wanted;
+        }
         let settled = settled.index(records.len() + 1);
         let saved = saved.index(settled + 1);
-        let mut straight = suppress();
+        let mut straight = suppress_in(size);
         run(&mut straight, &records[..saved]);
         let state = straight.to_bytes();
         run(&mut straight, &records[saved..settled]);
         let mut again = Correlator::load(&state).unwrap();
-        for (record, time_ms) in &records[saved..settled] {
-            again.bring_up(record, *time_ms);
+        for (record, time_ms, wanted) in &records[saved..settled] {
+            again.bring_up(record, *time_ms, *wanted);
         }
         prop_assert_eq!(again.held(), straight.held());
         prop_assert_eq!(again.to_bytes(), straight.to_bytes());
@@ -161,7 +185,7 @@ proptest! {
         versions in prop::collection::vec(version(), 1..200),
     ) {
         let records = records(&versions);
-        let mut annotate = Correlator::new(CorrelateMode::Annotate, &Keys::random()).unwrap();
+        let mut annotate = Correlator::new(CorrelateMode::Annotate, &Keys::random(), ROOMY).unwrap();
         let said = run_to_the_end(&mut annotate, &records).sent;
         let done = run(&mut suppress(), &records).sent;
         prop_assert_eq!(said.len(), records.len());
@@ -228,6 +252,26 @@ fn what_is_held_comes_as_a_summary_600_seconds_after_the_first_of_it() {
 }
 
 #[test]
+fn what_is_held_comes_as_a_summary_when_an_eighth_of_the_journal_is_behind_it() {
+    let records = records(&repeats(0, 0, 200, 10));
+    let mut correlator = suppress_in(HOLD_SHARE * 10_000);
+    let sent = run(&mut correlator, &records).sent;
+    let record = records[100].0.envelope.len() as u64 + 160;
+    let behind = 10_000_u64.div_ceil(record);
+    let (seq, delta, correlation) = sent[25].clone();
+    // The first that was held is 26, and so many are behind it when the last of them is not yet
+    // held with it.
+    assert_eq!((seq, delta, correlation.summarises), (25 + behind, behind, Some(behind)));
+    assert!(sent[25..].iter().all(|(_, delta, _)| *delta == behind), "{sent:?}");
+    assert!(sent.len() > 25 + 4, "{sent:?}");
+    // In a smaller journal it is due with the next record.
+    let mut loaded = Correlator::load(&correlator.to_bytes()).unwrap();
+    loaded.switch(CorrelateMode::Suppress, 1 << 10);
+    loaded.read(0);
+    assert!(loaded.is_due(0));
+}
+
+#[test]
 fn twelve_messages_of_one_reason_are_aggregated_from_the_tenth_on() {
     let versions: Vec<_> = (0..12).flat_map(|message| repeats(0, message, 1, 10)).collect();
     let outcome = run(&mut suppress(), &records(&versions));
@@ -251,7 +295,7 @@ fn no_more_is_held_than_there_is_room_for() {
         let text = String::from_utf8(records[0].0.envelope.to_vec()).unwrap();
         // Other reasons, or they would be aggregated.
         let envelope = text.replace("\"reason\":\"R\"", &format!("\"reason\":\"R{at}\"")).into();
-        records.push((Record { seq, envelope }, records[0].1));
+        records.push((Record { seq, envelope }, records[0].1, true));
     }
     let outcome = run(&mut correlator, &records);
     assert_eq!(correlator.held(), defaults::LRU_CACHE_SIZE as u64);
@@ -268,7 +312,7 @@ fn what_is_held_when_the_mode_changes_is_let_go() {
     for mode in [CorrelateMode::Annotate, CorrelateMode::None] {
         let mut loaded = Correlator::load(&state).unwrap();
         assert!(!loaded.lets_go());
-        loaded.switch(mode);
+        loaded.switch(mode, ROOMY);
         assert!(loaded.lets_go());
     }
     correlator.let_go();
@@ -280,8 +324,8 @@ fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
     let mut correlator = suppress();
     let records = records(&repeats(0, 0, 30, 10));
     // With nothing held there is nothing to let go.
-    correlator.switch(CorrelateMode::Annotate);
-    correlator.switch(CorrelateMode::Suppress);
+    correlator.switch(CorrelateMode::Annotate, ROOMY);
+    correlator.switch(CorrelateMode::Suppress, ROOMY);
     run(&mut correlator, &records[..28]);
     assert!(!correlator.lets_go());
     correlator.let_go();
@@ -295,10 +339,10 @@ fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
 fn a_mode_that_is_changed_and_changed_back_lets_go_all_the_same() {
     let mut correlator = suppress();
     run(&mut correlator, &records(&repeats(0, 0, 28, 10)));
-    correlator.switch(CorrelateMode::Annotate);
+    correlator.switch(CorrelateMode::Annotate, ROOMY);
     // Some of it may be out when the run in that mode ends.
     let mut again = Correlator::load(&correlator.to_bytes()).unwrap();
-    again.switch(CorrelateMode::Suppress);
+    again.switch(CorrelateMode::Suppress, ROOMY);
     assert!(again.lets_go());
 }
 
@@ -353,12 +397,12 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
     let records =
         records(&vec![Version { object: 0, message: 0, warning: false, delta: 1, after_ms: 0 }; 3]);
     for (keys, counts) in [(&shared, [1, 1, 1]), (&own, [1, 2, 3])] {
-        let correlator = Correlator::new(CorrelateMode::Annotate, keys);
+        let correlator = Correlator::new(CorrelateMode::Annotate, keys, ROOMY);
         let progress =
             SinkProgress::new("audit", "memory", Overflow::DropOldest, SinkState::default(), None);
         let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
         let mut counted = Vec::new();
-        for (record, time_ms) in &records {
+        for (record, time_ms, _) in &records {
             // Of Events that have nothing to do with each other, unlike the records.
             let foreign = shared.separated(&[&record.seq.to_string()]);
             let names = Names { event: foreign, group: foreign, local: foreign, spam: foreign };

@@ -34,13 +34,14 @@ impl Rig {
             sync: Sync::Never,
         };
         let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
-        Self::on(log, BatchOptions { events, ..BATCHES })
+        Self::on(log, BatchOptions { events, ..BATCHES }, None)
     }
 
-    fn on(log: Log, batches: BatchOptions) -> Self {
+    fn on(log: Log, batches: BatchOptions, filter: Option<Filter>) -> Self {
         let broadcaster = Broadcaster::new(64, LIVE);
         let keys = Keys::random();
-        let correlator = Correlator::new(CorrelateMode::Suppress, &keys);
+        let size = log.options().retention_size;
+        let correlator = Correlator::new(CorrelateMode::Suppress, &keys, size);
         let state = SinkState { position: Position::START, ..SinkState::default() };
         let progress = Arc::new(SinkProgress::new(
             "pager",
@@ -53,18 +54,22 @@ impl Rig {
         let pulse = Watchdog::default().pulse("the feed");
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START, pulse);
         let (out, works) = mpsc::channel(16);
-        tokio::spawn(Gather::new(batches, None, stage, progress, out).run(feed));
+        tokio::spawn(Gather::new(batches, filter, stage, progress, out).run(feed));
         let next = log.handle().tail().next;
         Self { log, broadcaster, works, next }
     }
 
     /// One frame with so many Events about one Pod, each for a reason of its own.
     async fn append(&mut self, count: u64, time_ms: u64) {
+        self.append_saying("", count, time_ms).await;
+    }
+
+    async fn append_saying(&mut self, message: &str, count: u64, time_ms: u64) {
         let mut builder = FrameBuilder::new("*".into(), Resume::default());
         builder.set_resume(Resume { epoch: 0, resource_version: 100 + self.next });
         for seq in self.next..self.next + count {
             let envelope = format!(
-                r#"{{"id":"e-{seq}","cluster":{{}},"change":"created","time":"","observedTime":"","occurrences":1,"delta":1,"replayed":false,"event":{{"reason":"R{seq}"}}}}"#
+                r#"{{"id":"e-{seq}","cluster":{{}},"change":"created","time":"","observedTime":"","occurrences":1,"delta":1,"replayed":false,"event":{{"reason":"R{seq}","message":"{message}"}}}}"#
             );
             builder.record(|out| out.extend_from_slice(envelope.as_bytes()));
         }
@@ -196,6 +201,34 @@ async fn a_clock_that_was_set_back_does_not_hold_a_summary_back_for_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_sink_does_not_want_brings_out_what_the_journal_has_no_room_for() {
+    let journal = tempfile::tempdir().unwrap();
+    let rig = Rig::new(journal.path(), 500);
+    let quiet = Filter::compile("event.message == ''").unwrap();
+    let mut rig = Rig::on(rig.log, BATCHES, Some(quiet));
+    let start = Instant::now();
+    rig.append(27, now_ms()).await;
+    let (_, work) = rig.settled().await;
+    assert_eq!((work.reached.held.versions, work.resumes.len()), (2, 0));
+    // A sixteenth of what is the most that comes behind it.
+    let message = "x".repeat(8 << 10);
+    let mut behind = 0;
+    let (sequences, work) = loop {
+        rig.append_saying(&message, 1, now_ms()).await;
+        behind += 1;
+        let (sequences, work) = rig.settled().await;
+        assert_eq!((work.reached.filtered, work.reached.position.next), (1, 28 + behind));
+        if !work.batch.records.is_empty() {
+            break (sequences, work);
+        }
+    };
+    assert_eq!((behind, sequences), (16, vec![vec![26, 27]]));
+    assert_eq!((work.reached.held.versions, work.marks.len()), (0, 0));
+    assert!(!work.resumes.is_empty() && work.correlator.is_none(), "the log says it all");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_lost_is_settled_with_the_position_behind_it() {
     let journal = tempfile::tempdir().unwrap();
     let mut rig = Rig::new(journal.path(), 500);
@@ -210,7 +243,7 @@ async fn what_was_lost_is_settled_with_the_position_behind_it() {
     std::fs::write(&file, bytes).unwrap();
 
     // There is room for two in a batch: the first one behind the gap sends those before it.
-    let mut rig = Rig::on(rig.log, BatchOptions { bytes: 500, ..BATCHES });
+    let mut rig = Rig::on(rig.log, BatchOptions { bytes: 500, ..BATCHES }, None);
     let (mut fates, mut position) = (0, Position::START);
     while position.next < 7 {
         let work = rig.works.recv().await.unwrap();
