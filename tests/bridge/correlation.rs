@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use bytes::Bytes;
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, CorrelateMode},
+    bridge::{BatchOptions, CorrelateMode, Overflow, RetryClass},
     demo::api_server::{ApiServer, EventObject},
     event::{Correlation, CorrelationAction, Envelope},
     journal::{Directory, SavedCorrelator, State, StateCommit},
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::own_events::{fake, next};
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, server, settled, sink_status, stop, until,
+    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
 };
 
 fn suppress() -> Tuning {
@@ -39,7 +39,16 @@ impl Repeated {
 
 /// A loud Pod: so many Events for reasons of their own.
 fn loud(server: &ApiServer, pod: &str, events: std::ops::Range<usize>) -> Vec<Repeated> {
-    let one = |n| EventObject::about_pod("shop", pod, &format!("Reason{n}"), "again");
+    loud_saying(server, pod, events, "again")
+}
+
+fn loud_saying(
+    server: &ApiServer,
+    pod: &str,
+    events: std::ops::Range<usize>,
+    message: &str,
+) -> Vec<Repeated> {
+    let one = |n| EventObject::about_pod("shop", pod, &format!("Reason{n}"), message);
     events.map(|n| Repeated(server.create(one(n)).unwrap().name, 1)).collect()
 }
 
@@ -124,6 +133,72 @@ fn what_is_held_when_the_mode_is_changed_comes_out_first() {
     runtime.block_on(stop(bridge));
     drop(runtime);
     assert!(saved_correlator(journal.path()).is_empty());
+}
+
+#[test]
+fn what_comes_out_early_says_the_same_after_a_crash_in_the_midst_of_it() {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = || {
+        let runtime = Runtime::new().unwrap();
+        let batch = BatchOptions { events: 1, ..Tuning::default().batch };
+        // What is brought up has to be there.
+        let tuning = Tuning { batch, overflow: Overflow::Block, ..suppress() };
+        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        setup.retention = 1 << 20;
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let (runtime, bridge) = start();
+    let view = bridge.view();
+    runtime.block_on(until("a watch", || server.open_watches() == 1));
+    let mut events = loud(&server, "web", 0..30);
+    for event in &mut events[25..] {
+        event.again(&server);
+    }
+    runtime.block_on(until("all is held", || {
+        let status = sink_status(&view, "pager");
+        (status.held, status.correlated_away, status.pending) == (5, 5, 5)
+    }));
+    let is_summary = |event: &Received| correlation(event).summarises == Some(2);
+    let third = events[27].0.clone();
+    sink.refuse(move |event| {
+        let stays = event.envelope.contains(&format!("\"name\":\"{third}\"")) && is_summary(event);
+        stays.then(|| retry(RetryClass::Unavailable))
+    });
+    // As much as an eighth of the journal, about others.
+    let message = "x".repeat(8 << 10);
+    for n in 0..16 {
+        let pod = format!("other-{n}");
+        server.create(EventObject::about_pod("shop", &pod, "A", &message)).unwrap();
+    }
+    runtime.block_on(until("two are out, and a third is tried", || {
+        sink.received().iter().filter(|event| is_summary(event)).count() == 2
+            && sink_status(&view, "pager").last_error.is_some()
+    }));
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop((bridge, view));
+    sink.accept_everything();
+    // What comes now is not added to what was on its way.
+    for event in &mut events[25..] {
+        event.again(&server);
+    }
+    let (runtime, bridge) = start();
+    create(&server, "last");
+    runtime.block_on(until("all is read", || sink_status(&bridge.view(), "pager").seen == 57));
+    runtime.block_on(stop(bridge));
+    let mut deltas = BTreeMap::new();
+    for event in sink.received() {
+        let before = deltas.insert(event.id.clone(), event.delta);
+        assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
+    }
+    let twice = sink.received().iter().filter(|event| is_summary(event)).count();
+    assert_eq!((twice, deltas.values().sum::<u64>()), (7, 57));
+    let (runtime, bridge) = start();
+    let status = runtime.block_on(settled(&bridge.view(), "pager", 57));
+    assert_eq!((status.lost, status.held), (0, 0));
+    runtime.block_on(stop(bridge));
 }
 
 /// What a journal that no bridge holds has of the correlator of the sink "pager".
@@ -230,23 +305,33 @@ proptest! {
     fn the_increments_that_come_out_are_those_that_went_in(
         steps in prop::collection::vec(step(), 1..20),
         batch in prop::sample::select(vec![1usize, 7, 500]),
+        small in any::<bool>(),
     ) {
-        adds_up(steps, batch);
+        adds_up(steps, batch, small);
     }
 }
 
-fn adds_up(steps: Vec<Step>, batch: usize) {
+/// In a `small` journal what is held comes out when some fifteen versions are behind it.
+fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = || {
         let runtime = Runtime::new().unwrap();
         let batch = BatchOptions { events: batch, ..Tuning::default().batch };
-        let tuning = Tuning { batch, ..suppress() };
-        let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let mut tuning = Tuning { batch, ..suppress() };
+        if small {
+            // What is brought up after a crash has to be there.
+            tuning.overflow = Overflow::Block;
+        }
+        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        if small {
+            setup.retention = 1 << 20;
+        }
         let bridge = runtime.block_on(setup.start());
         (runtime, bridge)
     };
+    let message = "again".repeat(if small { 1600 } else { 1 });
     let (mut runtime, mut bridge) = start();
     // From here on each version is seen; a first list shows the newest ones only.
     runtime.block_on(until("a watch", || server.open_watches() == 1));
@@ -255,7 +340,7 @@ fn adds_up(steps: Vec<Step>, batch: usize) {
         match step {
             Step::Create(pod, count) => {
                 let range = events.len()..events.len() + usize::from(count);
-                events.extend(loud(&server, &format!("pod-{pod}"), range));
+                events.extend(loud_saying(&server, &format!("pod-{pod}"), range, &message));
                 versions += u64::from(count);
             }
             Step::Again(_) if events.is_empty() => {}

@@ -1,11 +1,15 @@
 //! Sinks with `overflow: block`: intake stops for what they have not had, and nothing is lost.
 
-use std::{collections::HashSet, path::Path, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use tidings::{
     admin::status,
-    bridge::{BatchOptions, BridgeView, CorrelateMode, Overflow, RetryClass},
+    bridge::{BridgeView, CorrelateMode, Overflow, RetryClass},
     demo::api_server::{ApiServer, EventObject, Written},
 };
 
@@ -47,12 +51,17 @@ fn blocking() -> Tuning {
 
 /// Creates so many Events of 8 KiB.
 fn fill(server: &ApiServer, count: usize) -> Vec<Written> {
+    fill_about(server, 0..count)
+}
+
+/// The same, each about another Pod.
+fn fill_about(server: &ApiServer, pods: std::ops::Range<usize>) -> Vec<Written> {
     let message = "x".repeat(8 << 10);
     let one = |n| {
         let event = EventObject::about_pod("shop", &format!("web-{n}"), "A", &message);
         server.create(event).unwrap()
     };
-    (0..count).map(one).collect()
+    pods.map(one).collect()
 }
 
 fn ids(events: &[Written]) -> Vec<String> {
@@ -193,43 +202,99 @@ async fn age_does_not_apply_to_what_a_blocking_sink_has_not_had() {
     stop(bridge).await;
 }
 
+fn suppressing(overflow: Overflow) -> Tuning {
+    Tuning { correlate: CorrelateMode::Suppress, overflow, ..blocking() }
+}
+
+/// More about one Pod than its tokens last for, and each by itself: the last five are held back.
+fn flood(server: &ApiServer) -> Vec<Written> {
+    let one = |n| {
+        let event = EventObject::about_pod("shop", "flood", &format!("R{n}"), "something else");
+        server.create(event).unwrap()
+    };
+    (0..30).map(one).collect()
+}
+
+/// How often each Event occurred, by what its sink was told.
+fn told(sink: &MemorySink) -> HashMap<String, u64> {
+    let mut told = HashMap::new();
+    for event in sink.received() {
+        let (uid, _) = event.id.rsplit_once('-').unwrap();
+        *told.entry(uid.to_owned()).or_default() += event.delta;
+    }
+    told
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_correlator_holds_back_stays_in_the_journal_too() {
+async fn what_a_correlator_holds_back_does_not_stop_intake() {
+    // The least that there may be, and some more; an eighth of it is more than one round writes.
+    for (size, others) in [(1 << 20, 10), (SIZE, 20)] {
+        intake_goes_on(size, others).await;
+    }
+}
+
+async fn intake_goes_on(retention: u64, others: usize) {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let setup = || {
-        let tuning = Tuning {
-            correlate: CorrelateMode::Suppress,
-            batch: BatchOptions { linger: Duration::from_millis(5), ..BatchOptions::default() },
-            ..blocking()
-        };
+        let tuning = suppressing(Overflow::Block);
         let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
-        setup.retention = SIZE;
+        setup.retention = retention;
         setup
     };
     let bridge = setup().start().await;
     let view = bridge.view();
-    // More about one Pod than its tokens last for, and each by itself.
-    for n in 0..30 {
-        let event = EventObject::about_pod("shop", "flood", &format!("R{n}"), "something else");
-        server.create(event).unwrap();
+    // From here on each version is seen; a first list shows the newest ones only.
+    until("a watch", || server.open_watches() == 1).await;
+    let mut occurred = HashMap::new();
+    let flood = flood(&server);
+    occurred.extend(flood.iter().map(|event| (event.uid.clone(), 1)));
+    for round in 2..=20 {
+        for event in &flood {
+            server.patch_count("shop", &event.name, round, jiff::Timestamp::now()).unwrap();
+            occurred.insert(event.uid.clone(), u64::from(round.unsigned_abs()));
+        }
+        occurred.extend(fill(&server, others).into_iter().map(|event| (event.uid, 1)));
     }
-    until("some are held", || sink_status(&view, "pager").held > 0).await;
-    let created = fill(&server, 600);
-    until("intake stops though the sink has had everything else", || {
+    let versions = occurred.values().sum();
+    until("everything is read, and had or held", || {
         let counts = sink_status(&view, "pager");
-        is_blocked(&view) && counts.pending == counts.held
+        counts.seen == versions && counts.pending == counts.held && !is_blocked(&view)
     })
     .await;
-    // At the end the summaries come out, from the journal.
+    assert!(sink_status(&view, "pager").held > 0, "not more than needed came out");
+    // At the end the rest comes out, from the journal.
     stop(bridge).await;
     let bridge = setup().start().await;
-    let counts = settled(&bridge.view(), "pager", 630).await;
-    assert_eq!(counts.lost, 0);
-    let received = sink.received();
-    let deltas: u64 = received.iter().map(|event| event.delta).sum();
-    assert_eq!(deltas, 630, "the increments add up");
-    let had: HashSet<_> = received.into_iter().map(|event| event.id).collect();
-    assert!(ids(&created).iter().all(|id| had.contains(id)));
+    let counts = settled(&bridge.view(), "pager", versions).await;
+    assert_eq!((counts.lost, counts.held), (0, 0));
+    assert_eq!(told(&sink), occurred, "the increments add up");
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_correlator_holds_back_comes_out_before_the_journal_drops_it() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let tuning = suppressing(Overflow::DropOldest);
+    let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+    setup.retention = SIZE;
+    let bridge = setup.start().await;
+    let view = bridge.view();
+    let mut created = flood(&server);
+    until("some are held", || sink_status(&view, "pager").held == 5).await;
+    while view.log.oldest().ordinal() <= 30 {
+        created.extend(fill_about(&server, created.len()..created.len() + 20));
+        let count = created.len() as u64;
+        until("the sink keeps up", || {
+            let counts = sink_status(&view, "pager");
+            counts.seen == count && counts.pending == counts.held
+        })
+        .await;
+        assert!(count < 20_000, "retention drops nothing");
+    }
+    let counts = settled(&view, "pager", created.len() as u64).await;
+    assert_eq!((counts.delivered, counts.lost), (created.len() as u64, 0));
+    let all: HashSet<_> = ids(&created).into_iter().collect();
+    assert_eq!(sink.ids().into_iter().collect::<HashSet<_>>(), all);
     stop(bridge).await;
 }
 

@@ -12,7 +12,8 @@ use crate::{
     journal::{Log, LogHandle},
 };
 
-/// Intake goes on when this part of the room is free.
+/// Intake goes on when this part of the room is free. What correlators hold leaves it free: see
+/// [`correlation`](crate::bridge::correlation).
 const FREE_AGAIN: u64 = 8;
 
 /// See the [module](self).
