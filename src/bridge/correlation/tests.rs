@@ -258,9 +258,8 @@ fn what_is_held_comes_as_a_summary_when_an_eighth_of_the_journal_is_behind_it() 
     let sent = run(&mut correlator, &records).sent;
     let record = records[100].0.envelope.len() as u64 + 160;
     let behind = 10_000_u64.div_ceil(record);
-    let (seq, delta, correlation) = sent[25].clone();
-    // The first that was held is 26, and so many are behind it when the last of them is not yet
-    // held with it.
+    let (seq, delta, correlation) = sent[25];
+    // 26 is held first. The record that fills the room brings the summary about, and is held anew.
     assert_eq!((seq, delta, correlation.summarises), (25 + behind, behind, Some(behind)));
     assert!(sent[25..].iter().all(|(_, delta, _)| *delta == behind), "{sent:?}");
     assert!(sent.len() > 25 + 4, "{sent:?}");
