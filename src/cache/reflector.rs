@@ -27,7 +27,8 @@
 //! snapshot, answers 200 and stays quiet for ever; hence the [`probe`]. A watch is never taken up
 //! again without one, and a list that is older than the resume point is of another epoch, whatever
 //! it was made for. An etcd that was restored and has grown past the resume point since is told by
-//! what was read before: see [`witness`].
+//! what was read before: see [`witness`]. Since when a gap may hide something is known by what the
+//! watches have brought: see [`catch_up`].
 
 mod catch_up;
 mod health;

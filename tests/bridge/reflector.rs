@@ -196,7 +196,9 @@ async fn cut_in_a_catch_up(read: usize, ending: Ending) -> (u64, u64, u64) {
     let back_ms = now_ms();
     server.listen_again().unwrap();
     followed.until("what is read of it", |f| f.changes() == written[..=read]).await;
-    ["missed", "missed too"].map(|pod| create(&server, pod));
+    for pod in ["missed", "missed too"] {
+        create(&server, pod);
+    }
     server.compact(server.revision());
     followed.until("a list", |f| !f.reasons().is_empty()).await;
     let [ReplaceReason::Gap { last_sign_of_life_ms: Some(last) }] = followed.reasons()[..] else {

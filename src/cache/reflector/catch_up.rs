@@ -4,6 +4,8 @@
 //! of a thousand revisions, a tenth of a second apart, so neither bytes nor a short wait for them say
 //! that it is over. A version does: before each watch, and beside it, the API server is asked where
 //! it is, and when the watch has come there, all that had happened when it was asked has been read.
+//! If that is long ago it is asked again. What it answers alone says nothing: a watch that is quiet
+//! behind its history may be quiet because it is dead.
 
 use std::{
     sync::{
@@ -13,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::health::now_ms;
 
@@ -54,16 +56,23 @@ pub(super) struct Position {
     fed: AtomicU64,
     /// Where the watch has yet to come.
     ahead: Mutex<Option<ServerAt>>,
+    /// It has come there, and that says nothing of now.
+    to_ask: Notify,
 }
 
 impl Position {
     pub(super) fn new(fed: u64, server: Option<ServerAt>) -> Self {
-        Self { fed: AtomicU64::new(fed), ahead: Mutex::new(server) }
+        Self { fed: AtomicU64::new(fed), ahead: Mutex::new(server), to_ask: Notify::new() }
     }
 
     /// The version up to which the store has been fed.
     pub(super) fn fed(&self) -> u64 {
         self.fed.load(Ordering::Relaxed)
+    }
+
+    /// Completes when the API server should be asked again at once.
+    pub(super) async fn to_be_asked(&self) {
+        self.to_ask.notified().await;
     }
 
     /// The API server was asked again. Where the watch has not come yet stays: it would never come
@@ -107,20 +116,22 @@ impl CatchUp {
     /// all that had happened has been read with them, in milliseconds since the epoch, if they say so.
     pub(super) fn fed(&mut self, read: Moment, position: &Position, version: u64) -> Option<u64> {
         let reached = position.come_to(version);
-        let was_history = self.history;
         if let Some(server) = reached
             && (self.waited >= NOW || read.at.duration_since(server.asked.at) <= NOW)
         {
             (self.history, self.backlog) = (false, false);
         }
-        let up_to = match (self.history, self.backlog) {
-            (false, false) => read.ms,
-            // This is known at least.
-            _ if was_history => reached.and_then(|server| server.asked.ms),
+        let up_to_ms = match reached {
+            _ if !self.history && !self.backlog => read.ms,
+            Some(server) if self.history => {
+                // So much is known, and more may be soon.
+                position.to_ask.notify_one();
+                server.asked.ms
+            }
             _ => None,
         };
         self.backlog |= read.at.elapsed() > BACKLOG_AFTER;
-        up_to
+        up_to_ms
     }
 
     /// Whether the server, when it ended the watch, may not have sent all that it had.
@@ -131,13 +142,14 @@ impl CatchUp {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use tokio::time::advance;
 
     use super::*;
 
     const MOMENT: Duration = Duration::from_millis(100);
 
-    /// A watch of which every tenth of a second is told: time of the epoch goes with paused time.
+    /// A watch in paused time, which here is the time since the epoch, too.
     struct Told {
         begun: Instant,
         position: Position,
@@ -180,7 +192,9 @@ mod tests {
             assert!(told.catch_up.ended_behind() || version == 500);
         }
         // What was asked long ago is all that the next says, and the one behind it nothing.
+        assert!(told.position.to_be_asked().now_or_never().is_none());
         assert_eq!(told.read(MOMENT, 1000, Duration::ZERO).await, Some(0));
+        assert!(told.position.to_be_asked().now_or_never().is_some());
         assert_eq!(told.read(MOMENT, 2000, Duration::ZERO).await, None);
         assert!(told.catch_up.ended_behind());
         // Until the API server was asked again.

@@ -3,7 +3,7 @@
 
 use std::{sync::PoisonError, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use super::{
     Follow, Reflector, SharedHealth, State, Turn, Witness, Witnesses,
@@ -20,7 +20,7 @@ use crate::cache::{
 
 /// While a watch is open the API server is probed so often: of an etcd that is restored under a
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
-/// (seen on 1.34).
+/// (seen on 1.34). More often only while it catches up, see [`catch_up`](super::catch_up).
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// An API server that is asked and sends nothing for so long, on the watch or elsewhere, is not
 /// reached any more, whether or not the watch's connection says so.
@@ -156,7 +156,7 @@ pub(super) async fn end_by_probe(
     // Since when it was asked in vain, and what had been heard by then.
     let mut in_vain: Option<(Instant, Option<u64>)> = None;
     loop {
-        sleep(PROBE_EVERY).await;
+        let _ = timeout(PROBE_EVERY, position.to_be_asked()).await;
         let asked = Instant::now();
         let last = position.fed();
         match list_one(&api, Some(last)).await {
