@@ -107,7 +107,7 @@ async fn mixed(run: Run) -> Page {
         writer = writing.stop().await;
         if let Some(life) = life {
             play.stage.settle().await;
-            steady = life.is_steady(&play.stage.bridge).await;
+            steady = life.judge(&play.stage.bridge).await;
         }
         tally.close(&mut play).await;
         writer = match chapter.then {

@@ -19,8 +19,8 @@ impl Life {
         Self { sampler: Sampler::start(bridge.id()), tasks: tasks(bridge).await }
     }
 
-    /// Holds the last minute against the first: the same, but for connections that come and go.
-    pub(super) async fn is_steady(self, bridge: &Bridge) -> String {
+    /// Holds its last minute against its first: the same, but for connections that come and go.
+    pub(super) async fn judge(self, bridge: &Bridge) -> String {
         let now = tasks(bridge).await;
         assert!(now <= self.tasks + SLACK, "tasks that never end: {} then, {now} now", self.tasks);
         format!("{}, tasks {} then {now}", flat(&self.sampler.finish().await), self.tasks)
