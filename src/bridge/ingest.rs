@@ -160,7 +160,11 @@ impl Ingest {
                     Ok(())
                 }
                 Message::Tick => Ok(()),
-                Message::Stop => break,
+                Message::Stop => {
+                    // The newest witnesses, too: who starts next may find a restored etcd.
+                    self.sources.iter().for_each(|source| source.save(false));
+                    break;
+                }
             };
             if handled.is_err() {
                 break;
@@ -235,7 +239,9 @@ impl Ingest {
                 self.append(source, full, resume)?;
             }
         }
-        self.append(source, frame, resume)
+        self.append(source, frame, resume)?;
+        self.sources[source].show_witness();
+        Ok(())
     }
 
     /// What is known of an Event before a change that comes into a frame next.

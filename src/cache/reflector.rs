@@ -27,8 +27,10 @@
 //! snapshot, answers 200 and stays quiet for ever; hence the [`probe`]. A watch is never taken up
 //! again without one, and a list that is older than the resume point is of another epoch, whatever
 //! it was made for. An etcd that was restored and has grown past the resume point since is told by
-//! what was read before: see [`witness`].
+//! what was read before: see [`witness`]. Since when a gap may hide something is known by what the
+//! watches have brought: see [`catch_up`].
 
+mod catch_up;
 mod health;
 mod internal_errors;
 mod list;
@@ -49,7 +51,9 @@ use std::{
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::{health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream};
+use self::{
+    catch_up::ServerAt, health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream,
+};
 pub use self::{
     health::{Reconnect, SharedHealth, SourceHealth},
     options::{Follow, ReflectorOptions, StartFrom, WatchErrorHandler},
@@ -122,6 +126,8 @@ pub struct Reflector<S> {
     pace: Pace,
     /// The resourceVersion up to which the store has been fed.
     last: String,
+    /// Where the API server was before the next watch; only where changes are followed.
+    server: Option<ServerAt>,
     /// The API server did not know it when it was last asked for.
     last_unavailable: bool,
     /// The first list came in pages though it need not: the API server has no cache of it.
@@ -144,6 +150,7 @@ impl<S: ReflectorStore> Reflector<S> {
             backoff: BackoffManager::new(Backoff::REFLECTOR),
             pace: Pace::default(),
             last: String::new(),
+            server: None,
             last_unavailable: false,
             paginated: false,
             internal_errors: InternalErrors::default(),
@@ -210,9 +217,11 @@ impl<S: ReflectorStore> Reflector<S> {
             StartFrom::List => Ok(Turn::at_once(State::List(ReplaceReason::First))),
             StartFrom::Now => match self.now().await {
                 Ok(now) => {
-                    self.store.start_at(&now).await?;
-                    self.caught_up();
-                    self.seen(now);
+                    let version = now.version.to_string();
+                    self.store.start_at(&version).await?;
+                    self.caught_up_at(now.asked.ms);
+                    self.seen(version);
+                    self.server = Some(now);
                     Ok(Turn::at_once(State::Watch(None)))
                 }
                 Err(error) => Ok(self.failed(&error, State::Start)),

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use tidings::{
     admin::{IngestStatus, status},
     bridge::{Bridge, BridgeView, SourceStart},
-    demo::api_server::{ApiServer, EventObject, Fault, On, Written, seconds},
+    demo::api_server::{
+        ApiServer, Ending, EventObject, Fault, On, Place, StreamFault, Written, seconds,
+    },
 };
 
 use crate::support::{MemorySink, Received, Setup, create, push_time, server, stop, until};
@@ -116,6 +118,61 @@ async fn a_gap_under_a_running_bridge_is_measured_from_the_last_sign_of_life() {
     // The first wait after the cut is of 0.8 s at the least.
     assert!((0.8..60.0).contains(&ingest.gap_seconds), "{ingest:?}");
     stop(bridge).await;
+}
+
+/// A bridge comes back, and its watch ends after `read` of the Events that were written meanwhile.
+async fn cut_short(server: &ApiServer, journal: &Path, sink: &MemorySink, read: usize) -> Bridge {
+    let cut = StreamFault::Cut(Place::BetweenLines, Ending::Reset);
+    server.fail_once(On::Watch, Fault::Stream { after: read, then: cut });
+    let before = sink.received().len();
+    let bridge = start(server, journal, sink).await;
+    sink.wait_for(before + read).await;
+    bridge
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gap_behind_a_catch_up_that_was_cut_short_begins_before_what_was_not_read() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let bridge = start(&server, dir.path(), &sink).await;
+    create(&server, "before");
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    let down = Timestamp::now();
+    (0..10).for_each(|n| drop(create(&server, &format!("missed-{n}"))));
+    let missed = Timestamp::now();
+    // A gap is stated to begin a second before the last sign of life.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let bridge = cut_short(&server, dir.path(), &sink, 3).await;
+    server.compact(server.revision());
+    until("the gap is stated", || ingest(&bridge.view()).gaps == 1).await;
+    let gap = ingest(&bridge.view()).recent_gaps.remove(0);
+    stop(bridge).await;
+    let from: Timestamp = gap.from.parse().unwrap();
+    assert!(from <= missed, "{gap:?}, missed at {missed}");
+    assert!(from >= down - Duration::from_secs(5), "{gap:?}, down at {down}");
+    assert_eq!(gap.replayed, 7);
+}
+
+/// The Events of a catch-up that was cut short are no sign of life, and witnesses all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_restored_to_before_a_catch_up_that_was_cut_short_is_a_new_epoch() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let bridge = start(&server, dir.path(), &sink).await;
+    let kept = create(&server, "kept").id();
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    let snapshot = server.snapshot();
+    (0..10).for_each(|n| drop(create(&server, &format!("lost-{n}"))));
+    let bridge = cut_short(&server, dir.path(), &sink, 3).await;
+    stop(bridge).await;
+    server.restore(&snapshot);
+    let after: Vec<_> = (0..20).map(|n| create(&server, &format!("after-{n}")).id()).collect();
+    let read = sink.received().len();
+    let bridge = start(&server, dir.path(), &sink).await;
+    sink.wait_for(read + 21).await;
+    until("a new epoch", || ingest(&bridge.view()).epochs == 1).await;
+    stop(bridge).await;
+    assert_eq!(sink.ids()[read..], [std::slice::from_ref(&kept), &after].concat());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -177,6 +177,48 @@ async fn an_end_that_waited_while_the_store_stood_still_is_no_sign_of_life() {
     assert!(last <= ended_ms, "{} ms after the end", last - ended_ms);
 }
 
+/// A watch comes back after an absence in which ten Events were written, is cut after the first
+/// `read` of them, and cannot be resumed any more. Answers when the first that was not read was
+/// written at the latest, when the watch came back at the earliest, and the sign of life that the
+/// list's gap begins at.
+async fn cut_in_a_catch_up(read: usize, ending: Ending) -> (u64, u64, u64) {
+    let server = server();
+    let followed = resumed(&server).await;
+    let mut written = vec![create(&server, "before").resource_version];
+    followed.until("what was before", |f| f.changes() == written).await;
+    server.stop_listening().await;
+    followed.until("the absence", |f| !f.health().stream_open).await;
+    written.extend((0..10).map(|n| create(&server, &format!("missed-{n}")).resource_version));
+    let written_ms = now_ms();
+    followed.until("the clock has moved on", |_| now_ms() > written_ms).await;
+    let cut = StreamFault::Cut(Place::BetweenLines, ending);
+    server.fail_once(On::Watch, Fault::Stream { after: read, then: cut });
+    let back_ms = now_ms();
+    server.listen_again().unwrap();
+    followed.until("what is read of it", |f| f.changes() == written[..=read]).await;
+    for pod in ["missed", "missed too"] {
+        create(&server, pod);
+    }
+    server.compact(server.revision());
+    followed.until("a list", |f| !f.reasons().is_empty()).await;
+    let [ReplaceReason::Gap { last_sign_of_life_ms: Some(last) }] = followed.reasons()[..] else {
+        panic!("{:?}", followed.reasons())
+    };
+    (written_ms, back_ms, last)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_catch_up_that_is_cut_short_is_no_sign_of_life_and_a_whole_one_is() {
+    for ending in [Ending::Reset, Ending::Clean] {
+        for read in [1, 3, 9] {
+            let (written, _, last) = cut_in_a_catch_up(read, ending).await;
+            assert!(last <= written, "{ending:?} after {read}: {} ms too late", last - written);
+        }
+        let (_, back, last) = cut_in_a_catch_up(10, ending).await;
+        assert!(last >= back, "{ending:?}: {} ms too early", back - last);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_belong_does_not_move_the_resume_point_back() {
     let server = server();

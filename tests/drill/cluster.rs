@@ -18,7 +18,7 @@ use crate::bridge::Bridge;
 use crate::frame::Row;
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
 use crate::ledger::Ledger;
-use crate::nasty::{Authority, Front};
+use crate::nasty::{Authority, Front, Upstream};
 use crate::parts::{ApiServerOptions, Part as _, token_of};
 use crate::receivers::WebhookReceiver;
 use crate::stage::{Cluster, only_a_webhook};
@@ -67,7 +67,11 @@ impl Stage {
         let authority = Authority::new();
         let (cluster, pager) = tokio::join!(Cluster::start(options), WebhookReceiver::start());
         let server = &cluster.server;
-        let front = Front::start(server.address(), &server.authority(), authority.valid()).await;
+        let front = Front::start(
+            Upstream::over_tls(server.address(), &server.authority()),
+            authority.valid(),
+        )
+        .await;
         let admin = cluster.admin().await;
         may_do_everything(&admin).await;
         let truth = Truth::start(admin.clone()).await;

@@ -1,9 +1,10 @@
 //! The oracle: holds what a sink received against what was produced. It shares no code with the
 //! bridge.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use crate::frame::Row;
@@ -68,6 +69,8 @@ pub(crate) struct Verdict {
     pub(crate) produced: u64,
     /// Versions that arrived.
     pub(crate) delivered: u64,
+    /// Versions of an earlier history that arrived, each counted once.
+    pub(crate) again: u64,
     /// Versions that did not.
     pub(crate) missing: u64,
     /// Arrivals of an id that had come before.
@@ -89,11 +92,24 @@ pub(crate) struct Verdict {
 
 /// Compares. `produced` is in the order of the API server, `arrivals` in that of the sink.
 pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
+    judge_after(&[], produced, arrivals)
+}
+
+/// The same for a history that began with these versions. Who was told of them before may be told
+/// again, under the same ids, and of their increments no second time.
+pub(crate) fn judge_after(
+    earlier: &[Produced],
+    produced: &[Produced],
+    arrivals: &[Arrival],
+) -> Verdict {
     let mut verdict = Verdict { produced: produced.len() as u64, ..Verdict::default() };
-    let by_id: HashMap<Key, &Produced> = produced.iter().map(|one| (one.id, one)).collect();
+    let every = earlier.iter().chain(produced);
+    let by_id: HashMap<Key, &Produced> = every.map(|one| (one.id, one)).collect();
+    let of_earlier: HashSet<Key> = earlier.iter().map(|one| one.id).collect();
     // Increments by object: in less out.
     let mut balance = HashMap::<Key, i64>::new();
-    let mut known = HashMap::<Key, u64>::new();
+    let mut known: HashMap<Key, u64> =
+        earlier.iter().map(|one| (one.event, one.occurrences)).collect();
     for one in produced {
         let before = known.insert(one.event, one.occurrences).unwrap_or(0);
         let delta = one.occurrences.saturating_sub(before);
@@ -128,7 +144,8 @@ pub(crate) fn judge(produced: &[Produced], arrivals: &[Arrival]) -> Verdict {
             *newest = wanted.version.max(*newest);
         }
     }
-    verdict.delivered = latest.len() as u64;
+    verdict.again = latest.keys().filter(|id| of_earlier.contains(id)).count() as u64;
+    verdict.delivered = latest.len() as u64 - verdict.again;
     verdict.missing = verdict.produced - verdict.delivered;
     verdict.unbalanced = balance.values().filter(|left| **left != 0).count() as u64;
     verdict
@@ -150,6 +167,28 @@ pub(crate) fn delays(
         .collect();
     delays.sort_unstable();
     delays
+}
+
+impl AddAssign for Verdict {
+    fn add_assign(&mut self, other: Self) {
+        self.repeated_at.extend(other.repeated_at);
+        for (sum, more) in [
+            (&mut self.produced, other.produced),
+            (&mut self.delivered, other.delivered),
+            (&mut self.again, other.again),
+            (&mut self.missing, other.missing),
+            (&mut self.repeated, other.repeated),
+            (&mut self.strangers, other.strangers),
+            (&mut self.retold, other.retold),
+            (&mut self.mistold, other.mistold),
+            (&mut self.order_breaks, other.order_breaks),
+            (&mut self.delta_in, other.delta_in),
+            (&mut self.delta_out, other.delta_out),
+            (&mut self.unbalanced, other.unbalanced),
+        ] {
+            *sum += more;
+        }
+    }
 }
 
 impl Verdict {

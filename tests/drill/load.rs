@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 use crate::judge::{Key, Produced};
 
 const LIVE: usize = 4_000;
+/// The namespace of what is written alone.
+pub(crate) const ALONE: &str = "team-0";
 const NAMESPACES: usize = 10;
 /// Few enough that a correlator has something to hold back.
 const PODS: usize = 60;
@@ -47,14 +49,13 @@ impl Record {
 /// A load at work.
 pub(crate) struct Writing {
     stop: Arc<AtomicBool>,
-    writer: JoinHandle<()>,
+    writer: JoinHandle<Writer>,
 }
 
 impl Writing {
-    /// Starts to write so many a second, until it is stopped.
-    pub(crate) fn start(server: &Arc<ApiServer>, record: &Record, rate: u32, seed: u64) -> Self {
+    /// Has so many written a second, until it is stopped.
+    pub(crate) fn start(mut writer: Writer, rate: u32) -> Self {
         let stop = Arc::<AtomicBool>::default();
-        let mut writer = Writer::new(server, record, seed);
         let stopped = Arc::clone(&stop);
         let writer = tokio::spawn(async move {
             let (started, mut written) = (Instant::now(), 0_u32);
@@ -67,14 +68,15 @@ impl Writing {
                     written += 1;
                 }
             }
+            writer
         });
         Self { stop, writer }
     }
 
-    /// Ends it. All that was written is in the record.
-    pub(crate) async fn stop(self) {
+    /// Ends it, and answers who wrote. All that was written is in the record.
+    pub(crate) async fn stop(self) -> Writer {
         self.stop.store(true, Ordering::Relaxed);
-        self.writer.await.expect("a writer that does not panic");
+        self.writer.await.expect("a writer that does not panic")
     }
 }
 
@@ -137,10 +139,11 @@ impl Writer {
     }
 
     /// Writes an Event that says this, the only one of its object: it may come late, by itself.
-    pub(crate) fn write_alone(&mut self, reason: &str, message: &str) {
+    /// Answers its name in [`ALONE`].
+    pub(crate) fn write_alone(&mut self, reason: &str, message: &str) -> String {
         let pod = format!("alone-{:x}", next_number());
-        self.create_about("team-0", &pod, reason, message);
-        self.live.pop();
+        self.create_about(ALONE, &pod, reason, message);
+        self.live.pop().expect("it was made just now").name
     }
 
     fn create(&mut self, reason: &str, message: &str) {

@@ -2,13 +2,15 @@
 //! receiver keeps a [ledger](crate::ledger) of what it has taken, also of what it took and then gave no
 //! answer to.
 
+mod broker;
 mod certificates;
 mod front;
 mod otlp;
 mod patience;
 mod webhook;
 
+pub(crate) use broker::{Broker, Produces};
 pub(crate) use certificates::Authority;
-pub(crate) use front::{Front, Way};
+pub(crate) use front::{Front, Upstream, Way};
 pub(crate) use otlp::{Collects, NastyCollector};
 pub(crate) use webhook::{Manner, NastyWebhook};

@@ -49,10 +49,10 @@ async fn poison(run: Run) -> Page {
     let pager = stage.bridge.sink("pager").await;
     let fates = (number(&pager, "delivered"), number(&pager, "deadLettered"));
     assert_eq!(fates, (events as u64 - 1, 1), "delivered, dead-lettered: {pager}");
-    let letters = list_dead_letters(&stage.bridge).await;
+    let letters = list_dead_letters(&stage.bridge, "pager", 1).await;
     assert!(letters[0]["reason"].to_string().contains("400"), "why it is one: {letters:?}");
     stage.sinks[1].receiver.set(Mode::Take).await;
-    assert_eq!(retry_dead_letters(&stage.bridge).await, 1, "one dead letter");
+    assert_eq!(retry_dead_letters(&stage.bridge, "pager").await, 1, "one dead letter");
     let fault = format!("400 for 1 of {events}, then mended");
     let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
         assert_eq!(verdict.repeated, 0, "{}: {verdict}", sink.name);

@@ -78,7 +78,7 @@ async fn drop_oldest(run: Run) -> Page {
 }
 
 /// How many records the journal holds no longer.
-async fn dropped(stage: &Stage) -> u64 {
+pub(crate) async fn dropped(stage: &Stage) -> u64 {
     let status = stage.bridge.status().await;
     let journal = &status["journal"];
     (number(journal, "nextSequence") - 1).saturating_sub(number(journal, "records"))

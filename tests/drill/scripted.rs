@@ -82,7 +82,7 @@ impl Stage {
 
     /// Starts to write so many events a second.
     pub(crate) fn write(&self, rate: u32) -> Writing {
-        Writing::start(&self.server, &self.record, rate, self.seed)
+        Writing::start(self.writer(), rate)
     }
 
     /// Somebody to write by hand.

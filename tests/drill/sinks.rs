@@ -73,7 +73,7 @@ impl Stage {
 
     /// Starts to write so many events a second.
     pub(crate) fn write(&self, rate: u32) -> Writing {
-        Writing::start(&self.server, &self.record, rate, self.run.seed)
+        Writing::start(Writer::new(&self.server, &self.record, self.run.seed), rate)
     }
 
     /// Waits until so many events have arrived at a sink. What is acknowledged may yet be on its

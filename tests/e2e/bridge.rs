@@ -60,10 +60,11 @@ impl Bridge {
     }
 
     /// Has it and its commands started by another program, which takes a command line after these
-    /// arguments.
+    /// arguments; that may be one that is to start it already.
     #[allow(dead_code, reason = "the drills ask for it")]
     pub(crate) fn start_by(&mut self, program: &str, arguments: &[String]) {
-        self.started_by = [program.to_owned()].into_iter().chain(arguments.to_vec()).collect();
+        let starter = [program.to_owned()].into_iter().chain(arguments.to_vec());
+        self.started_by.splice(..0, starter);
         self.process.start_by(program, arguments);
     }
 

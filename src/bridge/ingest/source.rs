@@ -13,6 +13,9 @@ use crate::{
     journal::{Resume, SavedWitness, SourceState, Unfinished},
 };
 
+/// The witness is shown to the reflector and the keeper so often, at most.
+const SHOW_WITNESS_EVERY: Duration = Duration::from_secs(1);
+
 /// One source as earlier runs left it.
 #[derive(Clone, Debug)]
 pub(in crate::bridge) struct IngestSource {
@@ -59,6 +62,10 @@ pub(super) struct Source {
     next: u64,
     /// Something was changed that is to be saved soon with the next frame.
     pub(super) urgent: bool,
+    /// A witness was noted that neither the reflector nor the keeper has been shown.
+    new_witness: bool,
+    /// When they were last shown one.
+    shown: Option<Instant>,
 }
 
 impl Source {
@@ -66,7 +73,16 @@ impl Source {
     pub(super) fn new(mut spec: IngestSource, next: u64) -> Self {
         let unfinished = spec.unfinished.take();
         spec.witnesses.begin_anew(spec.tell_witness());
-        Self { spec, heard: None, unfinished, replacing: None, next, urgent: false }
+        Self {
+            spec,
+            heard: None,
+            unfinished,
+            replacing: None,
+            next,
+            urgent: false,
+            new_witness: false,
+            shown: None,
+        }
     }
 
     /// A frame of it is in the log.
@@ -83,9 +99,6 @@ impl Source {
     /// All that had happened by then is in the log.
     pub(super) fn caught_up(&mut self, at_ms: u64) {
         self.hear(at_ms);
-        if let Some(witness) = self.spec.tell_witness() {
-            self.spec.witnesses.read(witness);
-        }
         self.save(false);
     }
 
@@ -103,8 +116,10 @@ impl Source {
         self.spec.last_heard_ms.map(|ms| ms.min(ago.unwrap_or(ms)))
     }
 
-    /// Notes that an Event was read as it is. It belongs to a frame that is appended next.
+    /// Notes that an Event was read as it is. It belongs to a frame that is appended next, and is
+    /// shown after that.
     pub(super) fn note_witness(&mut self, event: &Incoming<'_>, epoch: u32) {
+        self.new_witness = true;
         let metadata = &event.fields.metadata;
         let witness = self.spec.witness.get_or_insert_default();
         (witness.epoch, witness.resource_version) = (epoch, event.resource_version);
@@ -117,6 +132,20 @@ impl Source {
             place.clear();
             place.push_str(text);
         }
+    }
+
+    /// All that was noted is in the log: shows the witness, if the last was shown some time ago.
+    /// Whether all that has happened was read does not matter to it.
+    pub(super) fn show_witness(&mut self) {
+        let recently = self.shown.is_some_and(|shown| shown.elapsed() < SHOW_WITNESS_EVERY);
+        if !self.new_witness || recently {
+            return;
+        }
+        (self.new_witness, self.shown) = (false, Some(Instant::now()));
+        if let Some(witness) = self.spec.tell_witness() {
+            self.spec.witnesses.read(witness);
+        }
+        self.save(false);
     }
 
     /// Gives the keeper what is to be saved.

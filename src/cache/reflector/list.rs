@@ -2,7 +2,7 @@
 
 use super::{
     Follow, Reflector, State, StepError, Turn,
-    health::now_ms,
+    catch_up::{Moment, ServerAt},
     pager::{Listed, PAGE_SIZE},
 };
 use crate::cache::{
@@ -12,7 +12,7 @@ use crate::cache::{
 impl<S: ReflectorStore> Reflector<S> {
     pub(super) async fn list(&mut self, reason: ReplaceReason) -> Result<Turn, StoreClosed> {
         // A list is of when it was asked for, however long it takes.
-        let asked_ms = now_ms();
+        let asked = Moment::now();
         self.store.begin_replace(reason).await?;
         let page = self.first_page();
         let mut listed = self.pages(reason, &page).await;
@@ -57,7 +57,10 @@ impl<S: ReflectorStore> Reflector<S> {
             }
         }
         self.seen(resource_version);
-        self.caught_up_at(asked_ms);
+        self.caught_up_at(asked.ms);
+        if let Follow::Changes { .. } = self.options.follow {
+            self.server = Some(ServerAt { version: self.last_number(), asked });
+        }
         Ok(Turn::at_once(self.first_watch(None)))
     }
 

@@ -1,19 +1,16 @@
 //! Whether an API server still is the one that the resume point is of. Only where changes are
 //! followed.
 
-use std::{
-    sync::{
-        PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::PoisonError, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use super::{
-    Follow, Reflector, SharedHealth, State, Turn, Witness, Witnesses, health::now_ms,
-    watch_end::WatchEnd, witness::unknown_witness,
+    Follow, Reflector, SharedHealth, State, Turn, Witness, Witnesses,
+    catch_up::{Moment, Position, ServerAt},
+    health::now_ms,
+    watch_end::WatchEnd,
+    witness::unknown_witness,
 };
 use crate::cache::{
     ListError, ListWatchError, ReflectorStore, ReplaceReason, ResourceApi, StoreClosed,
@@ -23,7 +20,7 @@ use crate::cache::{
 
 /// While a watch is open the API server is probed so often: of an etcd that is restored under a
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
-/// (seen on 1.34).
+/// (seen on 1.34). More often only while it catches up, see [`catch_up`](super::catch_up).
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 /// An API server that is asked and sends nothing for so long, on the watch or elsewhere, is not
 /// reached any more, whether or not the watch's connection says so.
@@ -41,9 +38,12 @@ impl<S: ReflectorStore> Reflector<S> {
     ) -> Result<Turn, StoreClosed> {
         self.locked(|health| health.lists += 1);
         Ok(match list_one(&self.api, Some(self.last_number())).await {
-            Ok(server) => match self.new_epoch(&server.to_string(), self.reason()) {
+            Ok(server) => match self.new_epoch(&server.version.to_string(), self.reason()) {
                 Some(epoch) => Turn::at_once(epoch),
-                None => self.ask_the_witnesses().await,
+                None => {
+                    self.server = Some(server);
+                    self.ask_the_witnesses().await
+                }
             },
             Err(error) if error.is_expired() => Turn::at_once(State::List(self.reason())),
             Err(error) if error.is_too_large_resource_version() => {
@@ -101,9 +101,9 @@ impl<S: ReflectorStore> Reflector<S> {
     }
 
     /// Where the API server is now.
-    pub(super) async fn now(&mut self) -> Result<String, ListWatchError> {
+    pub(super) async fn now(&mut self) -> Result<ServerAt, ListWatchError> {
         self.locked(|health| health.lists += 1);
-        Ok(list_one(&self.api, None).await?.to_string())
+        list_one(&self.api, None).await
     }
 
     /// The resume point as a number; 0 before there is one.
@@ -119,7 +119,11 @@ pub(super) fn number(resource_version: &str) -> Result<u64, ListWatchError> {
 }
 
 /// Asks for one object, for the sake of the resourceVersion of the list.
-async fn list_one(api: &ResourceApi, not_older_than: Option<u64>) -> Result<u64, ListWatchError> {
+async fn list_one(
+    api: &ResourceApi,
+    not_older_than: Option<u64>,
+) -> Result<ServerAt, ListWatchError> {
+    let asked = Moment::now();
     let version_match = match not_older_than {
         Some(_) => VersionMatch::NotOlderThan,
         None => VersionMatch::Unset,
@@ -137,14 +141,14 @@ async fn list_one(api: &ResourceApi, not_older_than: Option<u64>) -> Result<u64,
         ignored.clear();
     }
     let ListMeta { resource_version, .. } = items.finish(&api.list_kind())?;
-    number(&resource_version)
+    Ok(ServerAt { version: number(&resource_version)?, asked })
 }
 
 /// Probes a server that a watch is open to. Completes when it turns out to be behind what the watch
-/// has `fed`, to have another history, or not to be reached any more.
+/// has fed, to have another history, or not to be reached any more.
 pub(super) async fn end_by_probe(
     api: ResourceApi,
-    fed: &AtomicU64,
+    position: &Position,
     health: SharedHealth,
     witnesses: Witnesses,
 ) -> WatchEnd {
@@ -152,12 +156,13 @@ pub(super) async fn end_by_probe(
     // Since when it was asked in vain, and what had been heard by then.
     let mut in_vain: Option<(Instant, Option<u64>)> = None;
     loop {
-        sleep(PROBE_EVERY).await;
+        let _ = timeout(PROBE_EVERY, position.to_be_asked()).await;
         let asked = Instant::now();
-        let last = fed.load(Ordering::Relaxed);
+        let last = position.fed();
         match list_one(&api, Some(last)).await {
-            Ok(server) if server < last => return WatchEnd::Behind,
-            Ok(_) => {
+            Ok(server) if server.version < last => return WatchEnd::Behind,
+            Ok(server) => {
+                position.server_is(server);
                 locked().last_heard_ms = now_ms();
                 in_vain = None;
                 if let Ok(Some(_)) = unknown_witness(&api, &witnesses).await {

@@ -1,11 +1,7 @@
 //! The step that watches: opens a stream, or takes the one that is open, and feeds it to the store
 //! until it ends.
 
-use std::{
-    pin::pin,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{pin::pin, time::Duration};
 
 use futures_util::FutureExt as _;
 use kube::core::Status;
@@ -13,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Follow, InternalErrors, Reflector, State, Turn,
+    catch_up::{CatchUp, Moment, Position},
     probe::end_by_probe,
     watch_end::{VERY_SHORT_WATCH, WatchEnd},
 };
@@ -28,12 +25,6 @@ use crate::cache::{
 const WATCH_GRACE: Duration = Duration::from_secs(30);
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
-
-/// A store that took so long may have kept events waiting in the connection: what is read then is
-/// no sign of what happens now,
-const BACKLOG_AFTER: Duration = Duration::from_millis(250);
-/// until a read has to wait this long for something to read.
-const NOTHING_WAITED: Duration = Duration::from_millis(5);
 
 /// A watch that is open.
 pub(super) struct Stream {
@@ -60,9 +51,9 @@ pub(super) struct Watched {
     /// The events that could be read.
     pub(super) events: u64,
     pub(super) lasted: Duration,
-    /// The end may have waited in the connection while the store took its time: it says nothing of
-    /// what happened since.
-    pub(super) backlog: bool,
+    /// The end may have waited in the connection while the store took its time, or have cut history
+    /// short: it says nothing of what happened since.
+    pub(super) behind: bool,
 }
 
 impl Stream {
@@ -151,7 +142,7 @@ impl<S: ReflectorStore> Reflector<S> {
                 let watched = self.follow(stream).await?;
                 if let WatchEnd::Closed = watched.end
                     && watched.lasted >= VERY_SHORT_WATCH
-                    && !watched.backlog
+                    && !watched.behind
                 {
                     // A server that ends a watch has sent all that it had.
                     self.caught_up();
@@ -167,8 +158,8 @@ impl<S: ReflectorStore> Reflector<S> {
                 watched
             }
             Err(error) => {
-                let (events, lasted, backlog) = (0, Duration::ZERO, false);
-                Watched { end: WatchEnd::Refused(error), events, lasted, backlog }
+                let (events, lasted, behind) = (0, Duration::ZERO, true);
+                Watched { end: WatchEnd::Refused(error), events, lasted, behind }
             }
         };
         Ok(match self.options.follow {
@@ -207,19 +198,21 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// Feeds a stream to the store until it ends, with a probe beside it where changes are followed.
     async fn follow(&mut self, mut stream: Box<Stream>) -> Result<Watched, StoreClosed> {
-        let fed = AtomicU64::new(self.last_number());
+        let server = self.server.take();
+        let (position, mut catch_up) =
+            (Position::new(self.last_number(), server), CatchUp::new(server));
         let changes = matches!(self.options.follow, Follow::Changes { .. });
         let (api, health, reconnect) = (self.api.clone(), self.health(), self.reconnect());
         let witnesses = self.options.witnesses.clone();
         let mut given_up = pin!(reconnect.asked());
         let mut probed = pin!(async {
             if changes {
-                end_by_probe(api, &fed, health, witnesses).await
+                end_by_probe(api, &position, health, witnesses).await
             } else {
                 std::future::pending().await
             }
         });
-        let (mut taken, mut backlog) = (0, false);
+        let mut taken = 0;
         let end = loop {
             let asked = Instant::now();
             let reading = async {
@@ -232,26 +225,24 @@ impl<S: ReflectorStore> Reflector<S> {
                 }
             };
             let Read { events, end } = self.resyncing(reading).await?;
-            let read = Instant::now();
-            backlog &= read - asked < NOTHING_WAITED;
+            let read = Moment::now();
+            catch_up.waited(read.at - asked);
             if !events.is_empty() {
                 self.heard();
-                if !backlog {
-                    self.caught_up();
-                }
                 taken += self.feed(events).await?;
-                fed.store(self.last_number(), Ordering::Relaxed);
-                if !backlog {
+                let up_to_ms = catch_up.fed(read, &position, self.last_number());
+                if up_to_ms.is_some() {
+                    self.caught_up_at(up_to_ms);
                     self.tell_caught_up().await?;
                 }
-                backlog |= read.elapsed() > BACKLOG_AFTER;
             }
             if let Some(end) = end {
                 break end;
             }
         };
         self.stream_open(false);
-        Ok(Watched { end, events: taken, lasted: stream.opened.elapsed(), backlog })
+        let (lasted, behind) = (stream.opened.elapsed(), catch_up.ended_behind());
+        Ok(Watched { end, events: taken, lasted, behind })
     }
 
     /// Feeds events to the store; answers how many could be read.

@@ -200,18 +200,18 @@ fn held_from(progress: &ReplayProgress) -> Option<u64> {
 
 /// Where a replay was asked to begin at what the journal does not have: what it has.
 fn beyond(asked: &ReplayRequest, progress: &ReplayProgress) -> Option<String> {
-    let ReplayProgress { until, oldest_ms, .. } = progress;
+    let end = progress.until.max(progress.reached);
     if let Some(from) = asked.from
-        && *until > 0
-        && from >= (*until).max(progress.reached)
+        && progress.until > 0
+        && from >= end
     {
         return Some(format!(
             "there is nothing from position {from} on that the sink has been sent: that ends before \
-             position {until}"
+             position {end}"
         ));
     }
     let since: Timestamp = asked.since.as_ref()?.parse().ok()?;
-    let oldest = timestamp((*oldest_ms)?);
+    let oldest = timestamp(progress.oldest_ms?);
     (since < oldest)
         .then(|| format!("the journal has nothing older than {oldest:.0}: the replay begins there"))
 }

@@ -18,6 +18,9 @@ use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 const BUFFER: usize = 64 * 1024;
+const UNAUTHORIZED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\
+    connection: close\r\ncontent-length: 85\r\n\r\n\
+    {\"kind\":\"Status\",\"apiVersion\":\"v1\",\"code\":401,\"reason\":\"Unauthorized\",\"message\":\"no\"}";
 /// How the line of a watch begins.
 const LINE: &[u8] = b"{\"type\":\"";
 /// Where a watch is told how long to last.
@@ -41,12 +44,30 @@ enum Fate {
     Dark,
 }
 
+/// The server that it stands in front of, and how that is spoken to.
+pub(crate) struct Upstream {
+    address: String,
+    tls: Option<TlsConnector>,
+}
+
+impl Upstream {
+    /// One whose authority is in a file.
+    pub(crate) fn over_tls(address: &str, authority: &Path) -> Self {
+        Self { address: address.to_owned(), tls: Some(connector(authority)) }
+    }
+
+    pub(crate) fn plain(address: SocketAddr) -> Self {
+        Self { address: address.to_string(), tls: None }
+    }
+}
+
 struct Shared {
     way: Mutex<Way>,
     fate: watch::Sender<Fate>,
     tls: Mutex<TlsAcceptor>,
-    server: String,
-    connector: TlsConnector,
+    upstream: Upstream,
+    /// Whoever does not bear it is answered 401.
+    token: Mutex<Option<String>>,
     cut_a_line: AtomicBool,
     hurry: AtomicBool,
     answered: AtomicUsize,
@@ -59,16 +80,16 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Stands in front of the server at an address, whose authority is in a file.
-    pub(crate) async fn start(server: &str, authority: &Path, tls: ServerConfig) -> Self {
+    /// Stands in front of a server.
+    pub(crate) async fn start(upstream: Upstream, tls: ServerConfig) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("the port");
         let shared = Arc::new(Shared {
             way: Mutex::new(Way::Open),
             fate: watch::Sender::new(Fate::Cut),
             tls: Mutex::new(TlsAcceptor::from(Arc::new(tls))),
-            server: server.to_owned(),
-            connector: connector(authority),
+            upstream,
+            token: Mutex::default(),
             cut_a_line: AtomicBool::default(),
             hurry: AtomicBool::default(),
             answered: AtomicUsize::default(),
@@ -102,6 +123,12 @@ impl Front {
     /// Shows another certificate to whoever comes, and ends all connections.
     pub(crate) fn show(&self, tls: ServerConfig) {
         *lock(&self.shared.tls) = TlsAcceptor::from(Arc::new(tls));
+        self.shared.fate.send_replace(Fate::Cut);
+    }
+
+    /// Asks whoever comes for this bearer token, and ends all connections.
+    pub(crate) fn ask_for(&self, token: &str) {
+        *lock(&self.shared.token) = Some(token.to_owned());
         self.shared.fate.send_replace(Fate::Cut);
     }
 
@@ -165,11 +192,37 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
         return pending().await;
     }
     let acceptor = lock(&shared.tls).clone();
-    let client = acceptor.accept(stream).await?;
-    match way {
-        Way::Answer(answer) => turn_away(client, shared, &answer).await,
-        Way::Open | Way::Dark => pass_on(client, shared).await,
+    let mut client = acceptor.accept(stream).await?;
+    if let Way::Answer(answer) = way {
+        return turn_away(client, shared, &answer).await;
     }
+    let mut buffer = vec![0; BUFFER];
+    let read = client.read(&mut buffer).await?;
+    let first = &buffer[..read];
+    let token = lock(&shared.token).clone();
+    if token.is_some_and(|token| !bears(first, &token)) {
+        client.write_all(UNAUTHORIZED).await?;
+        return client.shutdown().await;
+    }
+    match &shared.upstream {
+        Upstream { address, tls: Some(connector) } => {
+            let server = TcpStream::connect(address).await?;
+            let name = ServerName::try_from("127.0.0.1").expect("a name");
+            pass_on(client, first, connector.connect(name, server).await?, shared).await
+        }
+        Upstream { address, tls: None } => {
+            pass_on(client, first, TcpStream::connect(address).await?, shared).await
+        }
+    }
+}
+
+/// Whether a request has the token. A connection is asked once, as all its requests are of one
+/// client; who changes the token ends those that there are.
+fn bears(request: &[u8], token: &str) -> bool {
+    let text = String::from_utf8_lossy(request);
+    let bearer = format!("Bearer {token}");
+    let mut headers = text.lines().filter_map(|line| line.split_once(": "));
+    headers.any(|(name, value)| name.eq_ignore_ascii_case("authorization") && value == bearer)
 }
 
 async fn turn_away(
@@ -185,25 +238,28 @@ async fn turn_away(
     client.shutdown().await
 }
 
-async fn pass_on(client: impl AsyncRead + AsyncWrite, shared: &Shared) -> io::Result<()> {
-    let server = TcpStream::connect(&shared.server).await?;
-    let name = ServerName::try_from("127.0.0.1").expect("a name");
-    let server = shared.connector.connect(name, server).await?;
+/// Passes on what both sides say; of the client this has been read.
+async fn pass_on(
+    client: impl AsyncRead + AsyncWrite,
+    first: &[u8],
+    server: impl AsyncRead + AsyncWrite,
+    shared: &Shared,
+) -> io::Result<()> {
     let (mut from_client, mut to_client) = split(client);
     let (mut from_server, mut to_server) = split(server);
     let asking = async {
         let mut buffer = vec![0; BUFFER];
-        loop {
-            let read = from_client.read(&mut buffer).await?;
-            if read == 0 {
-                return Ok(());
-            }
+        buffer[..first.len()].copy_from_slice(first);
+        let mut read = first.len();
+        while read > 0 {
             if shared.hurry.load(Ordering::Relaxed) {
                 shorten(&mut buffer[..read]);
             }
             to_server.write_all(&buffer[..read]).await?;
             to_server.flush().await?;
+            read = from_client.read(&mut buffer).await?;
         }
+        Ok(())
     };
     let answering = async {
         let mut buffer = vec![0; BUFFER];

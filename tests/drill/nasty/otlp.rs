@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response as HttpResponse};
 use axum::routing::post;
@@ -36,6 +36,20 @@ pub(crate) enum Collects {
     Nothing { retry_after: Option<Duration> },
     /// Takes it but for the last so many records, as a partial success.
     AllBut(usize),
+    /// The same, but for the records that hold this text.
+    AllWithout(&'static str),
+    /// Takes nothing: UNAVAILABLE or 503.
+    Unavailable,
+    /// Takes nothing of more than so many bytes, as the real one with a limit of its own.
+    AtMost(usize),
+}
+
+/// Why a request is not taken.
+enum Turned {
+    /// The quota is used up; with the wait to ask for, if one is.
+    Exhausted(Option<Duration>),
+    Unavailable,
+    TooLarge(String),
 }
 
 struct Shared {
@@ -70,10 +84,15 @@ impl NastyCollector {
         });
         let receiver =
             Self { ledger, shared: shared.clone(), grpc: address(&grpc), http: address(&http) };
-        let service = LogsServiceServer::new(Logs(shared.clone()));
+        // How large is too large it decides itself.
+        let service =
+            LogsServiceServer::new(Logs(shared.clone())).max_decoding_message_size(usize::MAX);
         let incoming = TcpIncoming::from(grpc).with_nodelay(Some(true));
         tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
-        let routes = Router::new().route("/v1/logs", post(over_http)).with_state(shared);
+        let routes = Router::new()
+            .route("/v1/logs", post(over_http))
+            .layer(DefaultBodyLimit::disable())
+            .with_state(shared);
         tokio::spawn(async move { axum::serve(http, routes).await });
         receiver
     }
@@ -84,6 +103,11 @@ impl NastyCollector {
 
     pub(crate) fn http_url(&self) -> String {
         format!("http://{}", self.http)
+    }
+
+    /// Whoever was asked to wait may have been killed.
+    pub(crate) fn forget_waits(&self) {
+        self.shared.patience.forget();
     }
 
     pub(crate) fn set(&self, collects: Collects) {
@@ -103,11 +127,11 @@ impl NastyCollector {
 }
 
 impl Shared {
-    /// What becomes of a request. An error is the wait to ask for, if one is.
+    /// What becomes of a request.
     fn collect(
         &self,
         request: &ExportLogsServiceRequest,
-    ) -> Result<ExportLogsServiceResponse, Option<Duration>> {
+    ) -> Result<ExportLogsServiceResponse, Turned> {
         *lock(&self.requests) += 1;
         self.patience.somebody_comes(&self.ledger);
         let mut arrived = deliveries(request, &self.ledger);
@@ -115,9 +139,24 @@ impl Shared {
             Collects::All => Vec::new(),
             Collects::Nothing { retry_after } => {
                 self.patience.ask(retry_after.unwrap_or_default());
-                return Err(retry_after);
+                return Err(Turned::Exhausted(retry_after));
             }
             Collects::AllBut(last) => arrived.split_off(arrived.len().saturating_sub(last)),
+            Collects::AllWithout(text) => {
+                let (taken, rejected) =
+                    arrived.into_iter().partition(|delivery| !delivery.body.contains(text));
+                arrived = taken;
+                rejected
+            }
+            Collects::Unavailable => return Err(Turned::Unavailable),
+            Collects::AtMost(most) => {
+                let length = request.encoded_len();
+                if length > most {
+                    let larger = format!("received message larger than max ({length} vs. {most})");
+                    return Err(Turned::TooLarge(larger));
+                }
+                Vec::new()
+            }
         };
         for delivery in arrived {
             self.ledger.record(delivery);
@@ -139,7 +178,7 @@ impl LogsService for Logs {
         &self,
         request: Request<ExportLogsServiceRequest>,
     ) -> Result<Response<ExportLogsServiceResponse>, Status> {
-        self.0.collect(&request.into_inner()).map(Response::new).map_err(exhausted)
+        self.0.collect(&request.into_inner()).map(Response::new).map_err(turned_away)
     }
 }
 
@@ -152,8 +191,12 @@ async fn over_http(State(shared): State<Arc<Shared>>, body: Bytes) -> HttpRespon
         Ok(response) => {
             ([("content-type", "application/x-protobuf")], response.encode_to_vec()).into_response()
         }
-        Err(None) => (StatusCode::TOO_MANY_REQUESTS, "the quota is used up").into_response(),
-        Err(Some(wait)) => {
+        Err(Turned::TooLarge(words)) => (StatusCode::PAYLOAD_TOO_LARGE, words).into_response(),
+        Err(Turned::Unavailable) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        Err(Turned::Exhausted(None)) => {
+            (StatusCode::TOO_MANY_REQUESTS, "the quota is used up").into_response()
+        }
+        Err(Turned::Exhausted(Some(wait))) => {
             let header = [("retry-after", wait.as_secs().to_string())];
             (StatusCode::TOO_MANY_REQUESTS, header, "the quota is used up").into_response()
         }
@@ -190,7 +233,13 @@ struct Delay {
     seconds: i64,
 }
 
-fn exhausted(retry_after: Option<Duration>) -> Status {
+fn turned_away(why: Turned) -> Status {
+    let retry_after = match why {
+        Turned::Exhausted(retry_after) => retry_after,
+        Turned::Unavailable => return Status::unavailable("shutting down"),
+        // What the real one says, which is written in Go.
+        Turned::TooLarge(words) => return Status::resource_exhausted(format!("grpc: {words}")),
+    };
     let words = "the quota is used up";
     let Some(wait) = retry_after else { return Status::resource_exhausted(words) };
     let delay = Delay { seconds: wait.as_secs().cast_signed() };

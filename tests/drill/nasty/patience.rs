@@ -18,6 +18,11 @@ impl Patience {
         *self.lock() = Some(Instant::now() + wait);
     }
 
+    /// Who was asked is no more, and who comes now has not heard of it.
+    pub(super) fn forget(&self) {
+        *self.lock() = None;
+    }
+
     /// Somebody comes, which is complained of when it is too early.
     pub(super) fn somebody_comes(&self, ledger: &SharedLedger) {
         let early = self.lock().map_or(Duration::ZERO, |until| until - Instant::now());

@@ -127,6 +127,11 @@ impl NastyWebhook {
         self.shared.cut.send_replace(());
     }
 
+    /// Whoever was asked to wait may have been killed.
+    pub(crate) fn forget_waits(&self) {
+        self.shared.patience.forget();
+    }
+
     pub(crate) fn asked(&self) -> Asked {
         *lock(&self.shared.asked)
     }

@@ -16,7 +16,7 @@ use crate::ledger::{Delivery, SharedLedger};
 use crate::parts::Kafka;
 
 /// More than one, so that only the key keeps an object's events in order.
-const PARTITIONS: i32 = 3;
+pub(crate) const KAFKA_PARTITIONS: i32 = 3;
 const POLL: Duration = Duration::from_millis(100);
 
 /// Reads a topic from its beginning on, over outages of the broker.
@@ -83,7 +83,7 @@ fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
 
 /// Makes a topic, with these settings of its own.
 pub(crate) async fn make_topic(bootstrap: &str, topic: &str, settings: &[(&str, &str)]) {
-    let mut new = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
+    let mut new = NewTopic::new(topic, KAFKA_PARTITIONS, TopicReplication::Fixed(1));
     for (name, value) in settings {
         new = new.set(name, value);
     }
@@ -100,7 +100,7 @@ pub(crate) async fn delete_topic(bootstrap: &str, topic: &str) {
 fn consumer(config: &ClientConfig, topic: &str) -> KafkaResult<BaseConsumer> {
     let consumer: BaseConsumer = config.create()?;
     let mut partitions = TopicPartitionList::new();
-    for partition in 0..PARTITIONS {
+    for partition in 0..KAFKA_PARTITIONS {
         partitions.add_partition_offset(topic, partition, Offset::Beginning)?;
     }
     // Not `subscribe`: a group takes seconds to form, and more after an outage.

@@ -6,5 +6,5 @@ mod kafka;
 mod webhook;
 
 pub(crate) use collector::CollectorReceiver;
-pub(crate) use kafka::{KafkaReceiver, delete_topic, make_topic};
+pub(crate) use kafka::{KAFKA_PARTITIONS, KafkaReceiver, delete_topic, make_topic};
 pub(crate) use webhook::{Mode, SECRET, WebhookReceiver};
