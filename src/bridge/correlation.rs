@@ -21,13 +21,13 @@
 //! # The same decisions at every time
 //!
 //! The clock is the time at which the record was journalled, and nothing here asks another one; nor
-//! how full the disk is: what was journalled is the sum of the records, those included that the sink
-//! does not want. So the same records and the same state give the same decisions, live, late, or
-//! again after a crash. The state is a view of the log like any other: it is saved now and then with the position
-//! that it knows, which is never beyond the sink's own, and brought up from there at the start.
-//! The one thing that does not wait for a record is a summary when nothing else comes: the watcher
-//! asks for it once the wall clock has passed the time, and by then no record of an earlier time
-//! can follow.
+//! how full the disk is: what was journalled is the sum of the records, those included that the
+//! sink does not want. So the same records and the same state give the same decisions, live, late,
+//! or again after a crash. The state is a view of the log like any other: it is saved now and then
+//! with the position that it knows, which is never beyond the sink's own, and brought up from there
+//! at the start. The one thing that does not wait for a record is a summary when nothing else
+//! comes: the watcher asks for it once the wall clock has passed the time, and by then no record of
+//! an earlier time can follow.
 
 mod held;
 mod names;
