@@ -90,7 +90,7 @@ async fn mixed(run: Run) -> Page {
         Size {
             rate: 200,
             longest: Duration::from_millis(1_500),
-            retention: "16MiB",
+            retention: "1MiB",
             dark: Duration::ZERO,
         },
     );

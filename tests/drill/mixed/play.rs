@@ -75,8 +75,7 @@ impl Play {
             for (name, sink) in config["sinks"].as_object_mut().expect("a map of sinks") {
                 // A receiver that hangs is not waited for as long as it is to hang.
                 sink["timeout"] = json!("2s");
-                let overflow =
-                    if name == "laggard" || name == "pager" { "dropOldest" } else { "block" };
+                let overflow = if name == "laggard" { "dropOldest" } else { "block" };
                 sink["overflow"] = json!(overflow);
             }
         });
