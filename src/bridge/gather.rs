@@ -107,6 +107,9 @@ impl Gather {
     async fn gather(&mut self, feed: &mut Feed) -> Result<(), Closed> {
         if self.stage.lets_go() {
             self.announce(u64::MAX).await?;
+        } else if self.stage.is_due(0) {
+            // The journal has become smaller, and no record may come before there is room for it.
+            self.announce(0).await?;
         }
         loop {
             self.plan_summary();

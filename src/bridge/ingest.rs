@@ -159,7 +159,11 @@ impl Ingest {
                     self.sources[source].caught_up(at_ms);
                     Ok(())
                 }
-                Message::Tick => Ok(()),
+                Message::Tick => {
+                    // What came last before a quiet time is shown in it.
+                    self.sources.iter_mut().for_each(Source::show_witness);
+                    Ok(())
+                }
                 Message::Stop => {
                     // The newest witnesses, too: who starts next may find a restored etcd.
                     self.sources.iter().for_each(|source| source.save(false));

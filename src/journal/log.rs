@@ -281,7 +281,7 @@ impl Log {
     }
 
     /// Unlinks the oldest sealed segments, while the directory takes more than the retention size
-    /// and while all of a segment is older than the retention age; and seals a segment that was
+    /// (half of it is always the log's) and while all of a segment is older than the retention age; and seals a segment that was
     /// started more than an hour ago. Files that were [set aside](Directory::set_aside) go when they
     /// are as old, and make room before segments do. Cheap enough for each second.
     ///
@@ -311,10 +311,11 @@ impl Log {
             row.other_bytes = other;
             retained.disk_bytes = row.log_bytes() + other;
             retained.oldest = row.oldest();
+            let too_large = retained.disk_bytes > size && row.log_bytes() > size / 2;
             let oldest = row.pop_first_if(|segment, next| {
                 let spare = hold.is_none_or(|hold| hold >= next);
                 let old = now_ms.saturating_sub(segment.newest_ms) > age;
-                spare && (old || retained.disk_bytes > size)
+                spare && (old || too_large)
             });
             drop(row);
             let Some(oldest) = oldest else { break };

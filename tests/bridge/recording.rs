@@ -42,12 +42,19 @@ pub(crate) enum Call {
     StartAt(u64),
 }
 
+/// What a store does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    Changes,
+    SignsOfLife,
+}
+
 /// A store that keeps the calls, and of the objects their resourceVersions and sizes.
 #[derive(Clone, Default)]
 pub(crate) struct Recording {
     calls: Arc<Mutex<Vec<Call>>>,
     largest: Arc<Mutex<usize>>,
-    held: watch::Sender<bool>,
+    held: watch::Sender<Option<Held>>,
 }
 
 impl Recording {
@@ -90,8 +97,13 @@ impl ReflectorStore for Recording {
         let applied = Applied { taken: events.len() as u64, resource_version: last };
         self.note(Call::Apply(events));
         // An error would mean that the sender is gone, which `self` holds.
-        let _ = self.held.subscribe().wait_for(|held| !held).await;
+        let _ = self.held.subscribe().wait_for(|held| *held != Some(Held::Changes)).await;
         Ok(applied)
+    }
+
+    async fn caught_up(&mut self, _: u64) -> Result<(), StoreClosed> {
+        let _ = self.held.subscribe().wait_for(|held| *held != Some(Held::SignsOfLife)).await;
+        Ok(())
     }
 
     async fn resync(&mut self) -> Result<(), StoreClosed> {
@@ -151,8 +163,8 @@ impl Followed {
         self.health.lock().unwrap().clone()
     }
 
-    /// From now on the store takes no changes, until it does again.
-    pub(crate) fn hold(&self, held: bool) {
+    /// From now on the store does not answer this, until it does again.
+    pub(crate) fn hold(&self, held: Option<Held>) {
         self.store.held.send_replace(held);
     }
 

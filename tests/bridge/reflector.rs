@@ -9,7 +9,7 @@ use tidings::{
 use tokio::time::Instant;
 
 use crate::{
-    recording::{Call, Followed, follow, pass},
+    recording::{Call, Followed, Held, follow, pass},
     support::{create, server},
 };
 
@@ -151,13 +151,13 @@ fn now_ms() -> u64 {
     jiff::Timestamp::now().as_millisecond().try_into().unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_end_that_waited_while_the_store_stood_still_is_no_sign_of_life() {
+/// The server ends a watch while the store stands still.
+async fn an_end_that_waited(held: Held) {
     let server = server();
     let ends = StreamFault::Cut(Place::BetweenLines, Ending::Clean);
     server.fail_once(On::Watch, Fault::Stream { after: 2, then: ends });
     let followed = resumed(&server).await;
-    followed.hold(true);
+    followed.hold(Some(held));
     let first = create(&server, "one").resource_version;
     followed.until("the first", |f| f.changes() == [first]).await;
     let second = create(&server, "two").resource_version;
@@ -168,13 +168,19 @@ async fn an_end_that_waited_while_the_store_stood_still_is_no_sign_of_life() {
     server.compact(server.revision());
     pass(Duration::from_secs(20)).await;
     followed.until("the clock has moved on", |_| now_ms() > ended_ms).await;
-    followed.hold(false);
+    followed.hold(None);
     followed.until("a list", |f| !f.reasons().is_empty()).await;
     assert_eq!(followed.changes(), [first, second]);
     let [ReplaceReason::Gap { last_sign_of_life_ms: Some(last) }] = followed.reasons()[..] else {
         panic!("{:?}", followed.reasons())
     };
     assert!(last <= ended_ms, "{} ms after the end", last - ended_ms);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_waited_while_the_store_stood_still_is_no_sign_of_life() {
+    an_end_that_waited(Held::Changes).await;
+    an_end_that_waited(Held::SignsOfLife).await;
 }
 
 /// A watch comes back after an absence in which ten Events were written, is cut after the first

@@ -19,10 +19,14 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::health::now_ms;
 
-/// A watch that comes to where the API server was so short a time ago shows what happens now. So
-/// does one that comes there with something it had to wait so long for: pieces of history follow
-/// each other faster.
+/// A watch that comes to where the API server was so short a time ago shows what happens now.
 const NOW: Duration = Duration::from_secs(1);
+/// So does one that comes there with something it had to wait so long for: pieces of history follow
+/// each other faster.
+const QUIET: Duration = Duration::from_secs(5);
+/// In history an end says that it is over only after so long a quiet: an API server that stops ends
+/// its watches wherever they are, and an etcd that elects a leader is quiet for a while.
+const QUIET_TO_THE_END: Duration = Duration::from_secs(15);
 /// A store that took so long may have kept events waiting in the connection: what is read then is
 /// no sign of what happens now,
 const BACKLOG_AFTER: Duration = Duration::from_millis(250);
@@ -117,11 +121,11 @@ impl CatchUp {
     pub(super) fn fed(&mut self, read: Moment, position: &Position, version: u64) -> Option<u64> {
         let reached = position.come_to(version);
         if let Some(server) = reached
-            && (self.waited >= NOW || read.at.duration_since(server.asked.at) <= NOW)
+            && (self.waited >= QUIET || read.at.duration_since(server.asked.at) <= NOW)
         {
             (self.history, self.backlog) = (false, false);
         }
-        let up_to_ms = match reached {
+        match reached {
             _ if !self.history && !self.backlog => read.ms,
             Some(server) if self.history => {
                 // So much is known, and more may be soon.
@@ -129,14 +133,17 @@ impl CatchUp {
                 server.asked.ms
             }
             _ => None,
-        };
+        }
+    }
+
+    /// The store has had all that there was to tell it of what was read then.
+    pub(super) fn told(&mut self, read: Moment) {
         self.backlog |= read.at.elapsed() > BACKLOG_AFTER;
-        up_to_ms
     }
 
     /// Whether the server, when it ended the watch, may not have sent all that it had.
     pub(super) fn ended_behind(&self) -> bool {
-        self.backlog || (self.history && self.waited < NOW)
+        self.backlog || (self.history && self.waited < QUIET_TO_THE_END)
     }
 }
 
@@ -179,7 +186,9 @@ mod tests {
             self.catch_up.waited(wait);
             let read = self.moment();
             advance(store).await;
-            self.catch_up.fed(read, &self.position, version)
+            let up_to_ms = self.catch_up.fed(read, &self.position, version);
+            self.catch_up.told(read);
+            up_to_ms
         }
     }
 
@@ -187,7 +196,7 @@ mod tests {
     async fn pieces_of_history_say_nothing_however_they_come() {
         let mut told = Told::new();
         for version in (0..1000).step_by(100) {
-            let wait = if version == 500 { Duration::from_secs(5) } else { MOMENT };
+            let wait = if version == 500 { QUIET_TO_THE_END } else { MOMENT };
             assert_eq!(told.read(wait, version, Duration::ZERO).await, None, "{version}");
             assert!(told.catch_up.ended_behind() || version == 500);
         }

@@ -3,7 +3,7 @@
 
 use std::{sync::PoisonError, time::Duration};
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Follow, Reflector, SharedHealth, State, Turn, Witness, Witnesses,
@@ -22,6 +22,8 @@ use crate::cache::{
 /// running API server an open watch shows nothing, neither an end nor what is written from then on
 /// (seen on 1.34). More often only while it catches up, see [`catch_up`](super::catch_up).
 const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// Then after so long at the soonest: one that takes its time to answer has enough to do.
+const ASKED_FOR_AFTER: Duration = Duration::from_secs(5);
 /// An API server that is asked and sends nothing for so long, on the watch or elsewhere, is not
 /// reached any more, whether or not the watch's connection says so.
 const SILENT_FOR: Duration = Duration::from_secs(60);
@@ -156,7 +158,11 @@ pub(super) async fn end_by_probe(
     // Since when it was asked in vain, and what had been heard by then.
     let mut in_vain: Option<(Instant, Option<u64>)> = None;
     loop {
-        let _ = timeout(PROBE_EVERY, position.to_be_asked()).await;
+        let sooner = async {
+            sleep(ASKED_FOR_AFTER).await;
+            position.to_be_asked().await;
+        };
+        let _ = timeout(PROBE_EVERY, sooner).await;
         let asked = Instant::now();
         let last = position.fed();
         match list_one(&api, Some(last)).await {

@@ -235,6 +235,8 @@ impl<S: ReflectorStore> Reflector<S> {
                     self.caught_up_at(up_to_ms);
                     self.tell_caught_up().await?;
                 }
+                // To tell it may take as long as to feed it.
+                catch_up.told(read);
             }
             if let Some(end) = end {
                 break end;
