@@ -341,6 +341,17 @@ fn retention_takes_the_oldest_by_size_and_leaves_what_is_held() {
 }
 
 #[test]
+fn half_of_the_size_is_the_logs_whatever_is_beside_it() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    fill(&mut log, 90);
+    fs::write(bench.dir.path().join("state.redb"), vec![0; 2 << 20]).unwrap();
+    assert!(log.retain(2, None).unwrap().segments > 0);
+    let left: u64 = bench.segments().iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!((3 << 17..=1 << 19).contains(&left), "{left}");
+}
+
+#[test]
 fn retention_by_age_keeps_the_resume_points_of_an_idle_log() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();

@@ -272,6 +272,41 @@ async fn intake_goes_on(retention: u64, others: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_comes_out_in_a_journal_that_was_made_smaller() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = async |retention| {
+        for _ in 0..500 {
+            let tuning = suppressing(Overflow::Block);
+            let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+            setup.retention = retention;
+            match setup.try_start().await {
+                Ok(bridge) => return bridge,
+                // One that was dropped lets go of the journal a moment later.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        panic!("the journal is not let go of");
+    };
+    let bridge = start(16 << 20).await;
+    let view = bridge.view();
+    flood(&server);
+    until("some are held", || sink_status(&view, "pager").held == 5).await;
+    let mut count = 30;
+    while view.log.bytes_from(1) < 3 << 19 {
+        count += fill(&server, 20).len() as u64;
+        until("it is read", || journalled(&view) == count).await;
+    }
+    until("it is had", || sink_status(&view, "pager").pending == 5).await;
+    // It does not say what it holds before it ends.
+    drop(bridge);
+    let bridge = start(1 << 20).await;
+    count += fill(&server, 1).len() as u64;
+    let counts = settled(&bridge.view(), "pager", count).await;
+    assert_eq!((counts.held, counts.lost), (0, 0));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_correlator_holds_back_comes_out_before_the_journal_drops_it() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let tuning = suppressing(Overflow::DropOldest);
