@@ -29,8 +29,9 @@ pub(super) const LAGGARD: usize = 3;
 const STANDS: usize = 2;
 /// How long something may take that depends on what is not hurried here.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// A Collector takes so much at most, while one is sent more.
-const MOST: usize = 1 << 20;
+/// A Collector takes so much at most, while one is sent more. All of these letters are to find room
+/// in a small journal.
+const MOST: usize = 64 << 10;
 
 /// See the [module](self).
 pub(super) struct Play {
