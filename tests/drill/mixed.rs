@@ -90,7 +90,7 @@ async fn mixed(run: Run) -> Page {
         Size {
             rate: 200,
             longest: Duration::from_millis(1_500),
-            retention: "1MiB",
+            retention: "4MiB",
             dark: Duration::ZERO,
         },
     );
