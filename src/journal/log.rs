@@ -281,9 +281,10 @@ impl Log {
     }
 
     /// Unlinks the oldest sealed segments, while the directory takes more than the retention size
-    /// (half of it is always the log's) and while all of a segment is older than the retention age; and seals a segment that was
-    /// started more than an hour ago. Files that were [set aside](Directory::set_aside) go when they
-    /// are as old, and make room before segments do. Cheap enough for each second.
+    /// (half of it is always the log's) and while all of a segment is older than the retention age;
+    /// and seals a segment that was started more than an hour ago. Files that were
+    /// [set aside](Directory::set_aside) go when they are as old, and make room before segments do.
+    /// Cheap enough for each second.
     ///
     /// A segment that holds the record `hold` or a later one is kept in any case.
     ///

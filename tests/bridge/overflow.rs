@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 use tidings::{
     admin::status,
-    bridge::{BridgeView, CorrelateMode, Overflow, RetryClass},
+    bridge::{Bridge, BridgeView, CorrelateMode, Overflow, RetryClass},
     demo::api_server::{ApiServer, EventObject, Written},
 };
 
@@ -155,7 +155,7 @@ async fn a_kill_or_a_stop_while_intake_stands_still_loses_nothing() {
             let stopped = bridge.stop(Duration::from_secs(600));
             tokio::time::timeout(Duration::from_secs(60), stopped).await.unwrap().unwrap();
         }
-        let bridge = restarted(&sinks, &server, dir.path()).await;
+        let bridge = restarted(|| sinks.setup(&server, dir.path())).await;
         let view = bridge.view();
         until("intake stops again", || is_blocked(&view)).await;
         assert!(journalled(&view) <= before + 500, "there was no room for more");
@@ -171,10 +171,10 @@ async fn a_kill_or_a_stop_while_intake_stands_still_loses_nothing() {
 }
 
 /// A bridge that was dropped lets go of its journal a moment later.
-async fn restarted(sinks: &Sinks, server: &ApiServer, journal: &Path) -> tidings::bridge::Bridge {
+async fn restarted<'a>(setup: impl Fn() -> Setup<'a>) -> Bridge {
     let mut tries = 0;
     loop {
-        match sinks.setup(server, journal).try_start().await {
+        match setup().try_start().await {
             Ok(bridge) => return bridge,
             Err(error) if tries == 500 => panic!("{error}"),
             Err(_) => tries += 1,
@@ -274,20 +274,13 @@ async fn intake_goes_on(retention: u64, others: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_held_comes_out_in_a_journal_that_was_made_smaller() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
-    let start = async |retention| {
-        for _ in 0..500 {
-            let tuning = suppressing(Overflow::Block);
-            let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
-            setup.retention = retention;
-            match setup.try_start().await {
-                Ok(bridge) => return bridge,
-                // One that was dropped lets go of the journal a moment later.
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-        panic!("the journal is not let go of");
+    let setup = |retention| {
+        let tuning = suppressing(Overflow::Block);
+        let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+        setup.retention = retention;
+        setup
     };
-    let bridge = start(16 << 20).await;
+    let bridge = setup(16 << 20).start().await;
     let view = bridge.view();
     flood(&server);
     until("some are held", || sink_status(&view, "pager").held == 5).await;
@@ -299,7 +292,7 @@ async fn what_is_held_comes_out_in_a_journal_that_was_made_smaller() {
     until("it is had", || sink_status(&view, "pager").pending == 5).await;
     // It does not say what it holds before it ends.
     drop(bridge);
-    let bridge = start(1 << 20).await;
+    let bridge = restarted(|| setup(1 << 20)).await;
     count += fill(&server, 1).len() as u64;
     let counts = settled(&bridge.view(), "pager", count).await;
     assert_eq!((counts.held, counts.lost), (0, 0));
@@ -355,18 +348,12 @@ fn step() -> impl Strategy<Value = Step> {
 async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
-    let start = async || {
-        for _ in 0..500 {
-            let mut setup = Setup::new(&server, dir.path()).tuned("lossy", &sink, patient.clone());
-            setup.retention = 1 << 20;
-            match setup.try_start().await {
-                Ok(bridge) => return bridge,
-                // One that was dropped lets go of the journal a moment later.
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-        panic!("the journal is not let go of");
+    let setup = || {
+        let mut setup = Setup::new(&server, dir.path()).tuned("lossy", &sink, patient.clone());
+        setup.retention = 1 << 20;
+        setup
     };
+    let start = || restarted(setup);
     let mut bridge = start().await;
     let mut created = Vec::new();
     sink.hold(true);

@@ -175,7 +175,7 @@ async fn token(stage: &mut Stage) -> Played {
     stage.cluster.server.change_token(BEARER, "new");
     stage.cluster.server.restart().await;
     let said = stage.says("401").await;
-    stage.give_token("new");
+    stage.access.give_token("new");
     let over = Instant::now();
     writing.finish(&stage.truth).await;
     stage.all_has_arrived().await;

@@ -2,7 +2,6 @@
 //! that does harm, and a bridge to one webhook. Who writes and who tells the truth pass it by.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -11,14 +10,13 @@ use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::accounts::{add_up, settle};
 use crate::bridge::Bridge;
 use crate::frame::Row;
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
 use crate::ledger::Ledger;
-use crate::nasty::{Authority, Front, Upstream};
+use crate::nasty::{Access, Authority, Front, Upstream};
 use crate::parts::{ApiServerOptions, Part as _, token_of};
 use crate::receivers::WebhookReceiver;
 use crate::stage::{Cluster, only_a_webhook};
@@ -52,7 +50,7 @@ pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) admin: kube::Client,
     pub(crate) pager: WebhookReceiver,
-    folder: TempDir,
+    pub(crate) access: Access,
     /// What earlier watches of the truth have shown.
     earlier: Vec<Version>,
 }
@@ -75,48 +73,16 @@ impl Stage {
         let admin = cluster.admin().await;
         may_do_everything(&admin).await;
         let truth = Truth::start(admin.clone()).await;
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let bearer = json!({"tokenFile": folder.path().join("token")});
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "drill", "cluster": {
-                "server": front.url(),
-                "certificate-authority": authority.write(folder.path()),
-            }}],
-            "users": [{"name": BEARER, "user": bearer}],
-            "contexts": [{"name": "drill", "context": {"cluster": "drill", "user": BEARER}}],
-            "current-context": "drill",
-        });
-        let kubeconfig = folder.path().join("kubeconfig");
-        fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig");
-        let bridge = Bridge::configured(&kubeconfig, &only_a_webhook(&pager), change);
-        let stage = Self {
-            bridge,
-            truth,
-            front,
-            authority,
-            cluster,
-            admin,
-            pager,
-            folder,
-            earlier: Vec::new(),
-        };
-        stage.give_token(&token_of(BEARER));
-        stage
-    }
-
-    /// Puts this into the token file of the bridge.
-    pub(crate) fn give_token(&self, token: &str) {
-        // In one step, as a kubelet does it.
-        let new = self.folder.path().join("token.new");
-        fs::write(&new, token).expect("the token");
-        fs::rename(new, self.folder.path().join("token")).expect("the token's place");
+        let access = Access::new();
+        access.lead_to(&front, &authority);
+        access.give_token(&token_of(BEARER));
+        let bridge = Bridge::configured(&access.kubeconfig(), &only_a_webhook(&pager), change);
+        Self { bridge, truth, front, authority, cluster, admin, pager, access, earlier: Vec::new() }
     }
 
     /// A file of the stage that is not there yet.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.access.file(name)
     }
 
     /// Starts the bridge, and waits until its watch is open.

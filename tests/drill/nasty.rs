@@ -2,6 +2,7 @@
 //! receiver keeps a [ledger](crate::ledger) of what it has taken, also of what it took and then gave no
 //! answer to.
 
+mod access;
 mod broker;
 mod certificates;
 mod front;
@@ -9,6 +10,7 @@ mod otlp;
 mod patience;
 mod webhook;
 
+pub(crate) use access::Access;
 pub(crate) use broker::{Broker, Produces};
 pub(crate) use certificates::Authority;
 pub(crate) use front::{Front, Upstream, Way};

@@ -1,11 +1,9 @@
 //! All that is on the stage of the mixed faults: it does harm, and mends it.
 
-use std::fs;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::json;
 use tidings::demo::api_server::EventObject;
 use tokio::time::sleep;
 
@@ -14,7 +12,7 @@ use super::others::Others;
 use crate::crash::kill_start;
 use crate::faulty_sync::FaultySync;
 use crate::load::ALONE;
-use crate::nasty::{Authority, Collects, Front, Upstream, Way};
+use crate::nasty::{Access, Authority, Collects, Front, Upstream, Way};
 use crate::parts::Part as _;
 use crate::poison::POISON;
 use crate::receiver::Mode;
@@ -52,7 +50,7 @@ pub(super) struct Play {
     sync_is_faulty: bool,
     sync: FaultySync,
     disk: SmallDisk,
-    folder: TempDir,
+    access: Access,
 }
 
 impl Play {
@@ -60,12 +58,11 @@ impl Play {
     pub(super) async fn open(seed: u64, retention: &str) -> Result<Self, String> {
         let disk = SmallDisk::mount("64m")?;
         let (sync, others) = (FaultySync::make(), Others::start().await);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let kubeconfig = folder.path().join("kubeconfig");
+        let access = Access::new();
         let mut sinks = three_sinks().await;
         sinks.push(Sink::new("laggard").await);
         let mut stage = Stage::set(sinks, seed, |config| {
-            config["source"]["kubeconfig"] = json!(kubeconfig);
+            config["source"]["kubeconfig"] = json!(access.kubeconfig());
             config["journal"]["path"] = json!(disk.folder());
             config["journal"]["retention"] = json!({"size": retention});
             for (name, mut sink) in others.config() {
@@ -85,6 +82,7 @@ impl Play {
         let authority = Authority::new();
         let upstream = Upstream::plain(stage.server.address());
         let front = Front::start(upstream, authority.valid()).await;
+        access.lead_to(&front, &authority);
         let mut play = Self {
             stage,
             others,
@@ -99,40 +97,18 @@ impl Play {
             sync_is_faulty: false,
             sync,
             disk,
-            folder,
+            access,
         };
-        fs::write(kubeconfig, play.kubeconfig().to_string()).expect("the kubeconfig");
         let token = play.next_token();
-        play.give(&token);
+        play.access.give_token(&token);
         play.front.ask_for(&token);
         play.stage.open().await;
         Ok(play)
     }
 
-    fn kubeconfig(&self) -> Value {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "drill", "cluster": {
-                "server": self.front.url(),
-                "certificate-authority": self.authority.write(self.folder.path()),
-            }}],
-            "users": [{"name": "drill", "user": {"tokenFile": self.folder.path().join("token")}}],
-            "contexts": [{"name": "drill", "context": {"cluster": "drill", "user": "drill"}}],
-            "current-context": "drill",
-        })
-    }
-
     fn next_token(&mut self) -> String {
         self.tokens += 1;
         format!("token-{}", self.tokens)
-    }
-
-    /// Puts this into the token file of the bridge, in one step, as a kubelet does it.
-    fn give(&self, token: &str) {
-        let new = self.folder.path().join("token.new");
-        fs::write(&new, token).expect("the token");
-        fs::rename(new, self.folder.path().join("token")).expect("the token's place");
     }
 
     /// Does it; what lasts ends with [`Play::heal`].
@@ -252,7 +228,7 @@ impl Play {
         let token = self.next_token();
         self.front.ask_for(&token);
         sleep(Duration::from_secs(5)).await;
-        self.give(&token);
+        self.access.give_token(&token);
         let server = &self.stage.server;
         until_within(PATIENCE, "the new token is used", async || server.open_watches() > 0).await;
     }
