@@ -47,6 +47,7 @@ const WORKERS: NonZeroUsize = NonZeroUsize::new(2).expect("more than none");
 enum Outcome {
     Wrote(usize),
     AsItShouldBe,
+    Outdated,
     Gone,
 }
 
@@ -77,12 +78,18 @@ impl Controller {
         if map.annotations().get(ANNOTATION) == Some(&usize::to_string(&size)) {
             return Ok(Outcome::AsItShouldBe);
         }
-        let patch = json!({"metadata": {"annotations": {ANNOTATION: size.to_string()}}});
+        // With the version that we have looked at: whoever has changed it since is not overruled.
+        let patch = json!({"metadata": {
+            "resourceVersion": map.resource_version(),
+            "annotations": {ANNOTATION: size.to_string()},
+        }});
         let maps =
             Api::<ConfigMap>::namespaced(self.client.clone(), &map.namespace().unwrap_or_default());
         match maps.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => Ok(Outcome::Wrote(size)),
-            // The store is a little behind the API server. That is no error.
+            // The store is a little behind the API server. That is no error: what is new is on its
+            // way, and brings the key again.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Outcome::Outdated),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Outcome::Gone),
             // Any other is: the key comes again, later and later, until it works.
             Err(error) => Err(error),

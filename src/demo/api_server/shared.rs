@@ -140,7 +140,8 @@ impl Shared {
         self.write(resource, |state| state.create(resource, object))
     }
 
-    /// Replaces an object by what `change` makes of its JSON.
+    /// Replaces an object by what `change` makes of its JSON, unless that names another version than
+    /// the one that is there.
     pub(super) fn update(
         &self,
         resource: ResourceId,
@@ -157,6 +158,16 @@ impl Shared {
             change(&mut value)?;
             Ok(value)
         }
+        let change = |object: &mut Value| {
+            let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+            let before = version(object);
+            change(object)?;
+            let given = version(object);
+            if given.as_str().is_some_and(|given| !given.is_empty()) && given != before {
+                return Err(ApiStatus::conflict(&self.catalogue[resource], name));
+            }
+            Ok(())
+        };
         let key = object_key(namespace, name);
         self.write(resource, |state| {
             if resource == EVENTS {
@@ -183,7 +194,7 @@ impl Shared {
         })
     }
 
-    /// Puts another object in the place of one, unless it is of another version.
+    /// Puts another object in the place of one.
     pub(super) fn replace(
         &self,
         resource: ResourceId,
@@ -191,12 +202,7 @@ impl Shared {
         name: &str,
         new: Value,
     ) -> Result<Written, ApiStatus> {
-        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
         self.update(resource, namespace, name, |object| {
-            let given = version(&new);
-            if given.as_str().is_some_and(|given| !given.is_empty()) && given != version(object) {
-                return Err(ApiStatus::conflict(&self.catalogue[resource], name));
-            }
             *object = new;
             Ok(())
         })

@@ -78,7 +78,10 @@ async fn metadata_alone_is_answered_to_who_asks_for_it() {
 #[tokio::test]
 async fn kubes_typed_and_metadata_clients_understand_it() {
     use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
-    use kube::{api::PostParams, core::PartialObjectMeta};
+    use kube::{
+        api::{Patch, PatchParams, PostParams},
+        core::PartialObjectMeta,
+    };
     let server = server();
     let client = Client::of(&server).0;
     let deployments: kube::Api<Deployment> = kube::Api::namespaced(client.clone(), "shop");
@@ -95,9 +98,20 @@ async fn kubes_typed_and_metadata_clients_understand_it() {
     assert_eq!(updated.metadata.generation, Some(2));
     let stale = deployments.replace("web", &PostParams::default(), &made).await;
     assert!(matches!(stale, Err(kube::Error::Api(status)) if status.reason == "Conflict"));
+    let scale = async |version: Option<&String>, replicas: i32| {
+        let patch =
+            json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}});
+        deployments.patch("web", &PatchParams::default(), &Patch::Merge(patch)).await
+    };
+    let stale = scale(made.metadata.resource_version.as_ref(), 4).await;
+    assert!(matches!(stale, Err(kube::Error::Api(status)) if status.reason == "Conflict"));
+    let patched = scale(updated.metadata.resource_version.as_ref(), 4).await.unwrap();
+    assert_eq!(patched.metadata.generation, Some(3));
+    let whichever = scale(None, 5).await.unwrap();
+    assert_eq!(whichever.metadata.generation, Some(4));
     let listed: kube::core::ObjectList<PartialObjectMeta<Deployment>> =
         deployments.list_metadata(&kube::api::ListParams::default()).await.unwrap();
-    assert_eq!(listed.items[0].metadata.resource_version.as_deref(), Some("1002"));
+    assert_eq!(listed.items[0].metadata.resource_version.as_deref(), Some("1004"));
     let got = deployments.get_metadata("web").await.unwrap();
     assert_eq!(got.metadata.uid, made.metadata.uid);
     deployments.delete("web", &kube::api::DeleteParams::default()).await.unwrap();
