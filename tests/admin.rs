@@ -50,7 +50,8 @@ async fn status_and_metrics_say_what_became_of_each_event() {
     warnings.wait_for(3).await;
     let settled = async || {
         let now = status(&admin).await;
-        (0..2).all(|sink| now["sinks"][sink]["pending"] == 0)
+        let open = now["sources"][0]["streamOpen"] == true;
+        open && (0..2).all(|sink| now["sinks"][sink]["pending"] == 0)
     };
     while !settled().await {
         tokio::time::sleep(Duration::from_millis(5)).await;

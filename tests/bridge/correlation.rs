@@ -119,7 +119,7 @@ fn what_is_held_when_the_mode_is_changed_comes_out_first() {
     runtime.block_on(async {
         until("five are held", || sink_status(&view, "pager").held == 5).await;
         // The state is saved once a second; then a crash, with all of it held.
-        tokio::time::sleep(Duration::from_millis(2500)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
     });
     runtime.shutdown_timeout(Duration::from_secs(10));
     drop((bridge, view));
@@ -255,7 +255,7 @@ fn a_match_that_is_changed_between_a_crash_and_a_start_loses_nothing_unsaid() {
     }
     runtime.block_on(async {
         until("all is held", || sink_status(&view, "pager").correlated_away == 2).await;
-        tokio::time::sleep(Duration::from_millis(2500)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
     });
     runtime.shutdown_timeout(Duration::from_secs(10));
     drop((bridge, view));

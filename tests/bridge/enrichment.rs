@@ -27,6 +27,11 @@ fn enriching() -> Tuning {
     Tuning { enrich: Some(everything()), ..Tuning::default() }
 }
 
+/// Answers come in time, however busy the machine is.
+fn patient() -> ObjectOptions {
+    ObjectOptions { budget: Duration::from_secs(2), ..ObjectOptions::default() }
+}
+
 /// What the sink was told of the object.
 fn object(event: &Received) -> ObjectInfo {
     Envelope::parse(event.envelope.as_bytes()).unwrap().object.unwrap()
@@ -115,8 +120,9 @@ async fn labels_and_owners_come_with_the_event() {
     let journal = tempfile::tempdir().unwrap();
     deploy(&server, 1);
     let name = pod(&server, 1, 1);
-    let setup = Setup::new(&server, journal.path());
-    let bridge = setup.tuned("told", &sink, enriching()).sink("plain", &plain).start().await;
+    let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, enriching());
+    setup.objects = patient();
+    let bridge = setup.sink("plain", &plain).start().await;
     watching(&server).await;
     server.create(about_pod(&name, 1, "Started")).unwrap();
     let told = sink.wait_for(1).await;
@@ -212,8 +218,9 @@ fn job(server: &ApiServer, number: usize) -> EventObject {
 async fn a_miss_is_marked_while_the_answer_is_held_back() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
-    let bridge =
-        Setup::new(&server, journal.path()).tuned("told", &sink, enriching()).start().await;
+    let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, enriching());
+    setup.objects = patient();
+    let bridge = setup.start().await;
     watching(&server).await;
     let held = server.set_fault(On::Get.of("jobs.batch"), None, Fault::Hang);
     let event = job(&server, 1);
@@ -255,7 +262,7 @@ async fn no_more_is_asked_for_than_configured() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, enriching());
-    setup.objects = ObjectOptions { qps: 20, burst: 5, ..ObjectOptions::default() };
+    setup.objects = ObjectOptions { qps: 20, burst: 5, ..patient() };
     let bridge = setup.start().await;
     watching(&server).await;
     let start = Instant::now();
@@ -280,7 +287,9 @@ async fn the_node_is_what_the_kubelet_says_or_the_pod() {
     let journal = tempfile::tempdir().unwrap();
     let enrich = Enrich { node: true, ..Enrich::default() };
     let tuning = Tuning { enrich: Some(enrich), ..Tuning::default() };
-    let bridge = Setup::new(&server, journal.path()).tuned("told", &sink, tuning).start().await;
+    let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, tuning);
+    setup.objects = patient();
+    let bridge = setup.start().await;
     watching(&server).await;
     let names: Vec<_> = (1..3).map(|number| pod(&server, number, 1)).collect();
     let by = |mut event: EventObject, component: &str, host: &str| {
@@ -364,7 +373,7 @@ fn a_late_sink_and_a_restart_enrich_as_the_live_one_did() {
     let saved = write(4);
     runtime.block_on(live.wait_for(saved));
     // The state is saved once a second; then a crash.
-    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(2500)).await });
+    runtime.block_on(async { tokio::time::sleep(Duration::from_secs(4)).await });
     let written = write(5);
     runtime.block_on(live.wait_for(written));
     runtime.shutdown_timeout(Duration::from_secs(10));

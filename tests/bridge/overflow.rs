@@ -123,6 +123,7 @@ async fn what_the_api_server_no_longer_has_by_then_is_stated() {
     until("intake stops", || is_blocked(&view)).await;
     // What was sent already is with the bridge; what comes now is not.
     server.cut_connections();
+    until("they are cut", || server.open_watches() == 0).await;
     let gone = create(&server, "gone");
     server.delete("shop", &gone.name).unwrap();
     created.push(create(&server, "last"));

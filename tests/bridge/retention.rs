@@ -316,12 +316,12 @@ async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
     assert_eq!(sink.received().len(), 1);
     // A command that works on it lets go soon, which is waited for.
     let command = Directory::open(dir.path()).unwrap();
-    let letting_go = tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    let letting_go = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
         drop(command);
     });
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
-    letting_go.await.unwrap();
+    letting_go.join().unwrap();
     stop(bridge).await;
 }
 

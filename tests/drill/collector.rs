@@ -64,11 +64,10 @@ async fn cases(run: Run) -> Vec<Case> {
 }
 
 /// A sink of a Collector, in batches that are worth dropping a part of.
-fn sink(endpoint: &str, protocol: &str, run: Run) -> Value {
+fn sink(endpoint: &str, protocol: &str) -> Value {
     json!({
         "otlp": {"endpoint": endpoint, "protocol": protocol},
         "batch": {"linger": "500ms", "size": "4MiB"},
-        "timeout": run.size("10s", "2s"),
     })
 }
 
@@ -87,17 +86,15 @@ async fn collector(run: Run) -> Page {
         let protocol = if case.name.ends_with("grpc") { "grpc" } else { "http" };
         let url =
             if protocol == "grpc" { case.receiver.grpc_url() } else { case.receiver.http_url() };
-        sinks[&case.name] = sink(&url, protocol, run);
+        sinks[&case.name] = sink(&url, protocol);
     }
     let endpoint = |collector: &Collector, protocol: &str| match protocol {
         "grpc" => collector.grpc_url().to_owned(),
         _ => collector.http_url().to_owned(),
     };
     for (at, protocol) in PROTOCOLS.into_iter().enumerate() {
-        sinks[format!("stopped-{protocol}")] =
-            sink(&endpoint(&stopped[at], protocol), protocol, run);
-        sinks[format!("limited-{protocol}")] =
-            sink(&endpoint(&limited[at], protocol), protocol, run);
+        sinks[format!("stopped-{protocol}")] = sink(&endpoint(&stopped[at], protocol), protocol);
+        sinks[format!("limited-{protocol}")] = sink(&endpoint(&limited[at], protocol), protocol);
     }
     let behind_stopped = [0, 1].map(|at: usize| CollectorReceiver::start(&stopped[at]));
     let behind_limited = [0, 1].map(|at: usize| CollectorReceiver::start(&limited[at]));

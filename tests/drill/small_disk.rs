@@ -76,8 +76,11 @@ impl SmallDisk {
     /// system that is read-only (`EROFS`). A bridge keeps files open, so the real one could only be
     /// turned by an error; what is open already goes on being written.
     pub(crate) fn turn_read_only(&self) {
-        let script = r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0""#;
-        self.run(script);
+        // Beside it first: a mount that somebody has a file open for writing in would not be turned.
+        self.run(
+            r#"mkdir -p "$0.beside" && mount --bind "$0" "$0.beside" &&
+            mount -o remount,bind,ro "$0.beside" && mount --move "$0.beside" "$0""#,
+        );
     }
 
     /// Ends that.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::parts::{Part, Process, Scratch, http_client};
+use crate::parts::{Part, Process, Scratch, patient_http_client};
 use crate::wait::until;
 
 /// A `tidings` process with its configuration and its journal. Over restarts both stay, and the
@@ -50,7 +50,9 @@ impl Bridge {
         let arguments = vec!["run".to_owned(), "--config".to_owned(), file.display().to_string()];
         let program = env!("CARGO_BIN_EXE_tidings").into();
         let process = Process::new("tidings", program, arguments, scratch.path());
-        Self { process, started_by: Vec::new(), http: http_client(), scratch }
+        // On a busy machine an answer can take seconds, and nothing is asked a second time.
+        let http = patient_http_client(Duration::from_secs(30));
+        Self { process, started_by: Vec::new(), http, scratch }
     }
 
     /// Tells it which Pod it is, as `deploy/statefulset.yaml` does.

@@ -82,6 +82,11 @@ impl Expected {
             && self.wanted.keys().all(|id| ledger.ids.contains(id))
     }
 
+    /// Whether all that has arrived may have.
+    pub(crate) fn knows(&self, ledger: &Ledger) -> bool {
+        ledger.ids.iter().all(|id| self.wanted.contains_key(id) || self.earlier.contains(id))
+    }
+
     /// Increments that are seen only as part of larger ones.
     pub(crate) fn skipped_increments(&self, (after, up_to): Gap) -> u64 {
         let in_gap = self

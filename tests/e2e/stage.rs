@@ -9,8 +9,8 @@ use crate::bridge::Bridge;
 use crate::oracle::{Expected, Score};
 use crate::parts::{ApiServer, ApiServerOptions, Collector, Etcd, Kafka};
 use crate::receivers::{CollectorReceiver, KafkaReceiver, SECRET, WebhookReceiver};
-use crate::truth::Truth;
-use crate::wait::until_within;
+use crate::truth::{Truth, Version};
+use crate::wait::{until, until_within};
 
 /// How long it may take until what is written has arrived everywhere. The webhook takes its events
 /// one by one, and after an outage all of it.
@@ -91,13 +91,12 @@ impl Stage {
 
     /// Waits for all versions, ends everything, and judges.
     pub(crate) async fn finish(self) -> Scores {
-        let expected = Expected::every(&self.truth.versions());
-        self.finish_with(&expected).await
+        self.finish_with(Expected::every).await
     }
 
-    /// The same for what is not just every version.
-    pub(crate) async fn finish_with(mut self, expected: &Expected) -> Scores {
-        self.has_arrived(expected).await;
+    /// The same where not just every version is expected.
+    pub(crate) async fn finish_with(mut self, expected: impl Fn(&[Version]) -> Expected) -> Scores {
+        self.has_arrived(&expected(&self.truth.versions())).await;
         // The acknowledgement follows the arrival.
         until_within(ARRIVES_WITHIN, "every event has a fate", async || {
             let status = self.bridge.status().await;
@@ -112,6 +111,17 @@ impl Stage {
         self.bridge.stop_in_order().await;
         let audit = self.audit.finish().await;
         let otel = self.otel.finish(&mut self.collector).await;
+        // Now and then the API server writes an Event of its own, also between those and the stop.
+        let ledgers = [&audit, &otel, &self.pager.ledger];
+        until("what has arrived was produced", async || {
+            let expected = expected(&self.truth.versions());
+            ledgers.iter().all(|ledger| expected.knows(&ledger.lock()))
+        })
+        .await;
+        let versions = self.truth.versions();
+        let arrived = |version: &Version| audit.lock().ids.contains(&version.id());
+        let until_the_stop = versions.iter().rposition(arrived).map_or(0, |last| last + 1);
+        let expected = expected(&versions[..until_the_stop]);
         Scores {
             audit: expected.judge("kafka", &audit.lock()),
             otel: expected.judge("otlp", &otel.lock()),

@@ -195,7 +195,7 @@ async fn grpc_survives_a_receiver_that_is_away() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
-    options.timeout = Duration::from_secs(1);
+    options.timeout = Duration::from_secs(3);
     let mut sink = OtlpSink::new(&options).unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(

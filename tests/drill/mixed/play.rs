@@ -192,6 +192,8 @@ impl Play {
             _ => {}
         }
         stage.bridge.launch().await;
+        // A receiver may have read only now what the one before had sent.
+        others.forget_waits();
     }
 
     /// Mends all but the laggard, of which that is to be said.

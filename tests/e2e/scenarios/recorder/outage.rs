@@ -64,7 +64,7 @@ async fn nothing_is_lost_while_the_api_server_is_down_for_30_seconds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_killed_while_it_is_written_to_has_each_event_once() {
     const KILLS: u64 = 2;
-    const EACH: u64 = 400;
+    const EACH: u64 = 1000;
     let mut stand = Stand::set().await;
     let retry = RetryPolicy::ClientGo { sleep: Duration::from_secs(1) };
     let options = BroadcasterOptions { retry, max_tries: 60, ..BroadcasterOptions::default() };
