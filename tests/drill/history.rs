@@ -111,6 +111,8 @@ async fn absence(run: Run) -> Page {
     stage.cluster.etcd.compact(stage.cluster.etcd.current_revision());
     stage.open().await;
     let back = Timestamp::now();
+    // For a moment there is a watch before the API server says that its history is gone.
+    until("the gap is stated", async || stage.bridge.status().await["ingest"]["gaps"] == 1).await;
     let back_at = stage.newest().await;
     let over = Instant::now();
     writing.finish(&stage.truth).await;
