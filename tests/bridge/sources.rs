@@ -12,7 +12,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, create, push_time, server, settled, stop, until,
+    MemorySink, Received, Setup, create, health, push_time, server, settled, stop, stop_unpushed,
+    until,
 };
 
 fn about(namespace: &str, pod: &str) -> EventObject {
@@ -225,11 +226,8 @@ async fn a_deletion_is_no_news_but_is_taken_note_of() {
     assert_eq!((received[1].delta, &*received[1].change), (3, "created"));
     server.expire_ttl(Duration::ZERO);
     let deleted_at = server.revision().to_string();
-    let sources = bridge.view().sources;
-    let read = || {
-        let sources = sources.lock().unwrap();
-        sources[0].health.lock().unwrap().last_sync_resource_version == deleted_at
-    };
+    let view = bridge.view();
+    let read = || health(&view).last_sync_resource_version == deleted_at;
     until("the deletion is read", read).await;
     stop(bridge).await;
     server.forget_requests();
@@ -264,9 +262,8 @@ async fn a_restored_etcd_is_a_new_epoch_and_all_of_it_comes_again_under_the_same
     assert_eq!((ingest.epochs, ingest.gaps), (1, 0));
     let next = create(&server, "next").id();
     sink.wait_for(11).await;
-    stop(bridge).await;
+    stop_unpushed(time, bridge).await;
     assert_eq!(sink.ids()[10..], [next]);
-    time.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,22 +279,17 @@ async fn the_gap_of_a_new_epoch_starts_when_the_source_was_last_heard_of() {
     sink.wait_for(2).await;
     // On a busy machine the time that is pushed makes what came history: until one comes that is
     // not.
-    let sources = bridge.view().sources;
-    let heard_of = || sources.lock().unwrap()[0].health.lock().unwrap().caught_up_ms;
-    while heard_of() < Some(heard) {
+    let view = bridge.view();
+    while health(&view).caught_up_ms < Some(heard) {
         create(&server, "lost, too");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let restored = Timestamp::now().as_millisecond().cast_unsigned();
     server.restore(&snapshot);
-    let view = bridge.view();
     until("a new epoch", || !view.ingest.recent_gaps().is_empty()).await;
     let gap = view.ingest.recent_gaps().remove(0);
     assert!(gap.epoch);
     // It begins a second before the last sign of life.
     assert!((heard - 1_000..=restored).contains(&gap.from_ms), "{heard} {restored} {gap:?}");
-    // How long a stop may take is real time.
-    time.abort();
-    tokio::time::resume();
-    stop(bridge).await;
+    stop_unpushed(time, bridge).await;
 }

@@ -16,11 +16,12 @@ use tidings::{
         RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions,
         SourceStart,
     },
+    cache::SourceHealth,
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
     journal::{DeadLetter, Directory, LetterQuery, LogOptions, State, Sync as LogSync},
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 /// One event as a sink received it.
 #[derive(Clone, Debug, PartialEq)]
@@ -338,6 +339,11 @@ pub(crate) fn sink_status(view: &BridgeView, name: &str) -> SinkStatus {
     sink
 }
 
+/// How the only source does.
+pub(crate) fn health(view: &BridgeView) -> SourceHealth {
+    view.sources.lock().unwrap()[0].health.lock().unwrap().clone()
+}
+
 /// Waits until so many records have been journalled, and each has a fate at a sink.
 pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkStatus {
     let all = |sink: &SinkStatus| sink.seen == seen && sink.pending == 0;
@@ -379,4 +385,11 @@ pub(crate) async fn push_time(by: Duration) {
         tokio::time::advance(by).await;
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Ends that, and then the bridge: how long a stop may take is real time.
+pub(crate) async fn stop_unpushed(pushing: JoinHandle<()>, bridge: Bridge) {
+    pushing.abort();
+    tokio::time::resume();
+    stop(bridge).await;
 }

@@ -96,10 +96,8 @@ async fn crash(run: Run) -> Page {
     sleep(length.saturating_sub(started.elapsed())).await;
     writing.stop().await;
     let fault = format!("{kills} × kill -9 at {rate}/s");
-    // A program that is not optimized, on a busy machine, saves later. A few kills have no average.
-    let worth = u64::from(run.size(rate, 2 * rate));
     let rows = stage.finish().await.into_iter().map(|(sink, verdict)| {
-        let repeats = repeats(sink.name, &verdict, &killed, worth);
+        let repeats = repeats(sink.name, &verdict, &killed, rate.into());
         sink.has_all(&verdict, &fault).note(&repeats)
     });
     Page::Rows(rows.collect())

@@ -132,9 +132,9 @@ async fn absence(run: Run) -> Page {
         if version.deleted || arrived(version) {
             continue;
         }
-        // It is seen a little after it was written: so its number tells the end.
-        let within = stated.from <= wall(version.at) && version.resource_version <= back_at;
-        assert!(within, "{version:?} is missing outside {} to {}", stated.from, stated.to);
+        let at = wall(version.at);
+        let within = stated.from <= at && at <= stated.to;
+        assert!(within, "{version:?} at {at} is missing outside {} to {}", stated.from, stated.to);
         // A list shows the newest version of each Event that there is: this was not one.
         let mut later = shown[n..].iter().filter(|later| later.uid == version.uid);
         let fate = later.find(|later| later.deleted || arrived(later));

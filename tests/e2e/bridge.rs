@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::parts::{Part, Process, Scratch, patient_http_client};
+use crate::parts::{Part, Process, Scratch, http_client};
 use crate::wait::until;
 
 /// A `tidings` process with its configuration and its journal. Over restarts both stay, and the
@@ -50,9 +50,7 @@ impl Bridge {
         let arguments = vec!["run".to_owned(), "--config".to_owned(), file.display().to_string()];
         let program = env!("CARGO_BIN_EXE_tidings").into();
         let process = Process::new("tidings", program, arguments, scratch.path());
-        // On a busy machine an answer can take seconds, and nothing is asked a second time.
-        let http = patient_http_client(Duration::from_secs(30));
-        Self { process, started_by: Vec::new(), http, scratch }
+        Self { process, started_by: Vec::new(), http: http_client(), scratch }
     }
 
     /// Tells it which Pod it is, as `deploy/statefulset.yaml` does.
@@ -139,7 +137,9 @@ impl Bridge {
 
     async fn get(&self, path: &str) -> reqwest::Response {
         let address = self.address().expect("the bridge has said where it listens");
-        self.http.get(format!("http://{address}{path}")).send().await.expect("an answer")
+        let request = self.http.get(format!("http://{address}{path}"));
+        // On a busy machine an answer can take seconds, and nothing is asked a second time.
+        request.timeout(Duration::from_secs(30)).send().await.expect("an answer")
     }
 
     /// What it has logged since it was first started.

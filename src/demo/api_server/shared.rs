@@ -142,39 +142,33 @@ impl Shared {
 
     /// Replaces an object by what `change` makes of its JSON, unless that names another version than
     /// the one that is there.
-    pub(super) fn update(
+    fn update(
         &self,
         resource: ResourceId,
         namespace: &str,
         name: &str,
-        change: impl FnOnce(&mut Value) -> Result<(), ApiStatus>,
+        change: impl FnOnce(&mut Value),
     ) -> Result<Written, ApiStatus> {
-        fn changed<O: serde::Serialize>(
-            object: O,
-            change: impl FnOnce(&mut Value) -> Result<(), ApiStatus>,
-        ) -> Result<Value, ApiStatus> {
-            let mut value = serde_json::to_value(object)
-                .map_err(|error| ApiStatus::new(500, "", error.to_string()))?;
-            change(&mut value)?;
-            Ok(value)
+        fn json_of(object: impl serde::Serialize) -> Result<Value, ApiStatus> {
+            serde_json::to_value(object).map_err(|error| ApiStatus::new(500, "", error.to_string()))
         }
-        let change = |object: &mut Value| {
+        let changed = |mut object: Value| {
             let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-            let before = version(object);
-            change(object)?;
-            let given = version(object);
+            let before = version(&object);
+            change(&mut object);
+            let given = version(&object);
             if given.as_str().is_some_and(|given| !given.is_empty()) && given != before {
                 return Err(ApiStatus::conflict(&self.catalogue[resource], name));
             }
-            Ok(())
+            Ok(object)
         };
         let key = object_key(namespace, name);
         self.write(resource, |state| {
             if resource == EVENTS {
-                state.update(EVENTS, key, |event: EventObject| event_of(changed(event, change)?))
+                state.update(EVENTS, key, |event: EventObject| event_of(changed(json_of(event)?)?))
             } else {
                 state.update(resource, key, |object: AnyObject| {
-                    AnyObject::from_json(changed(object, change)?)
+                    AnyObject::from_json(changed(json_of(object)?)?)
                 })
             }
         })
@@ -188,10 +182,7 @@ impl Shared {
         name: &str,
         patch: &Value,
     ) -> Result<Written, ApiStatus> {
-        self.update(resource, namespace, name, |object| {
-            merge(object, patch);
-            Ok(())
-        })
+        self.update(resource, namespace, name, |object| merge(object, patch))
     }
 
     /// Puts another object in the place of one.
@@ -202,10 +193,7 @@ impl Shared {
         name: &str,
         new: Value,
     ) -> Result<Written, ApiStatus> {
-        self.update(resource, namespace, name, |object| {
-            *object = new;
-            Ok(())
-        })
+        self.update(resource, namespace, name, |object| *object = new)
     }
 
     pub(super) fn delete(

@@ -88,17 +88,12 @@ pub(crate) fn free_port() -> u16 {
 
 /// The HTTP client that asks parts whether they are ready.
 pub(crate) fn http_client() -> reqwest::Client {
-    patient_http_client(Duration::from_secs(2))
-}
-
-/// One that waits for an answer for as long as this.
-pub(crate) fn patient_http_client(timeout: Duration) -> reqwest::Client {
     reqwest::Client::builder()
         .no_proxy()
         // The API server makes its own certificate as it starts. Clients that are given its
         // kubeconfig verify it; this one only asks for its health.
         .danger_accept_invalid_certs(true)
-        .timeout(timeout)
+        .timeout(Duration::from_secs(2))
         .build()
         .expect("an HTTP client")
 }

@@ -17,8 +17,8 @@ use crate::writers::Load;
 const OUTAGE: Duration = Duration::from_secs(20);
 /// How long connections are cut. Each attempt takes its event again, so this need not be long.
 const CUTS: Duration = Duration::from_secs(8);
-/// What arrives within this is on time: half of an outage, and more than two busy cores need.
-const ON_TIME: Duration = Duration::from_secs(10);
+/// What arrives within this is on time: far less than an outage, and more than two busy cores need.
+const ON_TIME: Duration = Duration::from_secs(5);
 
 /// Steady writing, for so many seconds.
 fn steady(seconds: usize) -> Load {
