@@ -239,6 +239,27 @@ async fn a_gap_of_thousands_is_in_order_and_survives_a_list_that_breaks_off() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_right_behind_an_error_of_the_watch_is_no_gap() {
+    for then in [StreamFault::InternalError, StreamFault::too_many_requests()] {
+        let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+        server.fail_once(On::Watch, Fault::Stream { after: 1, then });
+        let bridge = start(&server, dir.path(), &sink).await;
+        until("a watch", || server.open_watches() == 1).await;
+        let event = create(&server, "web");
+        sink.wait_for(1).await;
+        let brief = create(&server, "brief");
+        let mut expected = vec![event.id(), brief.id()];
+        expected.extend((2..8).map(|count| patch(&server, &event, count).id()));
+        server.delete("shop", &brief.name).unwrap();
+        let received = sink.wait_for(8).await;
+        assert_eq!(received.iter().map(|event| event.id.clone()).collect::<Vec<_>>(), expected);
+        assert!(received.iter().all(|event| event.delta == 1 && !event.replayed));
+        assert_eq!(ingest(&bridge.view()).gaps, 0);
+        stop(bridge).await;
+    }
+}
+
 /// Copies the files of a journal.
 fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap().flatten().filter(|e| e.path().is_file()) {

@@ -11,6 +11,7 @@ mod informer_support;
 mod informer_unreadable;
 mod model_server;
 mod reflector_bodies;
+mod reflector_changes;
 mod reflector_healing;
 mod reflector_lists;
 mod reflector_pace;

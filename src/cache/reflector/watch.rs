@@ -23,6 +23,8 @@ use crate::cache::{
 
 /// So long after its time a watch that has not ended is a dead connection.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
+/// A watch that was open for so long has worked, though it brought nothing.
+const LASTING_WATCH: Duration = Backoff::REFLECTOR.max;
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
@@ -149,11 +151,12 @@ impl<S: ReflectorStore> Reflector<S> {
                     self.tell_caught_up().await?;
                 }
                 if let Follow::Changes { .. } = self.options.follow
-                    && watched.events > 0
+                    && (watched.events > 0 || watched.lasted >= LASTING_WATCH)
                 {
                     // It worked, so its end is the first of whatever failures come now: a log is
                     // not to fall behind where connections are short-lived.
                     self.backoff = BackoffManager::new(Backoff::REFLECTOR);
+                    self.errors_since = None;
                 }
                 watched
             }

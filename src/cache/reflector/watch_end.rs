@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{Reflector, State, Turn, watch::Watched};
 use crate::cache::{ListWatchError, ReflectorStore};
 
 /// A watch that ended sooner and brought nothing did not work.
 pub(super) const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
+/// ERROR lines behind which nothing comes for so long, though the API server answers: it cannot go
+/// past what is there, and a list may.
+const ERRORS_STAND: Duration = Duration::from_secs(60);
 
 /// How a watch ended.
 pub(super) enum WatchEnd {
@@ -99,7 +104,13 @@ impl<S: ReflectorStore> Reflector<S> {
                 // What answers next may have been restored meanwhile.
                 self.failed(&error, probe)
             }
+            // Of an etcd without a leader, as a rule: all of its history is there when it has one.
             WatchEnd::Error(error) => {
+                let since = *self.errors_since.get_or_insert_with(Instant::now);
+                if error.is_too_many_requests() || since.elapsed() < ERRORS_STAND {
+                    return self.failed(&error, probe);
+                }
+                self.errors_since = None;
                 let gap = State::List(self.reason());
                 self.failed(&error, gap)
             }

@@ -78,6 +78,12 @@ impl StreamFault {
         Self::Line("}{ not JSON \u{2026}".to_owned())
     }
 
+    /// An ERROR event 429, as of an API server that is overloaded.
+    pub fn too_many_requests() -> Self {
+        let line = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too many requests, please try again later","reason":"TooManyRequests","code":429}}"#;
+        Self::Line(line.to_owned())
+    }
+
     /// An object of another kind.
     pub fn wrong_kind() -> Self {
         let line = r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"stray","namespace":"shop","uid":"7a1c3f0e-0000-4000-8000-000000000001","resourceVersion":"1"},"spec":{},"status":{}}}"#;

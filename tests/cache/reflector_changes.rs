@@ -1,0 +1,100 @@
+//! Following every change: what the end of a watch leads to where a list is a gap.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidings::cache::{Follow, ReflectorOptions, StartFrom};
+use tokio::time::sleep;
+
+use crate::{
+    scripted::{Answer, Ending, Request, ScriptedServer},
+    support::{Followed, error_event, follow_with, is_wait, list, object},
+};
+
+/// Follows changes from a resume point of 10.
+fn resume(server: ScriptedServer) -> Followed {
+    let follow = Follow::Changes { resume: Some(10), start: StartFrom::List };
+    follow_with(server, ReflectorOptions { follow, ..ReflectorOptions::default() })
+}
+
+/// A watch that brings one object and then an ERROR, each so many milliseconds after the one before.
+fn brings_and_fails(after_ms: u64, version: &str) -> Answer {
+    let status = json!({"kind": "Status", "code": 500, "reason": "InternalError"});
+    let events = [(after_ms, "ADDED", object("a", version)), (after_ms, "ERROR", status)];
+    Answer::watch(events, Ending::Open)
+}
+
+fn lists_in_pages(followed: &Followed) -> usize {
+    followed.calls().iter().filter(|call| call.contains("limit 500")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_the_stream_is_taken_up_where_it_ended() {
+    let failed = |code, reason| error_event(5, code, reason);
+    let followed = resume(ScriptedServer::script([
+        list(&[], "10"),
+        brings_and_fails(5, "11"),
+        list(&[], "30"),
+        failed(429, "TooManyRequests"),
+        list(&[], "30"),
+        failed(403, "Forbidden"),
+        list(&[], "30"),
+    ]));
+    followed.requests(8).await;
+    assert_eq!(
+        followed.calls(),
+        [
+            "list at \"10\", limit 1",
+            "watch from \"10\"",
+            "list at \"11\", limit 1",
+            "watch from \"11\"",
+            "list at \"11\", limit 1",
+            "watch from \"11\"",
+            "list at \"11\", limit 1",
+            "watch from \"11\"",
+        ]
+    );
+    assert_eq!(followed.store.lines(), ["add a@11"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_do_not_grow_from_one_error_to_the_next_where_a_watch_worked_between_them() {
+    let mut watches = 10;
+    let followed = resume(ScriptedServer::by(move |request: &Request| {
+        if !request.is_watch() {
+            return list(&[], "30");
+        }
+        // One brings something, the next is quiet for longer than any wait.
+        watches += 1;
+        let quiet = || error_event(31_000, 500, "InternalError");
+        if watches % 2 == 0 { quiet() } else { brings_and_fails(5, &watches.to_string()) }
+    }));
+    sleep(Duration::from_secs(300)).await;
+    let requests = followed.server.requests();
+    let before_watches = requests.windows(2).filter(|pair| pair[1].is_watch()).skip(1);
+    let waits: Vec<_> =
+        before_watches.map(|pair| pair[0].since_last_action.as_secs_f64()).collect();
+    assert!(waits.len() >= 12 && waits.iter().all(|wait| is_wait(*wait, 0)), "{waits:?}");
+    assert_eq!(lists_in_pages(&followed), 0);
+}
+
+/// An API server whose every watch ends with an ERROR.
+fn failing_for_ever(code: u16, reason: &'static str) -> ScriptedServer {
+    ScriptedServer::by(move |request: &Request| match request {
+        request if request.is_watch() => error_event(0, code, reason),
+        request if request.param("limit") == "1" => list(&[], "30"),
+        _ => list(&["a@25"], "30"),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_stands_leads_to_a_list_and_being_asked_to_wait_does_not() {
+    let followed = resume(failing_for_ever(500, "InternalError"));
+    sleep(Duration::from_secs(55)).await;
+    assert_eq!(lists_in_pages(&followed), 0);
+    sleep(Duration::from_secs(600)).await;
+    assert!(lists_in_pages(&followed) > 0, "{:?}", followed.calls());
+    let followed = resume(failing_for_ever(429, "TooManyRequests"));
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(lists_in_pages(&followed), 0);
+}
