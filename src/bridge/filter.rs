@@ -14,9 +14,13 @@
 //!
 //! **Costs are bounded**: an expression is at most 4 KiB long and 48 deep, loops nest at most
 //! twice, patterns of `matches` are literals and compiled once, to at most 1 MiB. Of an event only
-//! the members that the expression names are decoded.
+//! the members that the expression names are decoded. Outside of loops each part of an expression is
+//! evaluated once, at a cost that grows with the event as reading it does. Loops, and what makes
+//! larger values of the event's (`+`), have a budget of 100 000 steps for an event ([`meter`]),
+//! beyond which there is no answer but [`EvalError::Budget`].
 
 mod check;
+mod meter;
 mod rules;
 mod schema;
 mod slots;
@@ -30,6 +34,7 @@ use std::{
 use cel::{
     Context, Env, Value,
     common::ast::{IdedExpr, SourceInfo},
+    context::VariableResolver,
     parser::Parser,
 };
 use regex::Regex;
@@ -79,6 +84,12 @@ pub enum EvalError {
     /// For instance a division by zero or an index past the end of a list.
     #[error("the expression fails: {0}")]
     Expression(String),
+    /// Its loops would go over more than an event may cost.
+    #[error(
+        "the expression takes more than {} steps on this event: its loops go over too much",
+        meter::BUDGET
+    )]
+    Budget,
 }
 
 impl Filter {
@@ -119,11 +130,16 @@ impl Filter {
 
     /// Whether the sink wants a record.
     pub fn wants(&self, record: &Record) -> Result<bool, EvalError> {
-        let Compiled { expression, slots, plan, regexes, .. } = &*self.0;
+        let Compiled { slots, plan, .. } = &*self.0;
         let values = Slots::read(plan, slots, &record.envelope)
             .map_err(|error| EvalError::Event(error.to_string()))?;
+        self.evaluate(&values, meter::BUDGET)
+    }
+
+    fn evaluate(&self, values: &dyn VariableResolver, budget: u64) -> Result<bool, EvalError> {
+        let Compiled { expression, regexes, .. } = &*self.0;
         let mut context = Context::with_env(environment());
-        context.set_variable_resolver(&values);
+        context.set_variable_resolver(values);
         for (index, regex) in regexes.iter().enumerate() {
             let regex = Arc::clone(regex);
             context
@@ -132,7 +148,12 @@ impl Filter {
                 })
                 .map_err(|error| EvalError::Expression(error.to_string()))?;
         }
-        match Value::resolve(expression, &context) {
+        meter::begin(budget);
+        let result = Value::resolve(expression, &context);
+        if meter::left().is_none() {
+            return Err(EvalError::Budget);
+        }
+        match result {
             Ok(Value::Bool(wanted)) => Ok(wanted),
             Ok(other) => Err(EvalError::Expression(format!(
                 "the result is of type {}, not a boolean",
@@ -149,10 +170,10 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// CEL's standard functions; shared, for building them is not free.
+/// What expressions can call; shared, for building it is not free.
 fn environment() -> Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
-    Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(Env::stdlib())))
+    Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(meter::environment())))
 }
 
 /// Errors of CEL quote values, and a message may be long.

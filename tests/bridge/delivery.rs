@@ -393,3 +393,25 @@ async fn a_run_in_which_nothing_comes_leaves_a_sink_where_it_was() {
     }
     assert_eq!(sink.received().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_costs_match_too_much_goes_through_and_the_next_is_judged() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let nested = "event.metadata.labels.exists(a, event.metadata.labels.exists(b, \
+                  a != b && event.metadata.labels[a] == event.metadata.labels[b]))";
+    let tuning = Tuning { filter: Some(nested), ..Tuning::default() };
+    let labelled = |pod: &str, labels: std::ops::Range<u32>, value: fn(u32) -> u32| {
+        let mut event = EventObject::about_pod("shop", pod, "A", "m");
+        let label = |n| (format!("l{n}"), value(n).to_string().into());
+        event.metadata.labels = labels.map(label).collect();
+        server.create(event).unwrap();
+    };
+    labelled("flood", 0..15_000, |n| n);
+    labelled("different", 0..20, |n| n);
+    labelled("same", 0..20, |_| 1);
+    let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, tuning).start().await;
+    let status = settled(&bridge.view(), "a", 3).await;
+    assert_eq!((status.delivered, status.filtered, status.match_errors), (2, 1, 1));
+    assert!(!sink.received().iter().any(|event| event.envelope.contains("\"name\":\"different\"")));
+    stop(bridge).await;
+}

@@ -11,6 +11,7 @@ use cel::common::ast::{
 use regex::{Regex, RegexBuilder};
 
 use super::{
+    meter,
     rules::{function, operator},
     schema::{Field, Shape, VARIABLES},
     types::Type,
@@ -19,7 +20,7 @@ use crate::suggest::nearest;
 
 /// Deeper expressions are refused: evaluation recurses, on the stack of a worker thread.
 const MAX_DEPTH: usize = 48;
-/// So many loops may be nested: each multiplies the cost by the length of its list.
+/// So many loops may be nested: each multiplies the steps by the length of its list.
 const MAX_LOOPS: usize = 2;
 /// A compiled regular expression may take so much memory.
 const MAX_REGEX_BYTES: usize = 1 << 20;
@@ -97,10 +98,12 @@ impl Checker {
     /// Checks a whole expression: it must be a boolean.
     pub(super) fn run(&mut self, expr: &mut IdedExpr) -> Result<(), Fault> {
         let type_ = self.check(expr, 0)?;
-        if Type::Bool.fits(&type_) {
-            return Ok(());
-        }
         // No node has the id 0: it is the expression as a whole.
+        if Type::Bool.fits(&type_) {
+            let deep = meter::depth(expr) > MAX_DEPTH + 1;
+            let fault = || too_deep(0).hint("loops that follow each other count twice");
+            return if deep { Err(fault()) } else { Ok(()) };
+        }
         Err(Fault::new(0, format!("the expression is {}, not a boolean", type_.name()))
             .hint("compare it with something, for instance by `==`"))
     }
@@ -108,8 +111,7 @@ impl Checker {
     fn check(&mut self, expr: &mut IdedExpr, depth: usize) -> Result<Type, Fault> {
         let id = expr.id;
         if depth > MAX_DEPTH {
-            let what = format!("the expression is nested more than {MAX_DEPTH} deep");
-            return Err(Fault::new(id, what));
+            return Err(too_deep(id));
         }
         if let Some((path, shape)) = self.path(expr)? {
             let ident = self.slot(path, Asks::Value(shape));
@@ -137,6 +139,7 @@ impl Checker {
                 let mut element: Option<Type> = None;
                 for item in &mut list.elements {
                     let next = self.check(item, depth + 1)?;
+                    meter::meter_value(item, &next);
                     element = Some(match element {
                         Some(element) => element.join(&next),
                         None => next,
@@ -147,8 +150,10 @@ impl Checker {
             Expr::Map(map) => {
                 for entry in &mut map.entries {
                     if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                        self.check(&mut entry.key, depth + 1)?;
-                        self.check(&mut entry.value, depth + 1)?;
+                        for part in [&mut entry.key, &mut entry.value] {
+                            let type_ = self.check(part, depth + 1)?;
+                            meter::meter_value(part, &type_);
+                        }
                     }
                 }
                 Ok(Type::Map(Box::new(Type::Any)))
@@ -252,6 +257,7 @@ impl Checker {
         let result = self.check(&mut comprehension.result, depth + 1)?;
         self.locals.truncate(locals);
         self.loops -= 1;
+        meter::meter_loop(comprehension);
         Ok(result)
     }
 
@@ -270,15 +276,18 @@ impl Checker {
         for arg in &mut call.args {
             types.push(self.check(arg, depth + 1)?);
         }
-        if call.target.is_none() && !call.func_name.starts_with(|c: char| c.is_alphabetic()) {
-            let made = operator(id, &call.func_name, &types)?;
-            if call.func_name == operators::INDEX && types[0] == Shape::Texts.into() {
-                index_or_empty(expr);
-            }
-            return Ok(made);
+        let made =
+            if call.target.is_none() && !call.func_name.starts_with(|c: char| c.is_alphabetic()) {
+                operator(id, &call.func_name, &types)?
+            } else {
+                function(id, &call.func_name, call.target.is_some(), &types)
+                    .map_err(|fault| fault.before_parenthesis(&call.func_name))?
+            };
+        meter::meter_call(call, &types, self.loops > 0);
+        if call.func_name == operators::INDEX && types[0] == Shape::Texts.into() {
+            meter::label_or_empty(call);
         }
-        function(id, &call.func_name, call.target.is_some(), &types)
-            .map_err(|fault| fault.before_parenthesis(&call.func_name))
+        Ok(made)
     }
 
     /// `text.matches("…")` and `matches(text, "…")`: the pattern is compiled now.
@@ -298,6 +307,9 @@ impl Checker {
                 id,
                 format!("`matches` works on a text, not on {}", type_.name()),
             ));
+        }
+        if self.loops > 0 {
+            meter::meter_value(&mut text, &type_);
         }
         let Expr::Literal(LiteralValue::String(literal)) = &pattern.expr else {
             return Err(Fault::new(pattern.id, "the pattern of `matches` must be a literal text")
@@ -321,6 +333,10 @@ impl Checker {
         });
         Ok(Type::Bool)
     }
+}
+
+fn too_deep(id: u64) -> Fault {
+    Fault::new(id, format!("the expression is nested more than {MAX_DEPTH} deep"))
 }
 
 fn literal_type(literal: &LiteralValue) -> Type {
@@ -401,19 +417,4 @@ fn unknown_variable(id: u64, name: &str) -> Fault {
             "the variables are `event`, `change`, `delta` and `cluster`; texts stand in quotes",
         )
     }
-}
-
-/// Rewrites `labels[key]` to `key in labels ? labels[key] : ""`: an absent label reads as "",
-/// however its key is come by.
-fn index_or_empty(expr: &mut IdedExpr) {
-    let id = expr.id;
-    let index = std::mem::take(&mut expr.expr);
-    let call = |func_name: &str, args| {
-        Expr::Call(CallExpr { func_name: func_name.to_owned(), target: None, args })
-    };
-    let node = |expr| IdedExpr { id, expr };
-    let Expr::Call(CallExpr { args, .. }) = &index else { return };
-    let is_there = call(operators::IN, args.iter().rev().cloned().collect());
-    let empty = Expr::Literal(LiteralValue::String("".into()));
-    expr.expr = call(operators::CONDITIONAL, vec![node(is_there), node(index), node(empty)]);
 }

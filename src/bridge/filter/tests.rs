@@ -94,6 +94,7 @@ fn evaluation_that_fails_is_an_error() {
 fn what_cannot_work_is_refused_with_its_place() {
     let deep = format!("{}1{} == 1", "-(".repeat(60), ")".repeat(60));
     let sum = format!("1{} == 1", "+1".repeat(100));
+    let chained = format!("[1]{} == [1]", ".map(x, x)".repeat(30));
     let nested = "[1].all(a, [1].all(b, [1].all(c, a == b && b == c)))";
     let expressions = [
         "",
@@ -147,6 +148,7 @@ fn what_cannot_work_is_refused_with_its_place() {
         "size == 1",
         &deep,
         &sum,
+        &chained,
         nested,
     ];
     let shown = expressions.map(|expression| {
