@@ -29,7 +29,6 @@ mod filter;
 mod gap;
 mod gather;
 mod heartbeat;
-mod high_water;
 mod ingest;
 mod intake;
 mod keeper;

@@ -7,6 +7,7 @@
 //! 00000000000000000001.log    segments of the log, named by their first sequence   format, log
 //! state.redb                  cursors, fates, views and dead letters               state
 //! positions.json              what stands when all of the above is gone            positions
+//! delivered/<sink>            what a sink has had that its cursor may not know of    delivered, ranges
 //! damaged-<time>/             what could not be used, set aside                    directory, damage
 //! staging-*.tmp               a paged list that is not whole yet                   staging, sorted_runs
 //! ```
@@ -22,6 +23,7 @@
 //! needs the time is given it, in milliseconds since the Unix epoch.
 
 mod damage;
+mod delivered;
 mod directory;
 mod disk;
 pub mod format;
@@ -29,6 +31,7 @@ mod frame;
 mod handle;
 mod log;
 mod positions;
+mod ranges;
 mod reader;
 mod recovery;
 mod scan;
@@ -41,6 +44,9 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod trail;
+
+pub(crate) use delivered::Delivered;
+pub(crate) use ranges::Ranges;
 
 pub use damage::{Damage, DamageKind, Damages};
 pub use directory::{Directory, OpenError};

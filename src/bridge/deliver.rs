@@ -19,12 +19,11 @@ use super::{
     Outcome, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
     errands::Errand,
     gather::{Mark, Work},
-    high_water::HighWater,
     own_events::is_own,
     progress::Settled,
     watchdog::Pulse,
 };
-use crate::event::Batch;
+use crate::{event::Batch, journal::Delivered};
 use fates::Fates;
 use piece::Piece;
 
@@ -53,7 +52,8 @@ pub(super) struct Deliver {
     pub(super) retry: RetryOptions,
     pub(super) timeout: Duration,
     pub(super) progress: Arc<SinkProgress>,
-    pub(super) high_water: HighWater,
+    /// What the receiver has, on the disk.
+    pub(super) had: Delivered,
     pub(super) stop: watch::Receiver<Stop>,
     /// What is sent beside the journal's order.
     pub(super) errands: mpsc::Receiver<Errand>,
@@ -62,8 +62,6 @@ pub(super) struct Deliver {
     /// The sink that dead letters are forwarded to.
     pub(super) forward: Option<String>,
     pub(super) refusals_in_a_row: u32,
-    /// The sequence at which the work in hand starts.
-    pub(super) from: u64,
     /// Of an attempt.
     pub(super) pulse: Pulse,
 }
@@ -95,7 +93,6 @@ impl Deliver {
             let mut fates = Fates::new(end.at);
             let mut interrupted = false;
             if end.at > 0 {
-                self.from = work.from.next;
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
                 let batch = std::mem::take(&mut work.batch);
                 interrupted = self.deliver(batch, &mut fates).await.is_err();
@@ -104,7 +101,6 @@ impl Deliver {
                 let answered = fates.answered();
                 if let Some(mark) = work.marks.iter().rfind(|mark| mark.at <= answered) {
                     fates.settle(start, *mark, &work.resumes, &mut settled);
-                    self.high_water.raise(mark.reached.position.next);
                     self.progress.settle(std::mem::take(&mut settled));
                     start = *mark;
                 }
@@ -115,9 +111,6 @@ impl Deliver {
             fates.settle(start, end, &work.resumes, &mut settled);
             settled.waiting.extend(work.saved);
             settled.correlator = work.correlator.or(settled.correlator);
-            if end.at > 0 {
-                self.high_water.raise(end.reached.position.next);
-            }
             if work.settles {
                 self.progress.settle(std::mem::take(&mut settled));
             }

@@ -22,7 +22,10 @@ use super::{
     objects::Told,
     shared::now_ms,
 };
-use crate::{event::Record, journal::Position};
+use crate::{
+    event::Record,
+    journal::{Position, Ranges},
+};
 use covered::Covered;
 pub(super) use work::{Mark, Reached, Work};
 
@@ -50,8 +53,8 @@ pub(super) struct Gather {
     /// The time of the next summary, and when it is sent if no record brings it about.
     summary: Option<(u64, Instant)>,
     last_save: Instant,
-    /// The sequence up to which earlier runs have delivered.
-    delivered_before: u64,
+    /// What earlier runs have delivered, whatever they saved.
+    delivered_before: Arc<Ranges>,
     /// Of the frame in hand.
     enrichments: Enrichments,
 }
@@ -84,14 +87,14 @@ impl Gather {
             due: None,
             summary: None,
             last_save: Instant::now(),
-            delivered_before: 0,
+            delivered_before: Arc::default(),
             enrichments: Enrichments::default(),
         }
     }
 
-    /// Earlier runs have delivered everything before a sequence, whatever they saved.
-    pub(super) fn delivered_before(self, next: u64) -> Self {
-        Self { delivered_before: next, ..self }
+    /// Earlier runs have delivered these, whatever they saved.
+    pub(super) fn delivered_before(self, delivered: Arc<Ranges>) -> Self {
+        Self { delivered_before: delivered, ..self }
     }
 
     /// Runs until the feed or the delivery ends.
@@ -178,7 +181,8 @@ impl Gather {
 
     /// Takes what is gone between the last frame and this one.
     fn lose(&mut self, fed: &Fed) {
-        let delivered = self.delivered_before.saturating_sub(fed.from()).min(fed.lost);
+        let gone = fed.from()..fed.frame().first;
+        let delivered = self.delivered_before.count_in(gone).min(fed.lost);
         let lost = fed.lost - delivered;
         if lost > 0 {
             tracing::error!(

@@ -192,6 +192,10 @@ struct Kept {
     then_correlator: u64,
     /// The last attempt to save failed.
     failing: bool,
+    /// Before it everything has a fate that has been saved,
+    unsettled: u64,
+    /// and by what is being saved.
+    then_unsettled: u64,
 }
 
 #[derive(Debug)]
@@ -269,6 +273,11 @@ impl SinkProgress {
         lock(&self.inner).kept.from
     }
 
+    /// The sequence of the first record without a fate, as it was saved last.
+    pub(super) fn saved_up_to(&self) -> u64 {
+        lock(&self.inner).kept.unsettled
+    }
+
     /// The sequence of the first record that it has not had; while that cannot be saved, as it was
     /// saved last, because the log has to keep as much.
     pub(super) fn unsettled_from(&self) -> u64 {
@@ -337,6 +346,7 @@ impl SinkProgress {
             inner.kept.then_correlator = inner.kept.correlator;
         }
         inner.kept.then = inner.snapshot.position.next.min(inner.kept.then_correlator);
+        inner.kept.then_unsettled = inner.snapshot.unsettled_from();
         Some(Changes { state: state_of(&inner), unsaved })
     }
 
@@ -344,6 +354,7 @@ impl SinkProgress {
     pub(super) fn saved(&self) {
         let kept = &mut lock(&self.inner).kept;
         kept.from = kept.then;
+        kept.unsettled = kept.then_unsettled;
         kept.failing = false;
     }
 

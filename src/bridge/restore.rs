@@ -21,8 +21,8 @@ use crate::{
     correlate::Keys,
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        Damages, Directory, Frame, Log, LogHandle, ObjectsView, POSITIONS, Position, Positions,
-        Resume, SavedCorrelator, SinkState, SourceState, State, StateCommit,
+        Damages, Delivered, Directory, Frame, Log, LogHandle, ObjectsView, POSITIONS, Position,
+        Positions, Resume, SavedCorrelator, SinkState, SourceState, State, StateCommit,
     },
 };
 
@@ -207,6 +207,12 @@ impl Restored {
     /// What each sink had lost when the runs before saved it last.
     pub(super) fn lost_before(&self) -> HashMap<String, u64> {
         self.sinks.iter().map(|(name, saved)| (name.clone(), saved.totals.lost)).collect()
+    }
+
+    /// What a sink has had that is saved at a position, or behind it.
+    pub(super) fn delivered(&self, sink: &str, position: Position) -> io::Result<Delivered> {
+        let tail = self.log.tail().next;
+        Delivered::open(&self.directory, sink, position.next, tail, now_ms())
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.

@@ -18,7 +18,6 @@ use super::{
     deliver::Stop,
     errands::{Courier, LetterRound, Replays},
     feed::{Feed, LIVE},
-    high_water::HighWater,
     ingest::{Desk, Ending, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
@@ -147,16 +146,18 @@ impl Bridge {
                 enriching += 1;
                 objects.enricher(enriching - 1, enrich)
             });
-            let (saved, correlator) = restored.sink(&sink, enricher.as_ref());
+            let (mut saved, correlator) = restored.sink(&sink, enricher.as_ref());
+            let mut had = restored.delivered(&sink.name, saved.position).map_err(|error| {
+                BridgeError::File { path: journal.path.join("delivered"), error }
+            })?;
+            had.redelivered_at_least(saved.totals.redelivered);
+            saved.totals.redelivered = had.redelivered();
             let reading = watchdog.pulse(format!("gathering for sink {}", sink.name));
             let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position, reading);
             let progress =
                 SinkProgress::new(&sink.name, sink.kind, sink.overflow, saved, correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
-            let high_water = HighWater::open(&restored, &sink.name).map_err(|error| {
-                BridgeError::File { path: journal.path.join("delivered"), error }
-            })?;
             let (desk, orders) = ReplayDesk::new(sink.enrich.is_some());
             desks.insert(sink.name.clone(), desk);
             let (courier, queue) = Courier::new(sink.retry, Arc::clone(&progress));
@@ -187,7 +188,7 @@ impl Bridge {
                 feed,
                 stage,
                 progress,
-                high_water,
+                had,
                 errands,
                 stop: stop.clone(),
                 watchdog: &watchdog,

@@ -15,7 +15,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Damage, POSITIONS, Positions, Resume, Totals,
+    Damage, POSITIONS, Positions, Resume, Totals, delivered,
     directory::{asides, bytes_of_path},
     state::{NAME as STATE, look},
 };
@@ -219,14 +219,17 @@ impl Survey {
 
     /// How far each sink was delivered cannot be beyond the log.
     fn delivered(&mut self) {
-        let Ok(entries) = fs::read_dir(self.path.join("delivered")) else { return };
+        let Ok(entries) = fs::read_dir(self.path.join(delivered::DIR)) else { return };
         for entry in entries.flatten() {
-            let name = format!("delivered/{}", entry.file_name().to_string_lossy());
+            let name = entry.file_name().to_string_lossy().into_owned();
             let next = self.next_sequence;
-            let Ok(bytes) = fs::read(entry.path()) else { continue };
-            let had = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-            if let Some(had) = had.filter(|had| *had > next && !self.held) {
-                self.problem(&name, None, format!("it says {had}, and the log ends at {next}"));
+            // One that is being written anew begins with a dot.
+            let content = (!name.starts_with('.')).then(|| delivered::read(&entry.path()));
+            let Some(Ok(content)) = content else { continue };
+            let had = content.ranges.end();
+            if had > next && !self.held {
+                let what = format!("it says {had}, and the log ends at {next}");
+                self.problem(&format!("{}/{name}", delivered::DIR), None, what);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, create, invalid, retry, server, settled, sink_status, stop, until,
 };
 
 const SIZE: u64 = 2 << 20;
@@ -335,6 +335,8 @@ enum Step {
     Hold(bool),
     Stop,
     Crash,
+    /// A crash that takes with it whatever was saved since the last stop.
+    Forget,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -343,12 +345,32 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(Step::Hold),
         1 => Just(Step::Stop),
         1 => Just(Step::Crash),
+        1 => Just(Step::Forget),
     ]
 }
 
+/// The state of a journal that no bridge holds, to be put back as if nothing had been saved since.
+struct SavedState(PathBuf, Vec<u8>);
+
+impl SavedState {
+    fn of(journal: &Path) -> Self {
+        let path = journal.join("state.redb");
+        let bytes = std::fs::read(&path).unwrap();
+        Self(path, bytes)
+    }
+
+    fn put_back(&self) {
+        std::fs::write(&self.0, &self.1).unwrap();
+    }
+}
+
+/// What has a message that begins with a `y` is not wanted.
+const WANTED: &str = "!event.message.startsWith('y')";
+
 async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
-    let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
+    let timeout = Duration::from_secs(600);
+    let patient = Tuning { timeout, filter: Some(WANTED), ..Tuning::default() };
     let setup = || {
         let mut setup = Setup::new(&server, dir.path()).tuned("lossy", &sink, patient.clone());
         setup.retention = 1 << 20;
@@ -357,12 +379,13 @@ async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
     let start = || restarted(setup);
     let mut bridge = start().await;
     let mut created = Vec::new();
+    let mut saved = None;
     sink.hold(true);
     for step in steps {
         match step {
             Step::Create(count, bytes) => {
-                let message = "x".repeat(bytes);
-                for _ in 0..count {
+                for n in 0..count {
+                    let message = if n % 3 == 2 { "y" } else { "x" }.repeat(bytes);
                     let pod = format!("web-{}", created.len());
                     let event = EventObject::about_pod("shop", &pod, "A", &message);
                     created.push(server.create(event).unwrap());
@@ -374,19 +397,29 @@ async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
             Step::Hold(held) => sink.hold(held),
             Step::Stop => {
                 let _ = bridge.stop(Duration::from_millis(50)).await;
+                saved = Some(SavedState::of(dir.path()));
                 bridge = start().await;
             }
             Step::Crash => {
                 drop(bridge);
                 bridge = start().await;
             }
+            Step::Forget => {
+                let _ = bridge.stop(Duration::from_millis(50)).await;
+                if let Some(saved) = &saved {
+                    saved.put_back();
+                }
+                bridge = start().await;
+            }
         }
     }
     sink.hold(false);
     let counts = settled(&bridge.view(), "lossy", created.len() as u64).await;
-    let had: HashSet<_> = sink.ids().into_iter().collect();
-    let missing = ids(&created).iter().filter(|id| !had.contains(*id)).count() as u64;
-    assert_eq!((counts.lost, counts.delivered), (missing, created.len() as u64 - missing));
+    let received = sink.ids();
+    let had: HashSet<_> = received.iter().cloned().collect();
+    assert_eq!(counts.delivered, had.len() as u64);
+    assert_eq!(counts.lost + counts.filtered, created.len() as u64 - counts.delivered);
+    assert_eq!(counts.redelivered, (received.len() - had.len()) as u64);
     stop(bridge).await;
 }
 
@@ -411,8 +444,7 @@ async fn what_a_crash_kept_from_being_saved_and_retention_took_was_delivered() {
     fill(&server, 1);
     settled(&bridge.view(), "prompt", 1).await;
     stop(bridge).await;
-    let state = dir.path().join("state.redb");
-    let saved = std::fs::read(&state).unwrap();
+    let saved = SavedState::of(dir.path());
     let bridge = start().await;
     let view = bridge.view();
     fill(&server, 400);
@@ -420,9 +452,94 @@ async fn what_a_crash_kept_from_being_saved_and_retention_took_was_delivered() {
     until("old segments go", || view.log.oldest().ordinal() > 100).await;
     stop(bridge).await;
     // As after a crash before anything was saved of that.
-    std::fs::write(&state, saved).unwrap();
+    saved.put_back();
     let bridge = start().await;
     let counts = settled(&bridge.view(), "prompt", 401).await;
     assert_eq!((counts.delivered, counts.lost), (401, 0));
     stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_lost_before_a_kill_is_lost_after_it() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = async || {
+        let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
+        let mut setup = Setup::new(&server, dir.path()).tuned("lossy", &sink, patient);
+        setup.retention = 1 << 20;
+        setup.start().await
+    };
+    let bridge = start().await;
+    fill(&server, 1);
+    settled(&bridge.view(), "lossy", 1).await;
+    stop(bridge).await;
+    let saved = SavedState::of(dir.path());
+    sink.hold(true);
+    let bridge = start().await;
+    let view = bridge.view();
+    fill(&server, 400);
+    until("all is journalled", || journalled(&view) == 401).await;
+    until("old segments go", || view.log.oldest().ordinal() > 100).await;
+    sink.hold(false);
+    let before = settled(&view, "lossy", 401).await;
+    assert_eq!(before.delivered, sink.received().len() as u64);
+    stop(bridge).await;
+    // As after a kill before anything was saved of that.
+    saved.put_back();
+    let bridge = start().await;
+    let after = settled(&bridge.view(), "lossy", 401).await;
+    assert_eq!((after.delivered, after.lost), (before.delivered, before.lost));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_filtered_or_refused_before_a_kill_is_not_delivered_after_it() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = async || {
+        let tuning = Tuning { filter: Some(WANTED), ..Tuning::default() };
+        let mut setup = Setup::new(&server, dir.path()).tuned("picky", &sink, tuning);
+        setup.retention = 1 << 20;
+        setup.start().await
+    };
+    let bridge = start().await;
+    fill(&server, 1);
+    settled(&bridge.view(), "picky", 1).await;
+    stop(bridge).await;
+    let saved = SavedState::of(dir.path());
+    sink.refuse(|event| (event.seq % 10 == 1).then(|| invalid("not this one")));
+    let bridge = start().await;
+    let view = bridge.view();
+    for n in 0..400 {
+        let message = if n % 2 == 0 { "y" } else { "x" }.repeat(8 << 10);
+        let pod = format!("web-{n}");
+        server.create(EventObject::about_pod("shop", &pod, "A", &message)).unwrap();
+    }
+    let before = settled(&view, "picky", 401).await;
+    assert!(before.filtered == 200 && before.dead_lettered > 0, "{before:?}");
+    until("old segments go", || view.log.oldest().ordinal() > 100).await;
+    stop(bridge).await;
+    saved.put_back();
+    let bridge = start().await;
+    let after = settled(&bridge.view(), "picky", 401).await;
+    assert_eq!(after.delivered, before.delivered);
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_count_of_redelivered_survives_kills() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = async || Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    let bridge = start().await;
+    fill(&server, 1);
+    settled(&bridge.view(), "a", 1).await;
+    stop(bridge).await;
+    let saved = SavedState::of(dir.path());
+    fill_about(&server, 1..101);
+    for again in 0..4 {
+        let bridge = start().await;
+        assert_eq!(settled(&bridge.view(), "a", 101).await.redelivered, 100 * again);
+        stop(bridge).await;
+        // As after a kill before anything was saved of that.
+        saved.put_back();
+    }
+    assert_eq!(sink.received().len(), 401);
 }

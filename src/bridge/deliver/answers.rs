@@ -16,10 +16,14 @@ const REFUSALS_IN_A_ROW: u32 = 20;
 
 impl Deliver {
     pub(super) fn delivered(&mut self, records: &[Record], places: &[usize], fates: &mut Fates) {
+        self.took(records, places, fates);
+        self.had.write(|| self.progress.saved_up_to());
+    }
+
+    fn took(&mut self, records: &[Record], places: &[usize], fates: &mut Fates) {
         self.refusals_in_a_row = 0;
         for (record, place) in records.iter().zip(places) {
-            // Of summaries of what was held before it is not known.
-            let again = record.seq >= self.from && self.high_water.had(record.seq);
+            let again = self.had.add(record.seq);
             fates.set(*place, if again { Fate::Redelivered } else { Fate::Delivered });
         }
         let mut recovered = false;
@@ -52,7 +56,7 @@ impl Deliver {
         let answers = answers.into_iter().chain(std::iter::repeat(EventFate::Retry));
         for ((record, place), answer) in records.into_iter().zip(places).zip(answers) {
             match answer {
-                EventFate::Delivered => self.delivered(&[record], &[place], fates),
+                EventFate::Delivered => self.took(&[record], &[place], fates),
                 EventFate::Retry => piece.push(record, place),
                 EventFate::Refused { class, reason } => {
                     let batch = Batch { records: vec![record] };
@@ -66,6 +70,7 @@ impl Deliver {
                 }
             }
         }
+        self.had.write(|| self.progress.saved_up_to());
         too_many
     }
 

@@ -11,9 +11,9 @@ use crate::bridge::{
     errands::{Errand, LetterRound, Replays},
     feed::Feed,
     gather::Gather,
-    high_water::HighWater,
     tasks::Tasks,
 };
+use crate::journal::Delivered;
 
 /// Batches between gathering and delivery: the next one is ready when one has arrived.
 const BATCHES_AHEAD: usize = 2;
@@ -33,7 +33,7 @@ pub(super) struct SinkParts<'a> {
     pub(super) feed: Feed,
     pub(super) stage: Stage,
     pub(super) progress: Arc<SinkProgress>,
-    pub(super) high_water: HighWater,
+    pub(super) had: Delivered,
     pub(super) errands: Errands,
     pub(super) stop: watch::Receiver<Stop>,
     pub(super) watchdog: &'a Watchdog,
@@ -43,12 +43,12 @@ impl SinkParts<'_> {
     /// Tasks of their own, so that the next batch is made while one is on its way. None of them
     /// outlives delivery, but for what it knows by then and is still to be saved.
     pub(super) fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
-        let Self { feed, stage, progress, high_water, errands, stop, watchdog } = self;
+        let Self { feed, stage, progress, had, errands, stop, watchdog } = self;
         let Errands { letters, replays, to_deliver } = errands;
         let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
         let (out, works) = mpsc::channel(ahead);
         let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
-            .delivered_before(high_water.at_start());
+            .delivered_before(had.earlier());
         sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
         sinks.spawn(format!("sending dead letters to sink {}", sink.name), letters.run());
         sinks.spawn(format!("replays to sink {}", sink.name), replays.run());
@@ -59,13 +59,12 @@ impl SinkParts<'_> {
             retry: sink.retry,
             timeout: sink.timeout,
             progress,
-            high_water,
+            had,
             stop,
             errands: to_deliver,
             live_in_a_row: 0,
             forward: sink.forward_dead_letters,
             refusals_in_a_row: 0,
-            from: 0,
             pulse: watchdog.pulse(&*name),
         };
         sinks.spawn(name, deliver.run(works));
