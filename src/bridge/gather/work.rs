@@ -15,8 +15,6 @@ use crate::{
 pub(in crate::bridge) struct Work {
     /// What is to be delivered; may be empty.
     pub(in crate::bridge) batch: Batch,
-    /// Where the sink stood before. Records before it are summaries of what was held.
-    pub(in crate::bridge) from: Position,
     /// What it comes to, with all that is in it.
     pub(in crate::bridge) reached: Reached,
     /// Resume points that are covered with it.
@@ -68,7 +66,7 @@ impl Work {
     /// An empty one of a sink that stands at a position, with what is held there.
     pub(super) fn standing_at(position: Position, held: Holding, first_held: Option<u64>) -> Self {
         let reached = Reached { position, held, first_held, ..Reached::default() };
-        Self { from: position, reached, ..Self::default() }
+        Self { reached, ..Self::default() }
     }
 
     /// Notes that it can be settled up to here, which is nothing new before its first record.
