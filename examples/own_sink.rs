@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
         BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, ObjectOptions, Outcome,
-        Overflow, RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart,
+        Overflow, RefusedClass, RetryClass, RetryOptions, Secrets, Sink, SinkOptions, SinkStart,
         SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
@@ -27,6 +27,8 @@ struct LinesSink {
     address: String,
     /// The receiver has the other end. `None` at first, and after an attempt without an answer.
     connection: Option<BufStream<TcpStream>>,
+    /// Taken out of everything that the receiver says: a token, had this sink one.
+    secrets: Secrets,
 }
 
 impl LinesSink {
@@ -61,10 +63,13 @@ impl Sink for LinesSink {
                 Ok(answer) if answer == "ok" => Outcome::Delivered,
                 // The payload is bad, today and tomorrow: it goes to the dead letters. (An answer
                 // about us, "log in first", is no refusal: that is `RetryClass::Misconfigured`.)
-                Ok(reason) => Outcome::Refused { class: RefusedClass::Invalid, reason },
+                Ok(reason) => {
+                    let reason = self.secrets.reason(reason);
+                    Outcome::Refused { class: RefusedClass::Invalid, reason }
+                }
                 // Whether it has arrived nobody knows, so the bridge will send it again.
                 Err(error) => {
-                    let reason = format!("{}: {error}", self.address);
+                    let reason = self.secrets.reason(format_args!("{}: {error}", self.address));
                     Outcome::Retry { after: None, class: RetryClass::Unavailable, reason }
                 }
             }
@@ -90,7 +95,8 @@ async fn receive(listener: &TcpListener, answers: bool) -> Result<(), Box<dyn st
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let receiver = TcpListener::bind("127.0.0.1:0").await?;
-    let sink = LinesSink { address: receiver.local_addr()?.to_string(), connection: None };
+    let address = receiver.local_addr()?.to_string();
+    let sink = LinesSink { address, connection: None, secrets: Secrets::none() };
     let (server, journal) = (ApiServer::start(Options::default())?, tempfile::tempdir()?);
     for pod in ["web-1", "web-2"] {
         server.create(EventObject::about_pod("shop", pod, "Killing", "Stopping container"))?;

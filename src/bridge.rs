@@ -38,6 +38,7 @@ mod options;
 mod own_events;
 mod progress;
 mod published;
+mod reason;
 mod restore;
 mod run;
 mod seen;
@@ -61,6 +62,8 @@ pub use options::{
 };
 pub use own_events::{COMPONENT, OwnEvents};
 pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};
+pub use reason::{Reason, Secrets};
+pub(crate) use reason::{escaped, plain};
 pub use run::{Bridge, BridgeError};
 pub(crate) use shared::now_ms;
 pub use shared::{BlockedBy, IngestCounters};

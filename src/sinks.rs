@@ -18,6 +18,7 @@ mod net_error;
 mod options;
 #[cfg(feature = "otlp")]
 mod otlp;
+pub(crate) mod secrets;
 mod stdout;
 #[cfg(all(test, feature = "http-client"))]
 #[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "the webhook tests use all of it"))]
@@ -26,6 +27,8 @@ mod test_server;
 mod tls;
 #[cfg(feature = "webhook")]
 mod webhook;
+
+use crate::bridge::Reason;
 
 #[cfg(feature = "kafka")]
 pub use kafka::KafkaSink;
@@ -72,10 +75,10 @@ pub enum SinkBuildError {
     SigningSecret(&'static str),
     /// The HTTP or gRPC client refuses the options.
     #[error("cannot set up the client: {0}")]
-    Client(String),
+    Client(Reason),
     /// librdkafka refuses the options.
     #[error("librdkafka refuses the configuration: {0}")]
-    Kafka(String),
+    Kafka(Reason),
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(String),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tidings::{
     admin::AdminServer,
-    bridge::{Outcome, RetryClass},
+    bridge::{Outcome, RetryClass, Secrets},
     demo::api_server::{EventObject, Fault, On},
     journal::Letters,
 };
@@ -101,7 +101,7 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     let refused = server.set_fault(On::List, None, Fault::Forbidden);
     let sink = MemorySink::default();
     sink.refuse(|_| {
-        let reason = "down".to_owned();
+        let reason = Secrets::none().reason("down");
         Some(Outcome::Retry { after: None, class: RetryClass::Unavailable, reason })
     });
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;

@@ -368,7 +368,7 @@ pub fn status(view: &BridgeView) -> Status {
                     forwarded: sink.errands.forwarded,
                     forwards_refused: sink.errands.forwards_refused,
                     replayed: sink.errands.replayed,
-                    last_error: sink.last_error,
+                    last_error: sink.last_error.map(String::from),
                 }
             })
             .collect(),

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    Outcome, RetryClass, RetryOptions, Sink, SinkCondition, SinkProgress,
+    Outcome, Reason, RetryClass, RetryOptions, Secrets, Sink, SinkCondition, SinkProgress,
     errands::Errand,
     gather::{Mark, Work},
     own_events::is_own,
@@ -189,7 +189,7 @@ impl Deliver {
                         Some(reason) => (RetryClass::Misconfigured, reason),
                         None => retry.unwrap_or((
                             RetryClass::Unavailable,
-                            "some events of the batch were not taken".to_owned(),
+                            Secrets::none().reason("some events of the batch were not taken"),
                         )),
                     };
                     (class, reason, None)
@@ -238,7 +238,8 @@ impl Deliver {
         let outcome = outcome.unwrap_or_else(|_| Outcome::Retry {
             after: None,
             class: RetryClass::Timeout,
-            reason: format!("no answer within {:.1} s", self.timeout.as_secs_f64()),
+            reason: Secrets::none()
+                .reason(format_args!("no answer within {:.1} s", self.timeout.as_secs_f64())),
         });
         let failed =
             matches!(outcome, Outcome::Retry { .. } | Outcome::PerEvent { retry: Some(_), .. });
@@ -255,7 +256,7 @@ impl Deliver {
         &mut self,
         piece: &Piece,
         class: RetryClass,
-        reason: &str,
+        reason: &Reason,
         after: Option<Duration>,
     ) -> Result<(), Interrupted> {
         let condition = match class {
@@ -265,8 +266,8 @@ impl Deliver {
         let wait = self.retry.wait(piece.failures, class, after);
         let mut news = false;
         self.progress.update(|sink| {
-            let before = sink.last_error.replace(reason.to_owned());
-            news = sink.condition != condition || before.as_deref() != Some(reason);
+            let before = sink.last_error.replace(reason.clone());
+            news = sink.condition != condition || before.as_ref() != Some(reason);
             sink.condition = condition;
             if sink.trouble != Some(condition) && !piece.batch.records.iter().all(is_own) {
                 sink.trouble = Some(condition);
@@ -274,16 +275,21 @@ impl Deliver {
         });
         let retry_in = format!("{:.1}s", wait.as_secs_f64());
         if !news {
-            tracing::debug!(sink = self.name, reason, retry_in, "still failing");
+            tracing::debug!(sink = self.name, reason = &**reason, retry_in, "still failing");
         } else if condition == SinkCondition::Misconfigured {
             tracing::error!(
                 sink = self.name,
-                reason,
+                reason = &**reason,
                 retry_in,
                 "the sink is misconfigured: nothing is lost, but somebody has to mend it"
             );
         } else {
-            tracing::warn!(sink = self.name, reason, retry_in, "the sink does not take events");
+            tracing::warn!(
+                sink = self.name,
+                reason = &**reason,
+                retry_in,
+                "the sink does not take events"
+            );
         }
         let until = Instant::now() + wait;
         let mut stop = self.stop.clone();

@@ -33,7 +33,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{EventFate, Outcome, RetryClass, RetryOptions, SinkProgress};
+use super::{EventFate, Outcome, Reason, RetryClass, RetryOptions, Secrets, SinkProgress};
 use crate::event::{Batch, Record};
 
 pub(super) use letters::LetterRound;
@@ -69,7 +69,7 @@ struct Answered {
     delivered: u64,
     refused: u64,
     /// The class and the receiver's words of the last refusal.
-    refusal: Option<(String, String)>,
+    refusal: Option<(String, Reason)>,
 }
 
 /// What is sent as one, and how often it was.
@@ -87,7 +87,7 @@ enum Next {
     /// The same, or what is left of it, after a wait.
     Again {
         wait: Duration,
-        reason: String,
+        reason: Reason,
     },
     /// It was halved; the first half comes first.
     Halved(Piece),
@@ -127,7 +127,7 @@ impl Courier {
                     pieces.push_front(piece);
                 }
                 Next::Again { wait, reason } => {
-                    waits(reason);
+                    waits(reason.into());
                     self.sleep(wait).await?;
                     pieces.push_front(piece);
                 }
@@ -173,7 +173,7 @@ impl Courier {
                     return Ok(Next::Done);
                 }
                 let (class, reason) = retry.unwrap_or_else(|| {
-                    (RetryClass::Unavailable, "some events were not taken".to_owned())
+                    (RetryClass::Unavailable, Secrets::none().reason("some events were not taken"))
                 });
                 (class, reason, None)
             }
@@ -242,7 +242,7 @@ impl Courier {
 }
 
 impl Answered {
-    fn refuse(&mut self, events: u64, class: &str, reason: String) {
+    fn refuse(&mut self, events: u64, class: &str, reason: Reason) {
         if events > 0 {
             self.refused += events;
             self.refusal = Some((class.to_owned(), reason));

@@ -71,7 +71,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
         SinkFacts {
             unsettled_bytes: view.log.bytes_from(sink.unsettled_from()),
             trouble: sink.trouble,
-            last_error: sink.last_error,
+            last_error: sink.last_error.map(String::from),
             lost: sink.totals.lost,
             blocks: sink.overflow == Overflow::Block,
             blocked: blocked.iter().any(|blocked| blocked.sink == sink.name),

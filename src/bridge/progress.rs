@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    Overflow,
+    Overflow, Reason,
     correlation::{Correlator, Holding, SaveOf},
     shared::lock,
 };
@@ -146,7 +146,7 @@ pub struct SinkSnapshot {
     /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
     pub trouble: Option<SinkCondition>,
     /// The last failure, until the next success.
-    pub last_error: Option<String>,
+    pub last_error: Option<Reason>,
     /// Attempts since the start of the process, and how many of them failed.
     pub attempts: u64,
     /// See `attempts`.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::Reason;
 use crate::event::Batch;
 
 /// Why an attempt is worth another one.
@@ -53,7 +54,7 @@ pub enum EventFate {
         /// Why.
         class: RefusedClass,
         /// The receiver's words.
-        reason: String,
+        reason: Reason,
     },
 }
 
@@ -67,7 +68,7 @@ pub enum Outcome {
         /// One fate for each record, in the order of the batch.
         fates: Vec<EventFate>,
         /// Why those to be retried failed; they are retried under this class.
-        retry: Option<(RetryClass, String)>,
+        retry: Option<(RetryClass, Reason)>,
     },
     /// The receiver took the batch but for some events that it does not name (OTLP partial
     /// success). Nothing of it is sent again.
@@ -75,7 +76,7 @@ pub enum Outcome {
         /// How many it rejected.
         rejected: u64,
         /// The receiver's words.
-        reason: String,
+        reason: Reason,
     },
     /// Nothing was taken, as far as is known; to be sent again whole.
     Retry {
@@ -84,19 +85,20 @@ pub enum Outcome {
         /// Why.
         class: RetryClass,
         /// What happened, for the log and the status page.
-        reason: String,
+        reason: Reason,
     },
     /// The payload was refused, and will be however often it is sent.
     Refused {
         /// Why.
         class: RefusedClass,
         /// The receiver's words.
-        reason: String,
+        reason: Reason,
     },
 }
 
 /// One attempt at a time. A sink neither sleeps nor retries (librdkafka's own queue excepted);
-/// the bridge owns time, order and acknowledgement.
+/// the bridge owns time, order and acknowledgement. It makes its [`Secrets`](super::Secrets) of its
+/// options, once, and every [`Reason`] by them.
 ///
 /// The future of [`send`](Self::send) may be dropped at any await, when the configured timeout
 /// has passed or the bridge stops. The next call then brings the same batch again or a part of it,

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Compression, Secret, SinkBuildError, TlsOptions, net_error, own_deadline, tls};
-use crate::bridge::{Outcome, RetryClass};
+use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// How much of a refusing answer is read, for its reason.
 const REASON_BYTES: usize = 4096;
@@ -113,11 +113,13 @@ impl Reply {
     }
 
     /// What an answer other than 2xx means; `words` is what the body says.
-    pub(super) fn refusal(&self, words: &str) -> Outcome {
+    pub(super) fn refusal(&self, words: &str, secrets: &Secrets) -> Outcome {
         match &self.location {
             // What the body of a redirect says is that it is one.
-            Some(location) => status::to_outcome(self.status, None, &status::points_to(location)),
-            None => status::to_outcome(self.status, self.retry_after, words),
+            Some(location) => {
+                status::to_outcome(self.status, None, &status::points_to(location), secrets)
+            }
+            None => status::to_outcome(self.status, self.retry_after, words, secrets),
         }
     }
 }
@@ -130,6 +132,7 @@ pub(super) struct HttpPoster {
     peer: String,
     headers: HeaderMap,
     compression: Compression,
+    secrets: Secrets,
     deadline: Duration,
     /// How much of a 2xx answer is read; 0: it is only drained, for the connection's sake.
     pub(super) success_bytes: usize,
@@ -142,6 +145,7 @@ impl HttpPoster {
         tls_options: Option<&TlsOptions>,
         mut headers: HeaderMap,
         compression: Compression,
+        secrets: Secrets,
         attempt: Duration,
     ) -> Result<Self, SinkBuildError> {
         let mut url = reqwest::Url::parse(&address.uri.to_string()).map_err(|e| {
@@ -179,9 +183,15 @@ impl HttpPoster {
         if let Some(name) = &options.server_name {
             builder = rename(builder, &mut url, &mut headers, name)?;
         }
-        let client = builder.build().map_err(|e| SinkBuildError::Client(innermost(&e)))?;
+        let client =
+            builder.build().map_err(|e| SinkBuildError::Client(secrets.reason(innermost(&e))))?;
         let peer = address.peer.clone();
-        Ok(Self { client, url, peer, headers, compression, deadline, success_bytes: 0 })
+        Ok(Self { client, url, peer, headers, compression, secrets, deadline, success_bytes: 0 })
+    }
+
+    /// What no reason may hold.
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// One POST. An answer of any status is a reply; no answer is already an outcome.
@@ -200,7 +210,10 @@ impl HttpPoster {
                 return Err(Outcome::Retry {
                     after: None,
                     class: RetryClass::Timeout,
-                    reason: format!("no answer from {} within {:?}", self.peer, self.deadline),
+                    reason: self.secrets.reason(format_args!(
+                        "no answer from {} within {:?}",
+                        self.peer, self.deadline
+                    )),
                 });
             }
         };
@@ -225,10 +238,10 @@ impl HttpPoster {
             return Outcome::Retry {
                 after: None,
                 class: RetryClass::Timeout,
-                reason: format!("no connection to {} in time", self.peer),
+                reason: self.secrets.reason(format_args!("no connection to {} in time", self.peer)),
             };
         }
-        net_error::to_outcome(&error, &self.peer)
+        net_error::to_outcome(&error, &self.peer, &self.secrets)
     }
 }
 

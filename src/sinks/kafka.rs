@@ -47,13 +47,14 @@ use self::{
 };
 use super::{KafkaOptions, SinkBuildError, own_deadline};
 use crate::{
-    bridge::{EventFate, Outcome, RefusedClass, RetryClass, Sink},
+    bridge::{EventFate, Outcome, Reason, RefusedClass, RetryClass, Secrets, Sink},
     event::{Batch, ObjectReference, Record, Text},
 };
 
 /// Produces batches to one topic.
 pub struct KafkaSink {
     config: ClientConfig,
+    secrets: Secrets,
     topic: String,
     deadline: Duration,
     /// Made by the first attempt: making it connects.
@@ -99,8 +100,10 @@ enum Queued {
 impl KafkaSink {
     /// Checks the options; nothing is connected yet.
     pub fn new(options: &KafkaOptions) -> Result<Self, SinkBuildError> {
+        let secrets = options.secrets();
         Ok(Self {
-            config: config::build(options)?,
+            config: config::build(options, &secrets)?,
+            secrets,
             topic: options.topic.clone(),
             deadline: own_deadline(options.timeout),
             producer: None,
@@ -114,7 +117,7 @@ impl KafkaSink {
         let end = Instant::now() + self.deadline;
         if let Some(retiring) = &mut self.retiring {
             if timeout_at(end, retiring).await.is_err() {
-                return retry(RetryClass::Timeout, "librdkafka takes long to end".into());
+                return retry(RetryClass::Timeout, "librdkafka takes long to end");
             }
             self.retiring = None;
         }
@@ -159,12 +162,12 @@ impl KafkaSink {
                 matches!(self.ledger.get(record.seq), Some(State::Acked | State::Unqueueable(..)))
             };
             if batch.records.iter().all(settled) {
-                return self.settle(batch, RetryClass::Unavailable, String::new());
+                return self.settle(batch, RetryClass::Unavailable, Secrets::none().reason(""));
             }
             if more && self.ledger.outstanding() == 0 {
                 // librdkafka makes room a moment after the report; it is making it now.
                 if Instant::now() >= end {
-                    return retry(RetryClass::Timeout, "librdkafka's queue stays full".into());
+                    return retry(RetryClass::Timeout, "librdkafka's queue stays full");
                 }
                 tokio::task::yield_now().await;
                 continue;
@@ -186,7 +189,7 @@ impl KafkaSink {
     fn queue(&mut self, batch: &Batch) -> Queued {
         if self.producer.is_none() {
             let reports = Arc::<Reports>::default();
-            let context = Context(Arc::clone(&reports));
+            let context = Context { reports: Arc::clone(&reports), secrets: self.secrets.clone() };
             match ThreadedProducer::from_config_and_context(&self.config, context) {
                 Ok(producer) => self.producer = Some(producer),
                 Err(error) => {
@@ -204,7 +207,7 @@ impl KafkaSink {
             let parts: Parts<'_> = match serde_json::from_slice(&record.envelope) {
                 Ok(parts) => parts,
                 Err(error) => {
-                    let reason = format!("not an envelope: {error}");
+                    let reason = self.secrets.reason(format_args!("not an envelope: {error}"));
                     self.ledger.unqueueable(record.seq, RefusedClass::Invalid, reason);
                     continue;
                 }
@@ -260,7 +263,7 @@ impl KafkaSink {
 
     /// The fates of a batch: those in front of the first unsettled record are final, the rest is
     /// to be sent again.
-    fn settle(&mut self, batch: &Batch, class: RetryClass, reason: String) -> Outcome {
+    fn settle(&mut self, batch: &Batch, class: RetryClass, reason: Reason) -> Outcome {
         let mut fates = Vec::with_capacity(batch.records.len());
         for record in &batch.records {
             let Some(fate) = self.ledger.settle(record.seq) else { break };
@@ -274,14 +277,14 @@ impl KafkaSink {
             return Outcome::PerEvent { fates, retry: None };
         }
         if settled == 0 {
-            return retry(class, reason);
+            return Outcome::Retry { after: None, class, reason };
         }
         fates.resize(batch.records.len(), EventFate::Retry);
         Outcome::PerEvent { fates, retry: Some((class, reason)) }
     }
 
     /// Why no report has come in time.
-    fn why_late(&self) -> (RetryClass, String) {
+    fn why_late(&self) -> (RetryClass, Reason) {
         match self.reports.last_error() {
             Some(error) => {
                 let class = match classify::retry(error.code) {
@@ -289,9 +292,12 @@ impl KafkaSink {
                     _ if classify::is_tls(&error.text) => RetryClass::Misconfigured,
                     _ => RetryClass::Unavailable,
                 };
-                (class, error.text)
+                (class, self.secrets.reason(error.text))
             }
-            None => (RetryClass::Timeout, format!("no acknowledgement within {:?}", self.deadline)),
+            None => {
+                let words = format!("no acknowledgement within {:?}", self.deadline);
+                (RetryClass::Timeout, Secrets::none().reason(words))
+            }
         }
     }
 
@@ -300,6 +306,7 @@ impl KafkaSink {
         let fatal = self.producer.as_ref().and_then(|producer| producer.client().fatal_error());
         let (code, text) =
             fatal.unwrap_or((RDKafkaErrorCode::Fatal, "the producer failed fatally".into()));
+        let text = self.secrets.reason(text);
         tracing::warn!(error = %text, "the Kafka producer failed fatally and is replaced");
         self.retire_producer();
         for report in self.reports.take() {
@@ -340,8 +347,8 @@ impl Sink for KafkaSink {
     }
 }
 
-fn retry(class: RetryClass, reason: String) -> Outcome {
-    Outcome::Retry { after: None, class, reason }
+fn retry(class: RetryClass, words: &str) -> Outcome {
+    Outcome::Retry { after: None, class, reason: Secrets::none().reason(words) }
 }
 
 /// What keeps the events of one object together.

@@ -8,12 +8,12 @@ use std::{error::Error, io};
 
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-use crate::bridge::{Outcome, RetryClass};
+use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// The retry that a failed exchange with `peer` (`host:port`) is worth.
-pub(super) fn to_outcome(error: &(dyn Error + 'static), peer: &str) -> Outcome {
+pub(super) fn to_outcome(error: &(dyn Error + 'static), peer: &str, secrets: &Secrets) -> Outcome {
     let (class, reason) = describe(error, peer);
-    Outcome::Retry { after: None, class, reason }
+    Outcome::Retry { after: None, class, reason: secrets.reason(reason) }
 }
 
 fn describe(error: &(dyn Error + 'static), peer: &str) -> (RetryClass, String) {
@@ -131,22 +131,4 @@ fn describe_tls(error: &TlsError, peer: &str) -> (RetryClass, String) {
         other => format!("TLS with {peer} failed: {other}"),
     };
     (RetryClass::Misconfigured, reason)
-}
-
-/// At most 300 characters of what a receiver wrote, on one line.
-pub(super) fn excerpt(text: &str) -> String {
-    const CHARS: usize = 300;
-    let mut words = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-        if !word.is_empty() {
-            if !words.is_empty() {
-                words.push(' ');
-            }
-            words.push_str(word);
-        }
-    }
-    match words.char_indices().nth(CHARS) {
-        Some((end, _)) => format!("{}…", &words[..end]),
-        None => words,
-    }
 }

@@ -15,9 +15,9 @@ use futures_util::future::BoxFuture;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 
 use self::{grpc::GrpcExporter, http::HttpExporter};
-use super::{OtlpOptions, OtlpProtocol, SinkBuildError, net_error::excerpt};
+use super::{OtlpOptions, OtlpProtocol, SinkBuildError};
 use crate::{
-    bridge::{Outcome, RefusedClass, Sink},
+    bridge::{Outcome, RefusedClass, Secrets, Sink},
     encode::otlp::LogsEncoder,
     event::Batch,
 };
@@ -27,6 +27,7 @@ use crate::{
 pub struct OtlpSink {
     encoder: LogsEncoder,
     exporter: Exporter,
+    secrets: Secrets,
 }
 
 #[derive(Debug)]
@@ -38,18 +39,23 @@ enum Exporter {
 impl OtlpSink {
     /// Checks the options and sets up the client; nothing is connected yet.
     pub fn new(options: &OtlpOptions) -> Result<Self, SinkBuildError> {
+        let secrets = options.secrets();
         let exporter = match options.protocol {
-            OtlpProtocol::Grpc => Exporter::Grpc(Box::new(GrpcExporter::new(options)?)),
-            OtlpProtocol::Http => Exporter::Http(Box::new(HttpExporter::new(options)?)),
+            OtlpProtocol::Grpc => {
+                Exporter::Grpc(Box::new(GrpcExporter::new(options, secrets.clone())?))
+            }
+            OtlpProtocol::Http => {
+                Exporter::Http(Box::new(HttpExporter::new(options, secrets.clone())?))
+            }
         };
-        Ok(Self { encoder: LogsEncoder::default(), exporter })
+        Ok(Self { encoder: LogsEncoder::default(), exporter, secrets })
     }
 
     async fn export(&mut self, batch: &Batch) -> Outcome {
         let request = match self.encoder.encode(batch) {
             Ok(request) => request.into(),
             Err(error) => {
-                let reason = error.to_string();
+                let reason = self.secrets.reason(error);
                 return Outcome::Refused { class: RefusedClass::Invalid, reason };
             }
         };
@@ -58,16 +64,16 @@ impl OtlpSink {
             Exporter::Http(http) => http.export(request).await,
         };
         match answer {
-            Ok(response) => taken(response, batch.records.len() as u64),
+            Ok(response) => taken(response, batch.records.len() as u64, &self.secrets),
             Err(outcome) => outcome,
         }
     }
 }
 
 /// What a successful answer to `sent` records says.
-fn taken(response: ExportLogsServiceResponse, sent: u64) -> Outcome {
+fn taken(response: ExportLogsServiceResponse, sent: u64, secrets: &Secrets) -> Outcome {
     let Some(partial) = response.partial_success else { return Outcome::Delivered };
-    let words = excerpt(&partial.error_message);
+    let words = secrets.reason(&partial.error_message);
     match u64::try_from(partial.rejected_log_records).unwrap_or(0).min(sent) {
         0 => {
             if !words.is_empty() {
@@ -77,7 +83,10 @@ fn taken(response: ExportLogsServiceResponse, sent: u64) -> Outcome {
         }
         rejected => Outcome::Partial {
             rejected,
-            reason: if words.is_empty() { "the receiver gave no reason".into() } else { words },
+            reason: match &*words {
+                "" => secrets.reason("the receiver gave no reason"),
+                _ => words,
+            },
         },
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::SinkBuildError;
 use crate::{
-    bridge::{Outcome, RetryClass, Sink},
+    bridge::{Outcome, RetryClass, Secrets, Sink},
     event::Batch,
 };
 
@@ -101,7 +101,7 @@ fn misfortune(error: &io::Error) -> Outcome {
         io::ErrorKind::BrokenPipe => (RetryClass::Misconfigured, "stdout is closed".to_owned()),
         _ => (RetryClass::Unavailable, format!("cannot write to stdout: {error}")),
     };
-    Outcome::Retry { after: None, class, reason }
+    Outcome::Retry { after: None, class, reason: Secrets::none().reason(reason) }
 }
 
 impl Sink for StdoutSink {
@@ -189,7 +189,7 @@ mod tests {
         let closed = Outcome::Retry {
             after: None,
             class: RetryClass::Misconfigured,
-            reason: "stdout is closed".into(),
+            reason: Secrets::none().reason("stdout is closed"),
         };
         let sent = tokio::time::timeout(Duration::from_secs(5), sink.send(&batch(1..=1))).await;
         assert_eq!(sent.unwrap(), closed);

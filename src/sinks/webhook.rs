@@ -14,7 +14,6 @@
 //!
 //! [Standard Webhooks]: https://www.standardwebhooks.com
 
-mod conceal;
 mod sign;
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
 
-use self::{conceal::Secrets, sign::Signer};
+use self::sign::Signer;
 use super::{
     SinkBuildError, WebhookOptions,
     http::{self, Address, HttpPoster, Reply},
@@ -43,7 +42,6 @@ const SIGNATURE: &str = "webhook-signature";
 pub struct WebhookSink {
     poster: HttpPoster,
     signer: Option<Signer>,
-    secrets: Secrets,
     single: bool,
 }
 
@@ -56,11 +54,11 @@ impl WebhookSink {
             options.tls.as_ref(),
             http::headers(&options.headers, &[ID, TIMESTAMP, SIGNATURE])?,
             options.compression,
+            options.secrets(),
             options.timeout,
         )?;
         let signer = options.signing_secret.as_ref().map(Signer::new).transpose()?;
-        let secrets = Secrets::of(options, &address.uri);
-        Ok(Self { poster, signer, secrets, single: options.single })
+        Ok(Self { poster, signer, single: options.single })
     }
 
     async fn post(&self, batch: &Batch) -> Outcome {
@@ -92,7 +90,7 @@ impl WebhookSink {
         if reply.is_success() {
             return Outcome::Delivered;
         }
-        reply.refusal(&self.secrets.conceal(&String::from_utf8_lossy(&reply.body)))
+        reply.refusal(&String::from_utf8_lossy(&reply.body), self.poster.secrets())
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass},
+    bridge::{BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass, Secrets},
     demo::api_server::{ApiServer, EventObject, Written},
 };
 use tokio::runtime::Runtime;
@@ -64,7 +64,7 @@ fn moody(seed: u64) -> MemorySink {
             2..5 => {
                 let fate = |event: &Received| match random.u8(..4) {
                     _ if poison(event) => {
-                        let reason = "poison".to_owned();
+                        let reason = Secrets::none().reason("poison");
                         EventFate::Refused { class: RefusedClass::Invalid, reason }
                     }
                     0 => EventFate::Retry,
@@ -95,7 +95,7 @@ fn orderly(seed: u64) -> MemorySink {
                     if place >= taken {
                         return EventFate::Retry;
                     }
-                    let reason = "poison".to_owned();
+                    let reason = Secrets::none().reason("poison");
                     let refused = EventFate::Refused { class: RefusedClass::Invalid, reason };
                     if poison(event) { refused } else { EventFate::Delivered }
                 };

@@ -7,7 +7,7 @@ use std::{
 
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass, RetryOptions,
+        BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Secrets,
         SinkCondition,
     },
     demo::api_server::{ApiServer, EventObject},
@@ -106,13 +106,14 @@ async fn events_that_are_answered_one_by_one_each_get_their_fate() {
     sink.respond(move |events| {
         let first = events.len() == 10;
         let fate = |event: &Received| match event {
-            event if about(event, &[2, 7]) => {
-                EventFate::Refused { class: RefusedClass::TooLarge, reason: "1 MiB".to_owned() }
-            }
+            event if about(event, &[2, 7]) => EventFate::Refused {
+                class: RefusedClass::TooLarge,
+                reason: Secrets::none().reason("1 MiB"),
+            },
             event if first && about(event, &[3, 4]) => EventFate::Retry,
             _ => EventFate::Delivered,
         };
-        let retry = first.then(|| (RetryClass::Throttled, "slower".to_owned()));
+        let retry = first.then(|| (RetryClass::Throttled, Secrets::none().reason("slower")));
         Some(Outcome::PerEvent { fates: events.iter().map(fate).collect(), retry })
     });
     let (bridge, dir, _server) = deliver(10, &sink, batch(10, 1 << 20, 2000)).await;
@@ -141,7 +142,7 @@ async fn an_event_without_an_answer_is_sent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partial_success_is_one_dead_letter_and_nothing_is_sent_again() {
     let sink = MemorySink::default();
-    sink.answer([Outcome::Partial { rejected: 3, reason: "too old".to_owned() }]);
+    sink.answer([Outcome::Partial { rejected: 3, reason: Secrets::none().reason("too old") }]);
     let (bridge, dir, _server) = deliver(10, &sink, batch(10, 1 << 20, 2000)).await;
     let status = settled(&bridge.view(), "a", 10).await;
     assert_eq!((status.delivered, status.dead_lettered, status.attempts), (7, 3, 1));
@@ -156,7 +157,7 @@ async fn a_receiver_that_asks_for_time_gets_it() {
     let sink = MemorySink::default();
     let after = Some(Duration::from_millis(400));
     let class = RetryClass::Throttled;
-    sink.answer([Outcome::Retry { after, class, reason: "busy".to_owned() }]);
+    sink.answer([Outcome::Retry { after, class, reason: Secrets::none().reason("busy") }]);
     let (bridge, _dir, _server) = deliver(1, &sink, Tuning::default()).await;
     sink.wait_for(1).await;
     let [(first, _), (second, _)] = sink.attempts()[..] else { panic!() };
@@ -185,7 +186,10 @@ async fn a_misconfigured_sink_is_tried_until_it_is_mended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_refuses_twenty_in_a_row_is_what_is_wrong() {
     let one_by_one = |events: &[Received]| {
-        let refused = EventFate::Refused { class: RefusedClass::Invalid, reason: "no".to_owned() };
+        let refused = EventFate::Refused {
+            class: RefusedClass::Invalid,
+            reason: Secrets::none().reason("no"),
+        };
         Some(Outcome::PerEvent { fates: vec![refused; events.len()], retry: None })
     };
     for (per_batch, per_event) in [(1, false), (30, false), (30, true)] {

@@ -13,8 +13,8 @@ use tidings::{
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
         EventFate, Heartbeat, JournalOptions, ObjectOptions, Outcome, Overflow, OwnEvents,
-        RefusedClass, RetryClass, RetryOptions, Sink, SinkOptions, SinkStart, SourceOptions,
-        SourceStart,
+        RefusedClass, RetryClass, RetryOptions, Secrets, Sink, SinkOptions, SinkStart,
+        SourceOptions, SourceStart,
     },
     cache::SourceHealth,
     demo::api_server::{ApiServer, EventObject, Options, Written},
@@ -317,11 +317,11 @@ pub(crate) async fn stop(bridge: Bridge) {
 }
 
 pub(crate) fn invalid(reason: &str) -> Outcome {
-    Outcome::Refused { class: RefusedClass::Invalid, reason: reason.to_owned() }
+    Outcome::Refused { class: RefusedClass::Invalid, reason: Secrets::none().reason(reason) }
 }
 
 pub(crate) fn retry(class: RetryClass) -> Outcome {
-    Outcome::Retry { after: None, class, reason: format!("{class:?}") }
+    Outcome::Retry { after: None, class, reason: Secrets::none().reason(format_args!("{class:?}")) }
 }
 
 /// A sink's part of the status document, held to the identity of its fates.

@@ -6,7 +6,9 @@ use super::{
     piece::Piece,
 };
 use crate::{
-    bridge::{EventFate, RefusedClass, SinkCondition, own_events::is_own, shared::now_ms},
+    bridge::{
+        EventFate, Reason, RefusedClass, Secrets, SinkCondition, own_events::is_own, shared::now_ms,
+    },
     event::{Batch, Record},
     journal::{DeadLetter, LetterState},
 };
@@ -47,7 +49,7 @@ impl Deliver {
         piece: &mut Piece,
         answers: Vec<EventFate>,
         fates: &mut Fates,
-    ) -> Option<String> {
+    ) -> Option<Reason> {
         let mut too_many = None;
         let Piece { attempts, failures, first_ms, .. } = *piece;
         let records = std::mem::take(&mut piece.batch.records);
@@ -78,7 +80,7 @@ impl Deliver {
         &mut self,
         piece: &Piece,
         rejected: u64,
-        reason: String,
+        reason: Reason,
         fates: &mut Fates,
     ) {
         let Piece { batch: Batch { records }, places, .. } = piece;
@@ -92,7 +94,7 @@ impl Deliver {
             tracing::error!(
                 sink = self.name,
                 rejected,
-                reason,
+                reason = &*reason,
                 "the receiver rejected events without saying which"
             );
             let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
@@ -109,20 +111,20 @@ impl Deliver {
         &mut self,
         piece: &Piece,
         class: RefusedClass,
-        reason: String,
+        reason: Reason,
         fates: &mut Fates,
-    ) -> Result<(), String> {
+    ) -> Result<(), Reason> {
         if self.refusals_in_a_row >= REFUSALS_IN_A_ROW {
-            return Err(format!(
+            return Err(Secrets::none().reason(format_args!(
                 "refuses everything, {REFUSALS_IN_A_ROW} events in a row: {reason}"
-            ));
+            )));
         }
         self.refusals_in_a_row += 1;
         let record = &piece.batch.records[0];
         tracing::warn!(
             sink = self.name,
             id = record.id(),
-            reason,
+            reason = &*reason,
             "the receiver refuses an event: dead-lettered"
         );
         fates.set(piece.places[0], Fate::DeadLettered);
@@ -131,17 +133,17 @@ impl Deliver {
         Ok(())
     }
 
-    pub(super) fn give_up(&mut self, piece: &Piece, reason: &str, fates: &mut Fates) {
+    pub(super) fn give_up(&mut self, piece: &Piece, reason: &Reason, fates: &mut Fates) {
         tracing::error!(
             sink = self.name,
             events = piece.batch.records.len(),
             attempts = piece.attempts,
-            reason,
+            reason = &**reason,
             "given up after retry.maxAttempts: dead-lettered"
         );
         for (record, place) in piece.batch.records.iter().zip(&piece.places) {
             fates.set(*place, Fate::DeadLettered);
-            let letter = self.dead_letter(piece, record, "max-attempts", reason.to_owned());
+            let letter = self.dead_letter(piece, record, "max-attempts", reason.clone());
             fates.dead_letter(*place, letter);
         }
     }
@@ -151,7 +153,7 @@ impl Deliver {
         piece: &Piece,
         record: &Record,
         class: &str,
-        reason: String,
+        reason: Reason,
     ) -> DeadLetter {
         DeadLetter {
             number: 0,
@@ -161,7 +163,7 @@ impl Deliver {
             seq: record.seq,
             id: record.id().to_owned(),
             class: class.to_owned(),
-            reason,
+            reason: reason.into(),
             attempts: piece.attempts,
             first_ms: piece.first_ms,
             time_ms: now_ms(),

@@ -12,7 +12,7 @@ use tokio::{sync::watch, task::spawn_blocking};
 
 use super::{Answered, Courier, Ended, Next, Piece};
 use crate::{
-    bridge::{SinkProgress, now_ms, tasks::answer_of},
+    bridge::{Reason, SinkProgress, now_ms, tasks::answer_of},
     event::{DeadLetterInfo, EnvelopeParts, timestamp},
     journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome},
 };
@@ -95,9 +95,9 @@ impl LetterRound {
             // For as long as the receiver is away: said once, and when the reason is another one.
             let (sink, letter) = (&self.sink, letter.number);
             if before.as_ref() == Some(&reason) {
-                tracing::debug!(sink, letter, reason, "still waiting");
+                tracing::debug!(sink, letter, reason = &*reason, "still waiting");
             } else {
-                tracing::warn!(sink, letter, reason, "a dead letter has to wait");
+                tracing::warn!(sink, letter, reason = &*reason, "a dead letter has to wait");
             }
             before = Some(reason);
             self.courier.sleep(wait).await?;
@@ -122,10 +122,10 @@ impl LetterRound {
                     sink = self.sink,
                     letter = letter.number,
                     id = letter.id,
-                    reason,
+                    reason = &*reason,
                     "a dead letter is refused once more: it stays"
                 );
-                LetterOutcome::Refused { class, reason, attempts, time_ms: now_ms() }
+                LetterOutcome::Refused { class, reason: reason.into(), attempts, time_ms: now_ms() }
             }
             Some((_, reason)) => {
                 tracing::error!(
@@ -133,7 +133,7 @@ impl LetterRound {
                     letter = letter.number,
                     of = letter.sink,
                     id = letter.id,
-                    reason,
+                    reason = &*reason,
                     "a dead letter that is forwarded here is refused: it is kept with its own sink only"
                 );
                 self.progress.update(|sink| sink.errands.forwards_refused += 1);
@@ -149,7 +149,7 @@ impl LetterRound {
         &self,
         piece: &mut Piece,
         answered: &mut Answered,
-    ) -> Result<Option<(Duration, String)>, Ended> {
+    ) -> Result<Option<(Duration, Reason)>, Ended> {
         Ok(match self.courier.send(piece, answered, |_| {}).await? {
             // One event is never halved.
             Next::Done | Next::Halved(_) => None,

@@ -181,7 +181,7 @@ impl Replays {
                     sink = self.sink,
                     refused,
                     class,
-                    reason,
+                    reason = &*reason,
                     "the receiver refuses replayed events; they become no dead letters"
                 );
             }

@@ -1,13 +1,17 @@
 //! What the commands print: text for people, in which nothing that came from outside can move the
 //! cursor, and JSON for programs.
 
-use std::{borrow::Cow, fmt::Write as _, io::Write as _, process::ExitCode};
+use std::{fmt::Write as _, io::Write as _, process::ExitCode};
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::Failure;
-use crate::{admin::api::Letter, journal::LetterState};
+use crate::{
+    admin::api::Letter,
+    bridge::{escaped, plain},
+    journal::LetterState,
+};
 
 /// The longest text of a cell, in characters; the last column's, since `show` has all of it.
 const CELL: usize = 40;
@@ -26,7 +30,7 @@ pub(super) fn print(text: &str) -> Result<ExitCode, Failure> {
 /// As indented JSON.
 pub(super) fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::from(&error))?;
-    Ok(text + "\n")
+    Ok(escaped(&text) + "\n")
 }
 
 /// How letters are listed.
@@ -136,14 +140,6 @@ fn cut(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().take(most - 1).collect();
     kept.trim_end().to_owned() + "…"
-}
-
-/// A text with spaces instead of what would move a terminal's cursor or change its colours.
-pub(super) fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.replace(char::is_control, " "))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     admin::api::ReplayRequest,
-    bridge::{ReplayProgress, ReplayState},
+    bridge::{ReplayProgress, ReplayState, plain},
     config::{JournalOnly, JournalSettings, Span},
     event::timestamp,
 };
@@ -176,7 +176,7 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
         ));
     }
     if let ReplayState::Waiting(why) = state {
-        lines.push(format!("it waited: {}", output::plain(why)));
+        lines.push(format!("it waited: {}", plain(why)));
     }
     if let Some(held) = held_from(progress) {
         lines.push(format!(
@@ -265,7 +265,7 @@ impl<'a> Teller<'a> {
         }
         let ReplayProgress { position, until, delivered, state, .. } = progress;
         let why = match state {
-            ReplayState::Waiting(why) => format!("; it waits: {}", output::plain(why)),
+            ReplayState::Waiting(why) => format!("; it waits: {}", plain(why)),
             ReplayState::Running | ReplayState::Done | ReplayState::Stopped => String::new(),
         };
         let waits = !why.is_empty();

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use bytes::Bytes;
 
 use super::super::Compression;
-use crate::bridge::{Outcome, RetryClass};
+use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// From this size on a body is compressed on a thread that may be kept busy: 64 KiB take about a
 /// millisecond.
@@ -32,7 +32,7 @@ pub(super) async fn compress(compression: Compression, body: Bytes) -> Result<By
     compressed.map(Bytes::from).map_err(|error| Outcome::Retry {
         after: None,
         class: RetryClass::Unavailable,
-        reason: format!("cannot compress the request: {error}"),
+        reason: Secrets::none().reason(format_args!("cannot compress the request: {error}")),
     })
 }
 

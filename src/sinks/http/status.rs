@@ -19,19 +19,23 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, Uri};
 
-use super::super::net_error::excerpt;
-use crate::bridge::{Outcome, RefusedClass, RetryClass};
+use crate::bridge::{Outcome, RefusedClass, RetryClass, Secrets};
 
 /// The outcome of an answer other than 2xx, whose body says `words`.
-pub(super) fn to_outcome(status: StatusCode, after: Option<Duration>, words: &str) -> Outcome {
-    let words = excerpt(words);
+pub(super) fn to_outcome(
+    status: StatusCode,
+    after: Option<Duration>,
+    words: &str,
+    secrets: &Secrets,
+) -> Outcome {
     let mut reason = format!("HTTP {}", status.as_u16());
     if let Some(phrase) = status.canonical_reason() {
         reason = format!("{reason} {phrase}");
     }
-    if !words.is_empty() {
+    if !words.trim().is_empty() {
         reason = format!("{reason}: {words}");
     }
+    let reason = secrets.reason(reason);
     let (class, after) = match status.as_u16() {
         400 | 422 => return Outcome::Refused { class: RefusedClass::Invalid, reason },
         413 => return Outcome::Refused { class: RefusedClass::TooLarge, reason },
@@ -76,7 +80,7 @@ mod tests {
         for code in 100..=999 {
             let status = StatusCode::from_u16(code).unwrap();
             let after = Some(Duration::from_secs(3));
-            let outcome = to_outcome(status, after, " its\n words ");
+            let outcome = to_outcome(status, after, " its\n words ", &Secrets::none());
             let (class, honoured) = match code {
                 400 | 422 | 413 => {
                     let Outcome::Refused { class, reason } = outcome else { panic!("{code}") };

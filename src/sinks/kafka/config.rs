@@ -7,6 +7,7 @@ use rdkafka::{
 };
 
 use super::super::{Compression, KafkaOptions, SaslMechanism, SinkBuildError};
+use crate::bridge::Secrets;
 
 /// Messages held by librdkafka; the journal is the buffer, not this.
 const QUEUE_MESSAGES: &str = "4096";
@@ -21,7 +22,10 @@ const MESSAGE_BYTES: &str = "8000000";
 const BATCH_BYTES: &str = "65536";
 
 /// Turns options into librdkafka's properties, and has librdkafka judge them.
-pub(super) fn build(options: &KafkaOptions) -> Result<ClientConfig, SinkBuildError> {
+pub(super) fn build(
+    options: &KafkaOptions,
+    secrets: &Secrets,
+) -> Result<ClientConfig, SinkBuildError> {
     let bad = |key, reason: &str| SinkBuildError::Address { key, reason: reason.into() };
     if options.brokers.is_empty() {
         return Err(bad("brokers", "at least one host:port is needed"));
@@ -104,18 +108,18 @@ pub(super) fn build(options: &KafkaOptions) -> Result<ClientConfig, SinkBuildErr
             (Some(_), Some(_)) => "sasl_ssl",
         },
     );
-    judge(&config)?;
+    judge(&config, secrets)?;
     config.set("bootstrap.servers", options.brokers.join(","));
     Ok(config)
 }
 
 /// A producer without a broker reads certificates and checks every property, and has nobody to
 /// connect to.
-fn judge(config: &ClientConfig) -> Result<(), SinkBuildError> {
+fn judge(config: &ClientConfig, secrets: &Secrets) -> Result<(), SinkBuildError> {
     let mut config = config.clone();
     config.set_log_level(RDKafkaLogLevel::Emerg);
     let made: Result<BaseProducer<DefaultProducerContext>, _> = config.create();
-    made.map(drop).map_err(|error| SinkBuildError::Kafka(error.to_string()))
+    made.map(drop).map_err(|error| SinkBuildError::Kafka(secrets.reason(error)))
 }
 
 fn is_host_port(broker: &str) -> bool {

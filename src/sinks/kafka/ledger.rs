@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::reports::Report;
-use crate::bridge::{EventFate, RefusedClass};
+use crate::bridge::{EventFate, Reason, RefusedClass};
 
 /// Where a record is.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum State {
     /// It was not taken.
     Failed(RDKafkaErrorCode),
     /// It was never queued and never will be, so nothing behind it is held up.
-    Unqueueable(RefusedClass, String),
+    Unqueueable(RefusedClass, Reason),
 }
 
 /// Records by their place in the journal.
@@ -55,7 +55,7 @@ impl Ledger {
         self.states.insert(seq, State::Queued);
     }
 
-    pub(super) fn unqueueable(&mut self, seq: u64, class: RefusedClass, reason: String) {
+    pub(super) fn unqueueable(&mut self, seq: u64, class: RefusedClass, reason: Reason) {
         self.states.insert(seq, State::Unqueueable(class, reason));
     }
 

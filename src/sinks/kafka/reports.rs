@@ -16,6 +16,7 @@ use rdkafka::{
 use tokio::sync::Notify;
 
 use super::words;
+use crate::bridge::Secrets;
 
 /// What became of one message.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,7 @@ pub(super) struct Report {
 #[derive(Clone, Debug)]
 pub(super) struct ClientError {
     pub(super) code: RDKafkaErrorCode,
+    /// Of librdkafka and of brokers.
     pub(super) text: String,
 }
 
@@ -89,12 +91,16 @@ impl Reports {
 }
 
 /// librdkafka's callbacks; they run on the producer's polling thread.
-pub(super) struct Context(pub(super) Arc<Reports>);
+pub(super) struct Context {
+    pub(super) reports: Arc<Reports>,
+    pub(super) secrets: Secrets,
+}
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         // librdkafka repeats each failed connection as an error. The bridge tells of a sink that
         // is down, once, and in the words of `error` below; so this is for those who look closer.
+        let message = self.secrets.reason(message);
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
                 tracing::error!(target: "librdkafka", facility, "{message}");
@@ -105,12 +111,13 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let Some(code) = error.rdkafka_error_code() else { return };
-        tracing::debug!(target: "librdkafka", %error, reason, "client error");
-        let mut inner = self.0.inner();
+        let said = self.secrets.reason(reason);
+        tracing::debug!(target: "librdkafka", %error, reason = &*said, "client error");
+        let mut inner = self.reports.inner();
         match code {
             RDKafkaErrorCode::Fatal => {
                 inner.fatal = true;
-                self.0.notify.notify_one();
+                self.reports.notify.notify_one();
             }
             // It follows the error of the last broker, which says why.
             RDKafkaErrorCode::AllBrokersDown if inner.last_error.is_some() => {}
@@ -140,13 +147,13 @@ impl ProducerContext<NoCustomPartitioner> for Context {
                 Some(code)
             }
         };
-        let mut inner = self.0.inner();
+        let mut inner = self.reports.inner();
         if error.is_none() {
             inner.last_error = None;
         }
         inner.reports.push(Report { seq: *seq, error });
         if error.is_some() || inner.reports.len() >= inner.wake_at {
-            self.0.notify.notify_one();
+            self.reports.notify.notify_one();
         }
     }
 }

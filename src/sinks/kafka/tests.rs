@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_secs(1);
 
 fn retry_of(outcome: Outcome) -> (RetryClass, String) {
     match outcome {
-        Outcome::Retry { class, reason, .. } => (class, reason),
+        Outcome::Retry { class, reason, .. } => (class, reason.into()),
         other => panic!("{other:?}"),
     }
 }

@@ -3,8 +3,12 @@
 
 use rdkafka::types::RDKafkaErrorCode as Code;
 
+use crate::bridge::{Reason, Secrets};
+
 /// What an error about messages to `topic` says, with what mends it where that is known.
-pub(super) fn of_code(code: Code, topic: &str) -> String {
+pub(super) fn of_code(code: Code, topic: &str) -> Reason {
+    // These are librdkafka's own words for the code, and no broker's.
+    let reason = |words: String| Secrets::none().reason(words);
     let mends = match code {
         Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition => {
             format!("create the topic {topic:?}, or mend kafka.topic")
@@ -20,9 +24,9 @@ pub(super) fn of_code(code: Code, topic: &str) -> String {
             "the limit is max.message.bytes of the topic {topic:?}, or message.max.bytes of its \
              brokers"
         ),
-        _ => return code.to_string(),
+        _ => return reason(code.to_string()),
     };
-    format!("{code}: {mends}")
+    reason(format!("{code}: {mends}"))
 }
 
 /// What an error of a connection says, without the times and counts at its end.
@@ -69,12 +73,12 @@ mod tests {
     fn what_mends_it_is_said() {
         let said = of_code(Code::UnknownTopicOrPartition, "k8s-events");
         assert_eq!(
-            said,
+            &*said,
             "UnknownTopicOrPartition (Broker: Unknown topic or partition): create the topic \
              \"k8s-events\", or mend kafka.topic"
         );
         assert_eq!(
-            of_code(Code::BrokerTransportFailure, "t"),
+            &*of_code(Code::BrokerTransportFailure, "t"),
             Code::BrokerTransportFailure.to_string()
         );
     }

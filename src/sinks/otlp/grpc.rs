@@ -26,7 +26,7 @@ use super::{
     },
     grpc_status,
 };
-use crate::bridge::{Outcome, RetryClass};
+use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// The method.
 const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
@@ -41,12 +41,13 @@ pub(super) struct GrpcExporter {
     channel: Option<Channel>,
     metadata: MetadataMap,
     compression: Compression,
+    secrets: Secrets,
     attempt: Duration,
     deadline: Duration,
 }
 
 impl GrpcExporter {
-    pub(super) fn new(options: &OtlpOptions) -> Result<Self, SinkBuildError> {
+    pub(super) fn new(options: &OtlpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
         let address = Address::parse("endpoint", &options.endpoint)?;
         if !matches!(address.uri.path(), "" | "/") {
             return Err(SinkBuildError::Address {
@@ -63,7 +64,9 @@ impl GrpcExporter {
             });
         }
         let deadline = own_deadline(options.timeout);
-        let client = |e: tonic::transport::Error| SinkBuildError::Client(http::innermost(&e));
+        let client = |e: tonic::transport::Error| {
+            SinkBuildError::Client(secrets.reason(http::innermost(&e)))
+        };
         let mut endpoint = Endpoint::from_shared(address.uri.to_string())
             .map_err(client)?
             .user_agent(USER_AGENT)
@@ -97,6 +100,7 @@ impl GrpcExporter {
             channel: None,
             metadata: MetadataMap::from_headers(headers),
             compression: options.compression,
+            secrets,
             attempt: options.timeout,
             deadline,
         })
@@ -125,7 +129,7 @@ impl GrpcExporter {
         };
         match timeout(self.deadline, call).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(grpc_status::to_outcome(&status, &self.peer)),
+            Ok(Err(status)) => Err(grpc_status::to_outcome(&status, &self.peer, &self.secrets)),
             Err(_) => {
                 // A connection whose other end is gone looks like this until TCP gives up, after
                 // minutes. A new one costs little.
@@ -133,7 +137,10 @@ impl GrpcExporter {
                 Err(Outcome::Retry {
                     after: None,
                     class: RetryClass::Timeout,
-                    reason: format!("no answer from {} within {:?}", self.peer, self.deadline),
+                    reason: self.secrets.reason(format_args!(
+                        "no answer from {} within {:?}",
+                        self.peer, self.deadline
+                    )),
                 })
             }
         }

@@ -14,8 +14,8 @@ use std::{error::Error as _, time::Duration};
 use prost::Message as _;
 use tonic::{Code, Status};
 
-use super::super::net_error::{self, excerpt};
-use crate::bridge::{Outcome, RefusedClass, RetryClass};
+use super::super::net_error;
+use crate::bridge::{Outcome, RefusedClass, RetryClass, Secrets};
 
 /// `google.rpc.Status`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -54,16 +54,16 @@ pub(super) struct Delay {
 }
 
 /// The outcome of a call that did not end in OK.
-pub(super) fn to_outcome(status: &Status, peer: &str) -> Outcome {
+pub(super) fn to_outcome(status: &Status, peer: &str, secrets: &Secrets) -> Outcome {
     // With a source it is no answer, but a call that got none.
     if let Some(source) = status.source() {
-        return net_error::to_outcome(source, peer);
+        return net_error::to_outcome(source, peer, secrets);
     }
     let mut reason = format!("gRPC {:?}", status.code());
-    let words = excerpt(status.message());
-    if !words.is_empty() {
-        reason = format!("{reason}: {words}");
+    if !status.message().trim().is_empty() {
+        reason = format!("{reason}: {}", status.message());
     }
+    let reason = secrets.reason(reason);
     let (class, after) = match status.code() {
         Code::InvalidArgument => {
             return Outcome::Refused { class: RefusedClass::Invalid, reason };

@@ -12,7 +12,7 @@ use super::{
     },
     grpc_status::RpcStatus,
 };
-use crate::bridge::Outcome;
+use crate::bridge::{Outcome, Secrets};
 
 /// How much of a 2xx answer is read: a partial success and its words.
 const RESPONSE_BYTES: usize = 64 * 1024;
@@ -23,13 +23,14 @@ pub(super) struct HttpExporter {
 }
 
 impl HttpExporter {
-    pub(super) fn new(options: &OtlpOptions) -> Result<Self, SinkBuildError> {
+    pub(super) fn new(options: &OtlpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
         let address = Address::parse("endpoint", &logs_url(&options.endpoint))?;
         let mut poster = HttpPoster::new(
             &address,
             options.tls.as_ref(),
             http::headers(&options.headers, &[CONTENT_TYPE.as_str()])?,
             options.compression,
+            secrets,
             options.timeout,
         )?;
         poster.success_bytes = RESPONSE_BYTES;
@@ -42,12 +43,12 @@ impl HttpExporter {
     ) -> Result<ExportLogsServiceResponse, Outcome> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        read(&self.poster.post(headers, request).await?)
+        read(&self.poster.post(headers, request).await?, self.poster.secrets())
     }
 }
 
 /// What an answer says.
-pub(super) fn read(reply: &Reply) -> Result<ExportLogsServiceResponse, Outcome> {
+pub(super) fn read(reply: &Reply, secrets: &Secrets) -> Result<ExportLogsServiceResponse, Outcome> {
     if reply.is_success() {
         // The status says that it was taken. A body that cannot be read takes nothing back.
         return Ok(ExportLogsServiceResponse::decode(&*reply.body).unwrap_or_default());
@@ -57,7 +58,7 @@ pub(super) fn read(reply: &Reply) -> Result<ExportLogsServiceResponse, Outcome> 
         Ok(status) if !status.message.is_empty() => status.message,
         _ => String::from_utf8_lossy(&reply.body).into_owned(),
     };
-    Err(reply.refusal(&words))
+    Err(reply.refusal(&words, secrets))
 }
 
 /// The endpoint with `/v1/logs`, unless its path ends so already. A query stays behind the path.

@@ -21,7 +21,7 @@ use super::{
     *,
 };
 use crate::{
-    bridge::RetryClass,
+    bridge::{RetryClass, Secrets},
     sinks::{
         Compression, Secret, TlsOptions,
         fixtures::batch,
@@ -94,9 +94,13 @@ impl Receiver {
     }
 }
 
+async fn send(options: &OtlpOptions, batch: &Batch) -> Outcome {
+    OtlpSink::new(options).unwrap().send(batch).await
+}
+
 fn parts(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
     match outcome {
-        Outcome::Retry { after, class, reason } => (class, after, reason),
+        Outcome::Retry { after, class, reason } => (class, after, reason.into()),
         other => panic!("{other:?}"),
     }
 }
@@ -120,7 +124,7 @@ async fn grpc_delivers_and_reads_the_answer() {
     receiver.set(Ok(partial(2, "too old")));
     assert_eq!(
         sink.send(&batch(1..=3)).await,
-        Outcome::Partial { rejected: 2, reason: "too old".into() }
+        Outcome::Partial { rejected: 2, reason: Secrets::none().reason("too old") }
     );
     receiver.set(Ok(ExportLogsServiceResponse::default()));
     for compression in [Compression::Gzip, Compression::Zstd] {
@@ -150,7 +154,7 @@ async fn grpc_statuses_become_outcomes() {
         outcome(Status::invalid_argument("no\nlogs")).await,
         Outcome::Refused {
             class: RefusedClass::Invalid,
-            reason: "gRPC InvalidArgument: no logs".into()
+            reason: Secrets::none().reason("gRPC InvalidArgument: no logs")
         }
     );
     let (class, after, _) = parts(outcome(throttled(3)).await);
@@ -254,7 +258,7 @@ async fn http_delivers_and_reads_the_answer() {
     assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(
         sink.send(&batch(1..=3)).await,
-        Outcome::Partial { rejected: 2, reason: "too old".into() }
+        Outcome::Partial { rejected: 2, reason: Secrets::none().reason("too old") }
     );
     options.compression = Compression::Gzip;
     assert_eq!(OtlpSink::new(&options).unwrap().send(&batch(1..=3)).await, Outcome::Delivered);
@@ -277,7 +281,7 @@ async fn http_reasons_are_read_from_the_status_message() {
         sink.send(&batch(1..=1)).await,
         Outcome::Refused {
             class: RefusedClass::Invalid,
-            reason: "HTTP 400 Bad Request: bad batch".into()
+            reason: Secrets::none().reason("HTTP 400 Bad Request: bad batch")
         }
     );
     let server = TestServer::always("502 Bad Gateway", "", "<html>upstream").await;
@@ -285,6 +289,29 @@ async fn http_reasons_are_read_from_the_status_message() {
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, RetryClass::Unavailable);
     assert_eq!(reason, "HTTP 502 Bad Gateway: <html>upstream");
+}
+
+#[tokio::test]
+async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
+    let words = "no X-Token s3cret, no s%33cret, no czNjcmV0 for /tenants/T0-k3n/v1/logs";
+    let shown = "no X-Token …, no …, no … for …/v1/logs";
+    let server = TestServer::always("400 Bad Request", "", words).await;
+    let endpoint = server.url("http") + "/tenants/T0-k3n";
+    let outcome = send(&options(endpoint, OtlpProtocol::Http), &batch(1..=1)).await;
+    let Outcome::Refused { reason, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(&*reason, format!("HTTP 400 Bad Request: {shown}"));
+
+    let words = words.split(" for").next().unwrap();
+    let shown = shown.split(" for").next().unwrap();
+    let (receiver, address) = Receiver::start(Err(Status::invalid_argument(words)), None).await;
+    let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
+    let outcome = send(&options, &batch(1..=1)).await;
+    let Outcome::Refused { reason, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(&*reason, format!("gRPC InvalidArgument: {shown}"));
+    receiver.set(Ok(partial(1, words)));
+    let outcome = send(&options, &batch(1..=1)).await;
+    let Outcome::Partial { reason, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(&*reason, shown);
 }
 
 #[test]

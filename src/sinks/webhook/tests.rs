@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 
 use super::*;
 use crate::{
-    bridge::{RefusedClass, RetryClass},
+    bridge::{RefusedClass, RetryClass, Secrets},
     sinks::{
         Compression, Secret, TlsOptions,
         fixtures::batch,
@@ -31,7 +31,7 @@ async fn send(options: &WebhookOptions, batch: &Batch) -> Outcome {
 
 fn retry_of(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
     match outcome {
-        Outcome::Retry { after, class, reason } => (class, after, reason),
+        Outcome::Retry { after, class, reason } => (class, after, reason.into()),
         other => panic!("{other:?}"),
     }
 }
@@ -112,7 +112,7 @@ async fn answers_become_outcomes() {
         outcome("400 Bad Request", "").await,
         Outcome::Refused {
             class: RefusedClass::Invalid,
-            reason: "HTTP 400 Bad Request: no thanks".into()
+            reason: Secrets::none().reason("HTTP 400 Bad Request: no thanks")
         }
     );
     assert!(matches!(
@@ -143,7 +143,7 @@ async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
     let server = TestServer::always("404 Not Found", "", words).await;
     let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
     let (_, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
-    assert_eq!(reason, "HTTP 404 Not Found: Cannot POST … with …, token …");
+    assert_eq!(reason, "HTTP 404 Not Found: Cannot POST … with Bearer …, token …");
     let words = "no Bearer for hook b-s3cr3t, at HTTP://x/hooks: k%2F3y9 is no key";
     let server = TestServer::always("403 Forbidden", "", words).await;
     let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";

@@ -1,0 +1,192 @@
+//! The forms in which a text can come back, and where they stand in another one.
+
+use std::{borrow::Cow, collections::BTreeSet, ops::Range};
+
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD},
+};
+use memchr::memmem;
+
+use super::plain::one_line;
+
+/// Escapes within escapes are undone so often.
+const LAYERS: usize = 4;
+/// Less of a text in base64 is not told from a word.
+const SHORTEST_BASE64: usize = 6;
+
+/// What a secret is recognised by.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Form {
+    bytes: Box<[u8]>,
+    /// The characters around it belong to it, too.
+    base64: bool,
+}
+
+impl Form {
+    /// A secret as it is, as it is when escapes of its own are undone, and the base64 of both.
+    pub(super) fn all(secret: &str, into: &mut BTreeSet<Self>) {
+        let mut add = |bytes: &[u8], base64| into.insert(Self { bytes: bytes.into(), base64 });
+        let mut reading = Reading::of(&one_line(secret, secret.len()));
+        base64_of(secret.as_bytes(), |base64| _ = add(base64, true));
+        for _ in 0..LAYERS {
+            base64_of(&reading.bytes, |base64| _ = add(base64, true));
+            if !reading.bytes.is_empty() {
+                add(&reading.bytes, false);
+            }
+            if reading.bytes.contains(&b' ') {
+                // As forms are encoded.
+                let plus = |byte: &u8| if *byte == b' ' { b'+' } else { *byte };
+                add(&reading.bytes.iter().map(plus).collect::<Vec<_>>(), false);
+            }
+            match reading.unescaped() {
+                Some(next) => reading = next,
+                None => break,
+            }
+        }
+    }
+
+    /// Where it stands in some bytes. The beginning of it at their end counts from so many on.
+    fn places(&self, bytes: &[u8], shortest: usize) -> Vec<Range<usize>> {
+        let form = &*self.bytes;
+        let mut found: Vec<_> =
+            memmem::find_iter(bytes, form).map(|at| at..at + form.len()).collect();
+        let longest = bytes.len().min(form.len() - 1);
+        let cut = (shortest..=longest).rev().find(|len| bytes.ends_with(&form[..*len]));
+        found.extend(cut.map(|len| bytes.len() - len..bytes.len()));
+        if self.base64 {
+            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
+            for Range { start, end } in &mut found {
+                *start -= bytes[..*start].iter().rev().take_while(|byte| is_part(byte)).count();
+                let after = bytes[*end..].iter().take_while(|byte| is_part(byte) || **byte == b'=');
+                *end += after.count();
+            }
+        }
+        found
+    }
+}
+
+/// The characters of base64 that a text has whole wherever it stands in what is encoded.
+fn base64_of(text: &[u8], mut add: impl FnMut(&[u8])) {
+    for before in 0..3 {
+        let longer = [&[0; 3][..before], text].concat();
+        let (first, end) = ((before * 8).div_ceil(6), longer.len() * 8 / 6);
+        if end < first + SHORTEST_BASE64 {
+            continue;
+        }
+        for encoded in [STANDARD_NO_PAD.encode(&longer), URL_SAFE_NO_PAD.encode(&longer)] {
+            add(&encoded.as_bytes()[first..end]);
+        }
+    }
+}
+
+/// Where secrets stand in a text, from the first to the last, none overlapping or touching another.
+pub(super) fn find(text: &str, secrets: &[Form], shortest: usize) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut reading = Reading::of(text);
+    for _ in 0..LAYERS {
+        for secret in secrets {
+            let places = secret.places(&reading.bytes, shortest);
+            found.extend(places.into_iter().map(|place| reading.from(place)));
+        }
+        match reading.unescaped() {
+            Some(next) => reading = next,
+            None => break,
+        }
+    }
+    found.sort_by_key(|range| range.start);
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for Range { start, end } in found {
+        let (start, end) = (text.floor_char_boundary(start), text.ceil_char_boundary(end));
+        match apart.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => apart.push(start..end),
+        }
+    }
+    apart
+}
+
+/// A text with some of its escapes undone, and where each byte of it comes from.
+struct Reading {
+    bytes: Vec<u8>,
+    places: Vec<Range<usize>>,
+}
+
+impl Reading {
+    fn of(text: &str) -> Self {
+        let places = (0..text.len()).map(|at| at..at + 1).collect();
+        Self { bytes: text.as_bytes().to_vec(), places }
+    }
+
+    /// Where these bytes stand in the text itself.
+    fn from(&self, range: Range<usize>) -> Range<usize> {
+        self.places[range.start].start..self.places[range.end - 1].end
+    }
+
+    /// The same with one more layer of escapes undone, if there is one.
+    fn unescaped(&self) -> Option<Self> {
+        let mut next = Self { bytes: Vec::new(), places: Vec::new() };
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let rest = &self.bytes[at..];
+            let (bytes, length) = escape(rest).unwrap_or((Cow::Borrowed(&rest[..1]), 1));
+            let place = self.from(at..at + length);
+            next.places.extend(bytes.iter().map(|_| place.clone()));
+            next.bytes.extend_from_slice(&bytes);
+            at += length;
+        }
+        (next.bytes != self.bytes).then_some(next)
+    }
+}
+
+/// The escape that a text begins with: what it stands for, and its length.
+fn escape(text: &[u8]) -> Option<(Cow<'_, [u8]>, usize)> {
+    let byte = |at: usize| u8::try_from(hex(text.get(at..at + 2)?)?).ok();
+    let owned = |byte: u8, length| Some((Cow::Owned(vec![byte]), length));
+    match text {
+        [b'%', ..] => owned(byte(1)?, 3),
+        [b'\\', b'x', ..] => owned(byte(2)?, 4),
+        [b'\\', b'u', b'{', rest @ ..] => {
+            let end = rest.iter().take(7).position(|byte| *byte == b'}')?;
+            Some((character(hex(&rest[..end])?)?, end + 4))
+        }
+        [b'\\', b'u', ..] => {
+            let unit = |at: usize| u16::try_from(hex(text.get(at..at + 4)?)?).ok();
+            let first = unit(2)?;
+            if let Some(one) = character(u32::from(first)) {
+                return Some((one, 6));
+            }
+            let second = text.get(6..8).filter(|begin| begin == b"\\u").and_then(|_| unit(8))?;
+            let c = char::decode_utf16([first, second]).next()?.ok()?;
+            Some((character(u32::from(c))?, 12))
+        }
+        [b'\\', b'n' | b'r' | b't', ..] => owned(b' ', 2),
+        [b'\\', escaped @ (b'\\' | b'/' | b'"' | b'\''), ..] => owned(*escaped, 2),
+        [b'&', rest @ ..] => {
+            let end = rest.iter().take(9).position(|byte| *byte == b';')?;
+            let value = match &rest[..end] {
+                b"amp" => u32::from(b'&'),
+                b"lt" => u32::from(b'<'),
+                b"gt" => u32::from(b'>'),
+                b"quot" => u32::from(b'"'),
+                b"apos" => u32::from(b'\''),
+                [b'#', b'x' | b'X', digits @ ..] => hex(digits)?,
+                [b'#', digits @ ..] => std::str::from_utf8(digits).ok()?.parse().ok()?,
+                _ => return None,
+            };
+            Some((character(value)?, end + 2))
+        }
+        _ => None,
+    }
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    // Signs are digits to `from_str_radix`.
+    let digits = std::str::from_utf8(digits).ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(())?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+fn character(value: u32) -> Option<Cow<'static, [u8]>> {
+    Some(Cow::Owned(char::from_u32(value)?.to_string().into_bytes()))
+}

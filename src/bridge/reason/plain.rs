@@ -1,0 +1,97 @@
+//! Texts that came from outside, made fit for a terminal.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+/// A text with spaces instead of what would move a terminal's cursor or change its colours (control
+/// characters, C1 among them), and without what changes the order of letters or cannot be seen.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| char::is_control(c) || is_format(c)) {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().filter(|c| !is_format(*c));
+    Cow::Owned(kept.map(|c| if c.is_control() { ' ' } else { c }).collect())
+}
+
+/// JSON that says the same with such characters escaped: they stand within strings only, but for the
+/// line feeds between them.
+pub(crate) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && (c.is_control() || is_format(c)) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// A plain text with one space wherever there is white space, and not much more than so many bytes.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    for word in plain(text).split_whitespace() {
+        if line.len() > most {
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let room = word.floor_char_boundary(most);
+        line.push_str(&word[..room]);
+    }
+    line
+}
+
+/// Whether Unicode has a character in its category Cf: bidirectional controls, joiners, tags and
+/// others that change what is around them and cannot be seen.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_characters_are_those_of_unicode() {
+        let category = regex::Regex::new(r"^\p{Cf}$").unwrap();
+        for c in '\0'..=char::MAX {
+            assert_eq!(is_format(c), category.is_match(c.encode_utf8(&mut [0; 4])), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn escaped_json_says_the_same() {
+        let value = serde_json::json!({"a": "\u{202e}b\u{9b}\u{7f}\u{e0001} é\n"});
+        let json = serde_json::to_string_pretty(&value).unwrap();
+        let safe = escaped(&json);
+        assert_eq!(safe, "{\n  \"a\": \"\\u202eb\\u009b\\u007f\\udb40\\udc01 é\\n\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+    }
+}

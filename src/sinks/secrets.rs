@@ -1,0 +1,184 @@
+//! Which parts of a sink's options nobody else is to read.
+
+use super::{KafkaOptions, OtlpOptions, Secret, WebhookOptions};
+use crate::bridge::Secrets;
+
+/// Headers whose values say what a request is about, and open nothing.
+const HARMLESS: [&str; 29] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "accountid",
+    "cache-control",
+    "content-language",
+    "content-type",
+    "date",
+    "expect",
+    "from",
+    "host",
+    "organization",
+    "origin",
+    "pragma",
+    "prefer",
+    "priority",
+    "projectid",
+    "stream-name",
+    "thanos-tenant",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-correlation-id",
+    "x-honeycomb-dataset",
+    "x-p-stream",
+    "x-request-id",
+    "x-scope-orgid",
+    "x-tenant-id",
+];
+/// What stands in front of the credentials in `Authorization`.
+const SCHEMES: [&str; 9] =
+    ["apikey", "api-key", "basic", "bearer", "digest", "geniekey", "key", "splunk", "token"];
+/// Shorter parts of an address are words of it.
+const SHORTEST_PART: usize = 6;
+/// A part of a path that is as long is more than a word.
+const NO_WORD: usize = 16;
+
+/// Whether a header is known to hold no credentials.
+pub(crate) fn is_harmless(header: &str) -> bool {
+    HARMLESS.iter().any(|harmless| header.eq_ignore_ascii_case(harmless))
+}
+
+/// Whether part of an address is made like a key rather than like a word: with digits or capitals
+/// within, or long.
+pub(crate) fn looks_secret(part: &str) -> bool {
+    let within = part.get(1..).unwrap_or_default();
+    part.len() >= SHORTEST_PART
+        && (part.len() >= NO_WORD
+            || part.bytes().any(|byte| byte.is_ascii_digit())
+            || within.bytes().any(|byte| byte.is_ascii_uppercase()))
+}
+
+#[cfg(feature = "kafka")]
+impl KafkaOptions {
+    pub(super) fn secrets(&self) -> Secrets {
+        let mut texts = Vec::new();
+        if let Some(sasl) = &self.sasl {
+            let (user, password) = (sasl.username.expose(), sasl.password.expose());
+            texts.extend([user.to_owned(), password.to_owned(), format!("{user}:{password}")]);
+        }
+        Secrets::of(texts)
+    }
+}
+
+#[cfg(feature = "otlp")]
+impl OtlpOptions {
+    pub(super) fn secrets(&self) -> Secrets {
+        let mut texts = Vec::new();
+        address(&self.endpoint, &mut texts);
+        headers(&self.headers, &mut texts);
+        Secrets::of(texts)
+    }
+}
+
+#[cfg(feature = "webhook")]
+impl WebhookOptions {
+    pub(super) fn secrets(&self) -> Secrets {
+        let mut texts = Vec::new();
+        address(self.url.expose(), &mut texts);
+        headers(&self.headers, &mut texts);
+        if let Some(secret) = &self.signing_secret {
+            let secret = secret.expose();
+            texts.push(secret.to_owned());
+            // The form of it that stands behind a prefix, and what it is the base64 of.
+            if let Some((_, encoded)) = secret.split_once('_') {
+                texts.push(encoded.to_owned());
+                texts.extend(from_base64(encoded));
+            }
+        }
+        Secrets::of(texts)
+    }
+}
+
+/// The values, what follows a scheme, and what in them looks like a key.
+fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
+    for (_, value) in headers.iter().filter(|(name, _)| !is_harmless(name)) {
+        let value = value.expose().trim();
+        let credentials = match value.split_once(' ') {
+            Some((scheme, rest)) if SCHEMES.contains(&&*scheme.to_ascii_lowercase()) => rest.trim(),
+            _ => value,
+        };
+        into.push(credentials.to_owned());
+        if let Some(decoded) = from_base64(credentials) {
+            into.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()));
+            into.push(decoded);
+        }
+        for part in credentials.split([' ', ',', ';']) {
+            let part = part.split_once('=').map_or(part, |(_, value)| value).trim_matches('"');
+            into.extend(looks_secret(part).then(|| part.to_owned()));
+        }
+    }
+}
+
+/// Of an address user and password, the path, the query, and what of either may be a key.
+fn address(url: &str, into: &mut Vec<String>) {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    if let Some((user_info, _)) = authority.rsplit_once('@') {
+        into.push(user_info.to_owned());
+        into.extend(user_info.split(':').map(str::to_owned));
+    }
+    let whole = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+    let values = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, v)| v));
+    let parts = path.split('/').filter(|part| looks_secret(part));
+    let all = [&*whole, path, query].into_iter().chain(values).chain(parts);
+    into.extend(all.filter(|text| text.len() >= SHORTEST_PART).map(str::to_owned));
+}
+
+/// The text that something is the base64 of, if it is of one.
+fn from_base64(text: &str) -> Option<String> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+
+    String::from_utf8(STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_an_address_and_of_headers_are_told_apart() {
+        let texts = |read: &dyn Fn(&mut Vec<String>)| {
+            let mut texts = Vec::new();
+            read(&mut texts);
+            texts.join("  ")
+        };
+        assert_eq!(
+            texts(&|all| address("https://u:pw@h:1/hooks/T0123/b-s3cr3t?key=k%2F3y9&v=2", all)),
+            "u:pw  u  pw  /hooks/T0123/b-s3cr3t?key=k%2F3y9&v=2  /hooks/T0123/b-s3cr3t  \
+             key=k%2F3y9&v=2  k%2F3y9  b-s3cr3t"
+        );
+        assert_eq!(texts(&|all| address("http://collector:4318", all)), "");
+        let header = |name: &str, value: &str| {
+            texts(&|all| headers(&[(name.to_owned(), Secret::new(value))], all))
+        };
+        assert_eq!(header("Authorization", "Bearer abc"), "abc");
+        assert_eq!(header("authorization", "Basic dTpodW50ZXI="), "dTpodW50ZXI=  hunter  u:hunter");
+        assert_eq!(header("X-Api-Key", "correct horse"), "correct horse");
+        assert_eq!(
+            header("Cookie", "a=b; sid=\"t0kent0ken\""),
+            "a=b; sid=\"t0kent0ken\"  t0kent0ken"
+        );
+        assert_eq!(header("X-Scope-OrgID", "prod"), "");
+    }
+
+    #[test]
+    fn words_of_an_address_are_no_secrets() {
+        for word in ["services", "hooks", "v1", "Webhook", "T0123"] {
+            assert!(!looks_secret(word), "{word}");
+        }
+        for key in ["b-s3cr3t", "aBcDeFg", "correct-horse-battery"] {
+            assert!(looks_secret(key), "{key}");
+        }
+    }
+}
