@@ -3,11 +3,17 @@
 //! HTTP/1.1 only. One request is under way at a time, so HTTP/2 would have nothing to multiplex,
 //! and a dead HTTP/2 connection is kept where a dead HTTP/1.1 connection goes with its request.
 
-mod compress;
+pub(super) mod compress;
 mod dns;
 mod status;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
@@ -16,16 +22,17 @@ use ::http::{
 };
 use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
+use tower::util::MapRequestLayer;
 
 use super::{Compression, Secret, SinkBuildError, TlsOptions, net_error, own_deadline, tls};
 use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// How much of a refusing answer is read, for its reason.
-const REASON_BYTES: usize = 4096;
+pub(super) const REASON_BYTES: usize = 4096;
 /// How long a body that decides nothing may take, before its connection is given up instead.
-const BODY_WAIT: Duration = Duration::from_millis(250);
-/// For how long a connection is kept for the next request. Some servers close theirs after 5 s,
-/// and a request that meets the close is lost without an answer.
+pub(super) const BODY_WAIT: Duration = Duration::from_millis(250);
+/// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
+/// a request that meets the close is lost without an answer, and [sent anew](HttpPoster::post).
 const KEEP_IDLE: Duration = Duration::from_secs(4);
 /// What this program calls itself.
 pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
@@ -134,6 +141,8 @@ pub(super) struct HttpPoster {
     compression: Compression,
     secrets: Secrets,
     deadline: Duration,
+    /// How many connections were begun.
+    dials: Arc<AtomicU64>,
     /// How much of a 2xx answer is read; 0: it is only drained, for the connection's sake.
     pub(super) success_bytes: usize,
 }
@@ -152,6 +161,7 @@ impl HttpPoster {
             SinkBuildError::Address { key: "url", reason: format!("not a URL: {e}") }
         })?;
         let deadline = own_deadline(attempt);
+        let dials = Arc::<AtomicU64>::default();
         let mut builder = reqwest::Client::builder()
             .user_agent(USER_AGENT)
             .redirect(reqwest::redirect::Policy::none())
@@ -162,6 +172,7 @@ impl HttpPoster {
             .tcp_keepalive(Duration::from_secs(30))
             .pool_idle_timeout(KEEP_IDLE)
             .pool_max_idle_per_host(1)
+            .connector_layer(MapRequestLayer::new(counted(Arc::clone(&dials))))
             // Before the whole attempt is over, so that the reason can tell the two apart.
             .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
         let options = tls_options.cloned().unwrap_or_default();
@@ -186,7 +197,17 @@ impl HttpPoster {
         let client =
             builder.build().map_err(|e| SinkBuildError::Client(secrets.reason(innermost(&e))))?;
         let peer = address.peer.clone();
-        Ok(Self { client, url, peer, headers, compression, secrets, deadline, success_bytes: 0 })
+        Ok(Self {
+            client,
+            url,
+            peer,
+            headers,
+            compression,
+            secrets,
+            deadline,
+            dials,
+            success_bytes: 0,
+        })
     }
 
     /// What no reason may hold.
@@ -195,15 +216,33 @@ impl HttpPoster {
     }
 
     /// One POST. An answer of any status is a reply; no answer is already an outcome.
+    ///
+    /// A receiver may close a connection that is idle at the moment of the next request. So one that
+    /// was used before and ends without an answer says nothing of the receiver, and the request is
+    /// sent again at once, on a new one. Should the first have arrived, it arrives again under the
+    /// same ids.
     pub(super) async fn post(&self, headers: HeaderMap, body: Bytes) -> Result<Reply, Outcome> {
         let end = Instant::now() + self.deadline;
         let body = compress::compress(self.compression, body).await?;
-        let mut request =
-            self.client.post(self.url.clone()).headers(headers).headers(self.headers.clone());
-        if let Some(encoding) = compress::content_encoding(self.compression) {
-            request = request.header(CONTENT_ENCODING, encoding);
-        }
-        let response = match timeout_at(end, request.body(body).send()).await {
+        let request = || {
+            let request = self.client.post(self.url.clone()).headers(headers.clone());
+            let request = request.headers(self.headers.clone()).body(body.clone());
+            match compress::content_encoding(self.compression) {
+                Some(encoding) => request.header(CONTENT_ENCODING, encoding),
+                None => request,
+            }
+        };
+        let sending = async {
+            let dials = self.dials.load(Relaxed);
+            match request().send().await {
+                Err(error) if self.dials.load(Relaxed) == dials && net_error::is_cut(&error) => {
+                    tracing::debug!(peer = self.peer, "a connection that was idle is gone");
+                    request().send().await
+                }
+                answer => answer,
+            }
+        };
+        let response = match timeout_at(end, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.failure(error)),
             Err(_) => {
@@ -242,6 +281,14 @@ impl HttpPoster {
             };
         }
         net_error::to_outcome(&error, &self.peer, &self.secrets)
+    }
+}
+
+/// Counts what passes: the wishes for a connection, of a type that nobody can name.
+fn counted<T>(count: Arc<AtomicU64>) -> impl Fn(T) -> T + Clone {
+    move |wish| {
+        count.fetch_add(1, Relaxed);
+        wish
     }
 }
 

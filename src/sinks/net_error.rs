@@ -16,6 +16,29 @@ pub(super) fn to_outcome(error: &(dyn Error + 'static), peer: &str, secrets: &Se
     Outcome::Retry { after: None, class, reason: secrets.reason(reason) }
 }
 
+/// Whether a connection ended before an answer had come, of whatever end and for whatever reason.
+pub(super) fn is_cut(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(current) = next {
+        if let Some(hyper) = current.downcast_ref::<hyper::Error>()
+            && (hyper.is_incomplete_message() || hyper.is_canceled() || hyper.is_closed())
+        {
+            return true;
+        }
+        if let Some(io) = current.downcast_ref::<io::Error>() {
+            return matches!(
+                io.kind(),
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+            );
+        }
+        next = current.source();
+    }
+    false
+}
+
 fn describe(error: &(dyn Error + 'static), peer: &str) -> (RetryClass, String) {
     let mut texts: Vec<String> = Vec::new();
     let mut resolving = false;

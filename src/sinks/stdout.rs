@@ -1,11 +1,14 @@
 //! stdout: one envelope a line.
 
 use std::{
+    fs::File,
     io::{self, Write},
+    os::fd::AsFd as _,
     sync::mpsc,
 };
 
 use futures_util::future::BoxFuture;
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::oneshot;
 
 use super::SinkBuildError;
@@ -15,7 +18,10 @@ use crate::{
 };
 
 /// Lines for the writing thread, and where it answers.
-type Job = (Vec<u8>, oneshot::Sender<io::Result<()>>);
+type Job = (Vec<u8>, oneshot::Sender<Written>);
+
+/// How many bytes went out, and why no more did.
+type Written = (usize, io::Result<()>);
 
 /// Writes envelopes to the standard output, flushed after each batch.
 ///
@@ -25,28 +31,33 @@ type Job = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 #[derive(Debug)]
 pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
-    /// A write whose answer was not waited for, and the sequences of the records in it.
-    unanswered: Option<(Vec<u64>, oneshot::Receiver<io::Result<()>>)>,
-    /// Records of the last write that came through although the bridge gave up waiting for it: it
-    /// sends them again.
+    /// A write whose answer has not come: the sequences of the records of its batch, each with the
+    /// bytes of its line. One that was out before has none.
+    unanswered: Option<(Vec<(u64, usize)>, oneshot::Receiver<Written>)>,
+    /// Records of the last batch that are out although it was not delivered: the bridge gave up
+    /// waiting for it, or it failed in the midst. They are not written again.
     written: Vec<u64>,
 }
 
 impl StdoutSink {
     /// Starts the writing thread.
     pub fn new() -> Result<Self, SinkBuildError> {
-        Self::to(io::stdout())
+        // Not the standard library's own handle: its buffer hides how much of a line is out.
+        let out = io::stdout().as_fd().try_clone_to_owned();
+        let out = out.map_err(|e| SinkBuildError::Thread(format!("without stdout: {e}")))?;
+        Self::to(Patient(out.into()))
     }
 
-    fn to(mut out: impl Write + Send + 'static) -> Result<Self, SinkBuildError> {
+    fn to(out: impl Write + Send + 'static) -> Result<Self, SinkBuildError> {
         let (jobs, queue) = mpsc::channel::<Job>();
+        let mut out = Lines { out, torn: false };
         std::thread::Builder::new()
             .name("stdout".into())
             .spawn(move || {
                 for (lines, answer) in queue {
                     // Nobody listening only means that the attempt was given up meanwhile; the
                     // next one asks again.
-                    let _ = answer.send(out.write_all(&lines).and_then(|()| out.flush()));
+                    let _ = answer.send(out.write(&lines));
                 }
             })
             .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
@@ -54,44 +65,115 @@ impl StdoutSink {
     }
 
     async fn write(&mut self, batch: &Batch) -> Outcome {
-        match self.answer().await {
+        if self.unanswered.is_some() {
             // What is left of an earlier one does not come again: it was given up for good.
-            Ok(late) if !late.is_empty() => self.written = late,
-            Ok(_) => {}
-            Err(outcome) => return outcome,
+            self.written.clear();
+        }
+        if let Err(error) = self.answer().await {
+            return misfortune(&error);
         }
         let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
         let mut writing = Vec::with_capacity(batch.records.len());
         for record in &batch.records {
-            if let Some(at) = self.written.iter().position(|seq| *seq == record.seq) {
-                self.written.swap_remove(at);
-                continue;
+            let start = lines.len();
+            if !self.written.contains(&record.seq) {
+                lines.extend_from_slice(&record.envelope);
+                lines.push(b'\n');
             }
-            lines.extend_from_slice(&record.envelope);
-            lines.push(b'\n');
-            writing.push(record.seq);
+            writing.push((record.seq, lines.len() - start));
         }
-        if lines.is_empty() {
-            return Outcome::Delivered;
+        if !lines.is_empty() {
+            let (answer, receiver) = oneshot::channel();
+            if self.jobs.send((lines, answer)).is_err() {
+                return misfortune(&io::Error::other("its thread has ended"));
+            }
+            self.unanswered = Some((writing, receiver));
+            if let Err(error) = self.answer().await {
+                return misfortune(&error);
+            }
         }
-        let (answer, receiver) = oneshot::channel();
-        if self.jobs.send((lines, answer)).is_err() {
-            return misfortune(&io::Error::other("its thread has ended"));
+        self.written.retain(|seq| batch.records.iter().all(|record| record.seq != *seq));
+        Outcome::Delivered
+    }
+
+    /// Waits for the write that is under way, if one is, and notes what of it is out. May be dropped
+    /// and called again.
+    async fn answer(&mut self) -> io::Result<()> {
+        let Some((_, receiver)) = &mut self.unanswered else { return Ok(()) };
+        let ended = |_| (0, Err(io::Error::other("its thread ended")));
+        let (mut out, result) = receiver.await.unwrap_or_else(ended);
+        for (seq, bytes) in self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default() {
+            match out.checked_sub(bytes) {
+                Some(rest) => {
+                    out = rest;
+                    if bytes > 0 || !self.written.contains(&seq) {
+                        self.written.push(seq);
+                    }
+                }
+                None => out = 0,
+            }
         }
-        self.unanswered = Some((writing, receiver));
-        match self.answer().await {
-            Ok(_) => Outcome::Delivered,
-            Err(outcome) => outcome,
+        result
+    }
+}
+
+/// Writes whole lines.
+struct Lines<W> {
+    out: W,
+    /// Whether an error left it in the midst of a line.
+    torn: bool,
+}
+
+impl<W: Write> Lines<W> {
+    /// Writes lines, on a line of their own whatever went before.
+    fn write(&mut self, lines: &[u8]) -> Written {
+        if self.torn {
+            if let Err(error) = self.out.write_all(b"\n") {
+                return (0, Err(error));
+            }
+            self.torn = false;
+        }
+        let mut out = 0;
+        while out < lines.len() {
+            match self.out.write(&lines[out..]) {
+                Ok(0) => return self.failed(lines, out, io::ErrorKind::WriteZero.into()),
+                Ok(more) => out += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.failed(lines, out, error),
+            }
+        }
+        (out, self.out.flush())
+    }
+
+    fn failed(&mut self, lines: &[u8], out: usize, error: io::Error) -> Written {
+        self.torn = out > 0 && lines[out - 1] != b'\n';
+        (out, Err(error))
+    }
+}
+
+/// Waits for room where the other end, or whoever started us, has made the descriptor one that does
+/// not.
+struct Patient(File);
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut room = [PollFd::new(&self.0, PollFlags::OUT)];
+                    // Of a signal in between, the next write knows more.
+                    poll(&mut room, None).map(drop).or_else(|e| match e {
+                        rustix::io::Errno::INTR => Ok(()),
+                        other => Err(other),
+                    })?;
+                }
+                answer => return answer,
+            }
         }
     }
 
-    /// Waits for the write that is under way, if one is; answers the sequences in it. May be dropped
-    /// and called again.
-    async fn answer(&mut self) -> Result<Vec<u64>, Outcome> {
-        let Some((_, receiver)) = &mut self.unanswered else { return Ok(Vec::new()) };
-        let result = receiver.await.unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
-        let writing = self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default();
-        result.map(|()| writing).map_err(|error| misfortune(&error))
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -179,6 +261,57 @@ mod tests {
             assert_eq!(sink.send(&batch(first + 5..=first + 5)).await, Outcome::Delivered);
         }
         assert_eq!(sink.written, [21, 22]);
+    }
+
+    /// Takes so many bytes of each write at most, and fails at some of them.
+    struct Faulty {
+        out: Arc<Mutex<Vec<u8>>>,
+        faults: Vec<Option<io::ErrorKind>>,
+    }
+
+    impl Write for Faulty {
+        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+            if let Some(kind) = self.faults.pop().flatten() {
+                return Err(kind.into());
+            }
+            let taken = &buf[..buf.len().min(5)];
+            self.out.lock().unwrap().extend_from_slice(taken);
+            Ok(taken.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn after_an_error_it_goes_on_with_the_first_line_that_is_not_whole() {
+        let full = Some(io::ErrorKind::StorageFull);
+        let out = Arc::<Mutex<Vec<u8>>>::default();
+        // From the last to the first: an interruption, half of the second line, nothing, a line.
+        let faults = vec![
+            full,
+            None,
+            None,
+            None,
+            full,
+            full,
+            None,
+            None,
+            None,
+            Some(io::ErrorKind::Interrupted),
+            None,
+        ];
+        let mut sink = StdoutSink::to(Faulty { out: out.clone(), faults }).unwrap();
+        let mut failures = 0;
+        while sink.send(&batch(1..=4)).await != Outcome::Delivered {
+            failures += 1;
+        }
+        assert_eq!(failures, 3);
+        let text = String::from_utf8(out.lock().unwrap().clone()).unwrap();
+        let whole: Vec<_> = text.lines().filter(|line| line.ends_with('}')).collect();
+        assert_eq!(whole, ["{\"n\":1}", "{\"n\":2}", "{\"n\":3}", "{\"n\":4}"], "{text}");
+        // Each failure may leave the beginning of a line, on a line of its own.
+        assert!(text.lines().count() <= 4 + failures && text.ends_with('\n'), "{text}");
     }
 
     #[tokio::test]

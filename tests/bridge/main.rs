@@ -12,6 +12,7 @@ mod dead_letters;
 mod delivery;
 mod disk;
 mod enrichment;
+mod fronts;
 mod gaps;
 mod heartbeat;
 mod overflow;

@@ -13,4 +13,5 @@ mod process;
 mod replay;
 mod socket;
 mod stage;
+mod stdout;
 mod usage;

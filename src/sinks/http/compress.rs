@@ -12,7 +12,7 @@ use crate::bridge::{Outcome, RetryClass, Secrets};
 const OFFLOAD_BYTES: usize = 64 * 1024;
 
 /// The value of `content-encoding`.
-pub(super) fn content_encoding(compression: Compression) -> Option<&'static str> {
+pub(in crate::sinks) fn content_encoding(compression: Compression) -> Option<&'static str> {
     match compression {
         Compression::None => None,
         Compression::Gzip => Some("gzip"),
@@ -21,7 +21,10 @@ pub(super) fn content_encoding(compression: Compression) -> Option<&'static str>
 }
 
 /// The body as it is to be sent.
-pub(super) async fn compress(compression: Compression, body: Bytes) -> Result<Bytes, Outcome> {
+pub(in crate::sinks) async fn compress(
+    compression: Compression,
+    body: Bytes,
+) -> Result<Bytes, Outcome> {
     let compressed = match compression {
         Compression::None => return Ok(body),
         _ if body.len() < OFFLOAD_BYTES => compress_now(compression, &body),

@@ -13,5 +13,5 @@ pub(in crate::sinks) fn http(reply: &Reply, sent: u64) -> Outcome {
 pub(in crate::sinks) fn grpc(code: i32, message: &str, details: &[u8]) -> Outcome {
     let details = bytes::Bytes::copy_from_slice(details);
     let status = Status::with_details(Code::from_i32(code), message, details);
-    grpc_status::to_outcome(&status, "collector:4317", &Secrets::none())
+    grpc_status::to_outcome(&status, &Secrets::none())
 }

@@ -1,28 +1,39 @@
 //! OTLP/gRPC.
 //!
-//! The request is encoded already, so the generated client, which wants messages, is not used:
-//! the same call is made with a codec that sends bytes.
+//! The call is made on the channel itself, not by a generated client. The request is encoded already;
+//! and the answer is looked at as HTTP before it is read as gRPC, because proxies, ingresses and
+//! login pages answer in HTTP, with bodies that are no gRPC messages: what is not 200, or not
+//! `application/grpc`, means what that status means to the other sinks over HTTP.
+//!
+//! Only the receiver's own `grpc-status` says what became of a batch. With OK it is delivered,
+//! whether the message can be read or not. An answer that ends or grows too long before its status
+//! has come says nothing: the batch is sent again, under the same ids.
 
-use std::time::Duration;
+use std::{future::poll_fn, time::Duration};
 
-use ::http::uri::{PathAndQuery, Scheme};
-use bytes::{Buf as _, BufMut as _, Bytes};
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version,
+    header::{CONTENT_TYPE, TE},
+    response,
+    uri::Scheme,
+};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use prost::Message as _;
 use tokio::time::timeout;
 use tonic::{
-    Extensions, Request, Status,
-    client::Grpc,
-    codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    metadata::MetadataMap,
+    Code, Status,
+    body::Body,
+    client::GrpcService as _,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
 use super::{
     super::{
         Compression, OtlpOptions, SinkBuildError,
-        http::{self, Address, USER_AGENT},
-        own_deadline, tls,
+        http::{self, Address, BODY_WAIT, REASON_BYTES, Reply, USER_AGENT, compress},
+        net_error, own_deadline, tls,
     },
     grpc_status,
 };
@@ -30,8 +41,10 @@ use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// The method.
 const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-/// Larger answers are no answers to an export.
-const RESPONSE_BYTES: usize = 64 * 1024;
+/// How much of an answer is read. Words about each of a thousand rejected records fit in it.
+const RESPONSE_BYTES: usize = 1 << 20;
+/// In front of a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
 
 #[derive(Debug)]
 pub(super) struct GrpcExporter {
@@ -39,10 +52,10 @@ pub(super) struct GrpcExporter {
     peer: String,
     /// Opened by the first call; connects, and connects again, by itself.
     channel: Option<Channel>,
-    metadata: MetadataMap,
+    /// Of every request.
+    headers: HeaderMap,
     compression: Compression,
     secrets: Secrets,
-    attempt: Duration,
     deadline: Duration,
 }
 
@@ -56,7 +69,7 @@ impl GrpcExporter {
             });
         }
         let ours = ["content-type", "grpc-encoding", "grpc-timeout", "grpc-accept-encoding"];
-        let headers = http::headers(&options.headers, &ours)?;
+        let mut headers = http::headers(&options.headers, &ours)?;
         if let Some(name) = headers.keys().find(|name| name.as_str().ends_with("-bin")) {
             return Err(SinkBuildError::Header {
                 name: name.to_string(),
@@ -94,42 +107,33 @@ impl GrpcExporter {
             }
             endpoint = endpoint.tls_config(tls).map_err(client)?;
         }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        if let Some(encoding) = compress::content_encoding(options.compression) {
+            headers.insert("grpc-encoding", HeaderValue::from_static(encoding));
+        }
+        // A little more than ours, so that it is ours that ends the call. Eight digits at most.
+        let millis = options.timeout.as_millis().min(99_999_999);
+        let told = HeaderValue::try_from(format!("{millis}m"));
+        headers.extend(told.ok().map(|told| (HeaderName::from_static("grpc-timeout"), told)));
         Ok(Self {
             endpoint,
             peer: address.peer,
             channel: None,
-            metadata: MetadataMap::from_headers(headers),
+            headers,
             compression: options.compression,
             secrets,
-            attempt: options.timeout,
             deadline,
         })
     }
 
     pub(super) async fn export(
         &mut self,
-        request: Bytes,
+        message: Bytes,
     ) -> Result<ExportLogsServiceResponse, Outcome> {
         let channel = self.channel.get_or_insert_with(|| self.endpoint.connect_lazy()).clone();
-        let mut client = Grpc::new(channel)
-            .max_decoding_message_size(RESPONSE_BYTES)
-            .accept_compressed(CompressionEncoding::Gzip);
-        client = match self.compression {
-            Compression::None => client,
-            Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
-            Compression::Zstd => client.send_compressed(CompressionEncoding::Zstd),
-        };
-        let mut request =
-            Request::from_parts(self.metadata.clone(), Extensions::default(), request);
-        // Told to the receiver; a little more than ours, so that it is ours that ends the call.
-        request.set_timeout(self.attempt);
-        let call = async {
-            client.ready().await.map_err(|e| Status::from_error(e.into()))?;
-            client.unary(request, PathAndQuery::from_static(EXPORT), RawCodec).await
-        };
-        match timeout(self.deadline, call).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(grpc_status::to_outcome(&status, &self.peer, &self.secrets)),
+        match timeout(self.deadline, self.call(channel, message)).await {
+            Ok(answer) => answer,
             Err(_) => {
                 // A connection whose other end is gone looks like this until TCP gives up, after
                 // minutes. A new one costs little.
@@ -145,40 +149,114 @@ impl GrpcExporter {
             }
         }
     }
+
+    async fn call(
+        &self,
+        mut channel: Channel,
+        message: Bytes,
+    ) -> Result<ExportLogsServiceResponse, Outcome> {
+        let request = self.request(message).await?;
+        let broken = |error: tonic::transport::Error| {
+            net_error::to_outcome(&error, &self.peer, &self.secrets)
+        };
+        poll_fn(|context| channel.poll_ready(context)).await.map_err(broken)?;
+        let (head, body) = channel.call(request).await.map_err(broken)?.into_parts();
+        if !is_grpc(&head) {
+            return Err(not_grpc(&head, body, &self.secrets).await);
+        }
+        self.read(&head, body).await
+    }
+
+    async fn request(&self, message: Bytes) -> Result<Request<Body>, Outcome> {
+        let message = compress::compress(self.compression, message).await?;
+        let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
+        framed.put_u8((self.compression != Compression::None).into());
+        framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+        framed.put(message);
+        let mut request = Request::new(Body::new(Full::new(framed.freeze())));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_static(EXPORT);
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = self.headers.clone();
+        Ok(request)
+    }
+
+    /// What a gRPC answer says.
+    async fn read(
+        &self,
+        head: &response::Parts,
+        body: Body,
+    ) -> Result<ExportLogsServiceResponse, Outcome> {
+        let nothing = |reason: String| {
+            let class = RetryClass::Unavailable;
+            Outcome::Retry { after: None, class, reason: self.secrets.reason(reason) }
+        };
+        // An answer without a message has it here, one with a message behind that.
+        let mut status = Status::from_header_map(&head.headers);
+        let mut message = Bytes::new();
+        if status.is_none() {
+            match Limited::new(body, RESPONSE_BYTES).collect().await {
+                Ok(answer) => {
+                    status = answer.trailers().and_then(Status::from_header_map);
+                    message = answer.to_bytes();
+                }
+                Err(error) if error.is::<LengthLimitError>() => {
+                    return Err(nothing(format!(
+                        "the answer of {} is longer than {RESPONSE_BYTES} bytes, and its status was \
+                        not read",
+                        self.peer
+                    )));
+                }
+                Err(error) => {
+                    // tonic's frame around it repeats it.
+                    let innermost = error.source().unwrap_or(&*error);
+                    return Err(net_error::to_outcome(innermost, &self.peer, &self.secrets));
+                }
+            }
+        }
+        match status {
+            Some(status) if status.code() == Code::Ok => Ok(decode(&message)),
+            Some(status) => Err(grpc_status::to_outcome(&status, &self.secrets)),
+            None => Err(nothing(format!("the answer of {} ends without a gRPC status", self.peer))),
+        }
+    }
 }
 
-/// Sends bytes that are a request already.
-struct RawCodec;
-
-impl Codec for RawCodec {
-    type Encode = Bytes;
-    type Decode = ExportLogsServiceResponse;
-    type Encoder = Self;
-    type Decoder = Self;
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-    fn decoder(&mut self) -> Self {
-        Self
-    }
+/// Whether an answer is the receiver's own, in gRPC.
+fn is_grpc(head: &response::Parts) -> bool {
+    let grpc = |kind: &str| kind.starts_with("application/grpc");
+    head.status == StatusCode::OK && content_type(head).is_some_and(grpc)
 }
 
-impl Encoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.reserve(item.len());
-        out.put(item);
-        Ok(())
-    }
+fn content_type(head: &response::Parts) -> Option<&str> {
+    head.headers.get(CONTENT_TYPE)?.to_str().ok()
 }
 
-impl Decoder for RawCodec {
-    type Item = ExportLogsServiceResponse;
-    type Error = Status;
-    fn decode(&mut self, input: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
-        // An answer that cannot be read takes nothing back: the status says what became of it.
-        let bytes = input.copy_to_bytes(input.remaining());
-        Ok(Some(ExportLogsServiceResponse::decode(bytes).unwrap_or_default()))
+/// What an answer in mere HTTP means, with the start of its body.
+async fn not_grpc(head: &response::Parts, mut body: Body, secrets: &Secrets) -> Outcome {
+    let mut start = Vec::new();
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            start.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if start.len() >= REASON_BYTES {
+                break;
+            }
+        }
+    };
+    // The status decides; what it says of itself may be as slow as it likes.
+    let _ = timeout(BODY_WAIT, reading).await;
+    start.truncate(REASON_BYTES);
+    let mut words = String::from_utf8_lossy(&start).into_owned();
+    if head.status == StatusCode::OK {
+        let kind = content_type(head).unwrap_or("unknown");
+        words = format!("no gRPC, but content of the type {kind}: {words}");
     }
+    Reply::new(head.status, &head.headers, Vec::new()).refusal(&words, secrets)
+}
+
+/// The one message of an answer. Of one that cannot be read the status has said enough.
+fn decode(answer: &[u8]) -> ExportLogsServiceResponse {
+    // Behind the prefix; none that is compressed was asked for.
+    let message = answer.get(PREFIX_BYTES..).unwrap_or_default();
+    ExportLogsServiceResponse::decode(message).unwrap_or_default()
 }

@@ -9,12 +9,11 @@
 //! | DEADLINE_EXCEEDED | retry: timeout |
 //! | UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION | retry: misconfigured |
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use prost::Message as _;
 use tonic::{Code, Status};
 
-use super::super::net_error;
 use crate::bridge::{Outcome, RefusedClass, RetryClass, Secrets};
 
 /// `google.rpc.Status`.
@@ -53,12 +52,8 @@ pub(super) struct Delay {
     pub(super) nanos: i32,
 }
 
-/// The outcome of a call that did not end in OK.
-pub(super) fn to_outcome(status: &Status, peer: &str, secrets: &Secrets) -> Outcome {
-    // With a source it is no answer, but a call that got none.
-    if let Some(source) = status.source() {
-        return net_error::to_outcome(source, peer, secrets);
-    }
+/// The outcome of an answer whose status is not OK.
+pub(super) fn to_outcome(status: &Status, secrets: &Secrets) -> Outcome {
     let mut reason = format!("gRPC {:?}", status.code());
     if !status.message().trim().is_empty() {
         reason = format!("{reason}: {}", status.message());

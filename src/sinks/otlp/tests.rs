@@ -4,6 +4,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body_util::{Full, StreamBody};
+use hyper::body::Frame;
 use opentelemetry_proto::tonic::collector::logs::v1::{
     ExportLogsPartialSuccess, ExportLogsServiceRequest,
     logs_service_server::{LogsService, LogsServiceServer},
@@ -11,8 +14,10 @@ use opentelemetry_proto::tonic::collector::logs::v1::{
 use prost::Message as _;
 use tonic::{
     Code, Request, Response, Status,
+    body::Body,
     codec::CompressionEncoding,
     metadata::MetadataMap,
+    service::Routes,
     transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
 };
 
@@ -191,6 +196,106 @@ async fn grpc_statuses_become_outcomes() {
         sink.send(&batch(1..=2000)).await,
         Outcome::Refused { class: RefusedClass::TooLarge, .. }
     ));
+}
+
+/// What answers over HTTP/2 in any way, gRPC or not.
+async fn front(
+    answer: impl Fn() -> ::http::Response<Body> + Clone + Send + Sync + 'static,
+) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = axum::Router::new().fallback(move || {
+        let answer = answer();
+        async move { answer.map(axum::body::Body::new) }
+    });
+    let server = Server::builder().add_routes(Routes::from(router));
+    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+    format!("http://{address}")
+}
+
+fn grpc_head() -> ::http::response::Builder {
+    ::http::Response::builder().header("content-type", "application/grpc")
+}
+
+/// A message as gRPC frames it, and behind it a status.
+fn framed(length: u32, message: Vec<u8>, status: Option<&'static str>) -> Body {
+    let prefix = [&[0], &length.to_be_bytes()[..]].concat();
+    let trailers = status.map(|status| {
+        ::http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), status.parse().unwrap())])
+    });
+    let frames = [prefix, message].map(|data| Frame::data(Bytes::from(data))).into_iter();
+    let frames = frames.chain(trailers.map(Frame::trailers)).map(Ok::<_, Status>);
+    Body::new(StreamBody::new(futures_util::stream::iter(frames)))
+}
+
+/// Proxies, ingresses and login pages know no gRPC: the status is theirs, and so are the words.
+#[tokio::test]
+async fn grpc_behind_a_front_means_what_its_http_status_means() {
+    let page = "<html>\n<h1>Who are you?</h1>";
+    for (status, class, words) in [
+        (401, RetryClass::Misconfigured, "HTTP 401 Unauthorized: <html> <h1>Who are you?</h1>"),
+        (403, RetryClass::Misconfigured, "HTTP 403 Forbidden: <html> <h1>Who are you?</h1>"),
+        (404, RetryClass::Misconfigured, "HTTP 404 Not Found: <html> <h1>Who are you?</h1>"),
+        (429, RetryClass::Throttled, "HTTP 429 Too Many Requests: <html> <h1>Who are you?</h1>"),
+        (
+            503,
+            RetryClass::Unavailable,
+            "HTTP 503 Service Unavailable: <html> <h1>Who are you?</h1>",
+        ),
+        (
+            200,
+            RetryClass::Misconfigured,
+            "HTTP 200 OK: no gRPC, but content of the type text/html: <html> <h1>Who are you?</h1>",
+        ),
+    ] {
+        let url = front(move || {
+            let head = ::http::Response::builder().status(status).header("retry-after", "7");
+            let head = head.header("content-type", "text/html");
+            head.body(Body::new(Full::new(Bytes::from(page)))).unwrap()
+        })
+        .await;
+        let mut sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
+        let (found, after, reason) = parts(sink.send(&batch(1..=2)).await);
+        assert_eq!((found, reason.as_str()), (class, words));
+        let asked = (class != RetryClass::Misconfigured).then_some(Duration::from_secs(7));
+        assert_eq!(after, asked, "{status}");
+    }
+    // The same in the guise of gRPC, and one that never ends.
+    let url = front(|| {
+        let endless = futures_util::stream::repeat_with(|| {
+            Ok::<_, Status>(Frame::data(Bytes::from_static(&[b'<'; 1 << 14])))
+        });
+        grpc_head().status(403).body(Body::new(StreamBody::new(endless))).unwrap()
+    })
+    .await;
+    let mut sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
+    let (class, _, reason) = parts(sink.send(&batch(1..=2)).await);
+    assert_eq!(class, RetryClass::Misconfigured);
+    assert!(reason.starts_with("HTTP 403 Forbidden: <<<") && reason.len() < 400, "{reason}");
+}
+
+/// Our own limits are none of the receiver's.
+#[tokio::test]
+async fn a_long_answer_of_grpc_refuses_nothing() {
+    let send = async |body: fn() -> Body| {
+        let url = front(move || grpc_head().body(body()).unwrap()).await;
+        OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap().send(&batch(1..=3)).await
+    };
+    let long = || {
+        let message = partial(2, &"w".repeat(100_000)).encode_to_vec();
+        framed(message.len() as u32, message, Some("0"))
+    };
+    let Outcome::Partial { rejected: 2, reason } = send(long).await else { panic!() };
+    assert!(reason.starts_with("www"), "{reason}");
+    // A length of 2 GiB, of which little comes. The status says that it was taken.
+    assert_eq!(send(|| framed(1 << 31, vec![0; 9], Some("0"))).await, Outcome::Delivered);
+    // Without a status nobody knows.
+    let (class, _, reason) = parts(send(|| framed(1 << 31, vec![0; 9], None)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert!(reason.ends_with("ends without a gRPC status"), "{reason}");
+    let (class, _, reason) = parts(send(|| framed(1 << 31, vec![0; 2_000_000], Some("0"))).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert!(reason.contains("is longer than 1048576 bytes"), "{reason}");
 }
 
 #[tokio::test]

@@ -212,6 +212,53 @@ async fn what_goes_wrong_is_said_in_words() {
     assert_eq!(reason, format!("no answer from {} within 270ms", server.address));
 }
 
+/// Such a failure says nothing of the receiver: it closed what was idle.
+#[tokio::test]
+async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt() {
+    let ok = || Step::Write(answer("204 No Content", "", ""));
+    // The third request meets the close, and so does the fifth, which comes in its place.
+    let server =
+        TestServer::start(
+            None,
+            move |i| {
+                if matches!(i, 2 | 4 | 5) { vec![Step::Cut] } else { vec![ok()] }
+            },
+        )
+        .await;
+    let mut sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    for n in 1..=3 {
+        assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
+    }
+    // Once at once, and no more.
+    let (class, _, reason) = retry_of(sink.send(&batch(4..=4)).await);
+    assert_eq!(class, RetryClass::Unavailable);
+    assert!(reason.contains("connection"), "{reason}");
+    assert_eq!(sink.send(&batch(4..=4)).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    let ids: Vec<_> =
+        received.iter().map(|r| r.header("webhook-id").unwrap()[..2].to_owned()).collect();
+    assert_eq!(ids, ["e1", "e2", "e3", "e3", "e4", "e4", "e4"]);
+    let connections: Vec<_> = received.iter().map(|r| r.connection).collect();
+    assert_eq!(connections, [0, 0, 0, 1, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_receiver_that_closes_idle_connections_is_no_hindrance() {
+    // Within 4 ms of half its answers, as a request may be on its way.
+    let server = TestServer::start(None, |i| {
+        let ok = Step::Write(answer("204 No Content", "", ""));
+        let close = [Step::Wait(Duration::from_millis(i as u64 / 2 % 5)), Step::Cut];
+        if i % 2 == 0 { vec![ok] } else { [vec![ok], close.to_vec()].concat() }
+    })
+    .await;
+    let mut sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    for n in 1..=500 {
+        assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered, "{n}");
+    }
+    let received = server.received.lock().unwrap();
+    assert!(received.last().unwrap().connection > 100);
+}
+
 #[tokio::test]
 async fn tls_is_verified_both_ways() {
     let pki = Pki::new("127.0.0.1");
