@@ -23,6 +23,9 @@ type Job = (Vec<u8>, oneshot::Sender<Written>);
 /// How many bytes went out, and why no more did.
 type Written = (usize, io::Result<()>);
 
+/// The sequences of a batch's records, each with the bytes of its line: none if it was out before.
+type Lengths = Vec<(u64, usize)>;
+
 /// Writes envelopes to the standard output, flushed after each batch.
 ///
 /// The writing is done by a thread of its own: a reader that stops reading (`tidings run | less`)
@@ -31,9 +34,8 @@ type Written = (usize, io::Result<()>);
 #[derive(Debug)]
 pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
-    /// A write whose answer has not come: the sequences of the records of its batch, each with the
-    /// bytes of its line. One that was out before has none.
-    unanswered: Option<(Vec<(u64, usize)>, oneshot::Receiver<Written>)>,
+    /// A write whose answer has not come.
+    unanswered: Option<(Lengths, oneshot::Receiver<Written>)>,
     /// Records of the last batch that are out although it was not delivered: the bridge gave up
     /// waiting for it, or it failed in the midst. They are not written again.
     written: Vec<u64>,
