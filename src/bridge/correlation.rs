@@ -41,13 +41,13 @@ use std::{num::NonZeroUsize, time::Duration};
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
-use super::CorrelateMode;
+use super::{CorrelateMode, Filter};
 use crate::{
     correlate::{Aggregator, Key, Keys, SpamFilter, defaults},
     event::{Correlation, CorrelationAction, EnvelopeParts, EventFields, Record},
 };
-pub(super) use held::Holding;
-use held::{Entry, Held, Summary};
+use held::{Entry, Held};
+pub(super) use held::{Holding, Summary};
 pub(super) use names::Names;
 pub(super) use saved::SaveOf;
 pub(super) use stage::{Passed, Stage};
@@ -70,6 +70,24 @@ pub(super) struct Correlator {
     held: Held,
     /// It was decided that everything held is to come out.
     letting_go: bool,
+    chosen: Chosen,
+}
+
+/// By which `match` the records were chosen that a correlator decided on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// By none: it was given all of them.
+    All,
+    /// By this expression.
+    By(String),
+    /// An earlier build did not note it.
+    Unknown,
+}
+
+impl From<Option<&Filter>> for Chosen {
+    fn from(filter: Option<&Filter>) -> Self {
+        filter.map_or(Self::All, |filter| Self::By(filter.source().to_owned()))
+    }
 }
 
 /// What becomes of a version.
@@ -80,13 +98,11 @@ pub(super) enum Decision {
         correlation: Correlation,
         /// Its own, and what was held.
         delta: u64,
-        /// The version held last has its fate now: it was announced with this one.
-        released: bool,
+        /// So many versions that were held are announced with this one, and have their fate with it.
+        released: u64,
     },
     /// It is held.
     Hold {
-        /// The version held before it has its fate now: it is announced with this one.
-        replaces: bool,
         /// There was no room: this is to be announced now.
         evicted: Option<Summary>,
     },
@@ -107,6 +123,7 @@ impl Correlator {
             spam: SpamFilter::new(defaults::LRU_CACHE_SIZE, defaults::BURST, defaults::QPS),
             held: Held::new(retention_size),
             letting_go: false,
+            chosen: Chosen::All,
         })
     }
 
@@ -139,11 +156,11 @@ impl Correlator {
                 last: seq,
                 delta,
                 versions: 1,
+                pending: 1,
                 count,
                 aggregated,
             };
-            let (replaces, evicted) = self.held.add(key, new);
-            return Decision::Hold { replaces, evicted };
+            return Decision::Hold { evicted: self.held.add(key, new) };
         }
         let action = match before {
             _ if !allowed => CorrelationAction::Skip,
@@ -154,7 +171,7 @@ impl Correlator {
         let summarises = held.map(|held| held.versions.saturating_add(1));
         let delta = delta.saturating_add(held.map_or(0, |held| held.delta));
         let correlation = Correlation { action, aggregated, count, summarises };
-        Decision::Send { correlation, delta, released: held.is_some() }
+        Decision::Send { correlation, delta, released: held.map_or(0, |held| held.pending) }
     }
 
     /// Takes a record whose fate was settled in an earlier run: the decisions are the same again,
@@ -194,7 +211,7 @@ impl Correlator {
 
     /// How many versions wait for their fate.
     pub(super) fn held(&self) -> u64 {
-        self.held.len()
+        self.held.holding().versions
     }
 
     /// The sequence of the first version that waits for its fate.
@@ -202,13 +219,28 @@ impl Correlator {
         self.held.first_sequence()
     }
 
-    /// Goes on in another mode, or in a journal of another size, than the last run's. A mode that
-    /// holds nothing back lets go what is held, and a later run has to do so too, whatever its mode:
-    /// some of it may be out by then.
-    pub(super) fn switch(&mut self, mode: CorrelateMode, retention_size: u64) {
+    /// Goes on in another mode, with records that are chosen otherwise, or in a journal of another
+    /// size, than the last run's. A mode that holds nothing back lets go what is held, and a later run
+    /// has to do so too, whatever its mode: some of it may be out by then. So does one that goes on
+    /// from what an earlier build held, which counted it otherwise.
+    pub(super) fn switch(&mut self, mode: CorrelateMode, chosen: Chosen, retention_size: u64) {
         self.mode = mode;
+        self.chosen = chosen;
         self.held.fit(retention_size);
-        self.letting_go |= mode != CorrelateMode::Suppress && self.held() > 0;
+        let earlier_build = std::mem::take(&mut self.held.settles_early);
+        self.letting_go |= (mode != CorrelateMode::Suppress || earlier_build) && self.held() > 0;
+    }
+
+    /// By which `match` what it knows was chosen.
+    pub(super) fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// What it holds is all that is known of what is held, and no more than so many versions are:
+    /// all of it is to come out.
+    pub(super) fn salvage(&mut self, versions: u64) {
+        self.held.limit(versions);
+        self.letting_go = self.held() > 0;
     }
 
     /// Whether there is no more use for it: the mode wants none, and nothing is held.

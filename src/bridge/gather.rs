@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     BatchOptions, Enrichments, Filter, SinkProgress,
-    correlation::{HOLD, Passed, Stage},
+    correlation::{HOLD, Passed, Stage, Summary},
     feed::{Fed, Feed},
     objects::Told,
     shared::now_ms,
@@ -199,6 +199,23 @@ impl Gather {
             Position { next: fed.frame().first, skipped: fed.frame().skipped };
     }
 
+    /// Takes a summary of what was held that cannot be sent any more.
+    fn lose_held(&mut self, gone: &Summary) {
+        if self.delivered_before.contains(gone.seq) {
+            self.work.reached.delivered_before += 1;
+            self.work.reached.correlated_away += gone.pending.saturating_sub(1);
+            return;
+        }
+        self.work.reached.lost += gone.pending;
+        tracing::error!(
+            sink = self.progress.name(),
+            versions = gone.pending,
+            increments = gone.delta,
+            "what was held back was lost: the journal dropped the record that stands for it before \
+             its summary was due"
+        );
+    }
+
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without
     /// the object is said without it.
     async fn judge(
@@ -267,7 +284,9 @@ impl Gather {
             self.push(record, time_ms, alone).await?;
         }
         self.work.reached.correlated_away += passed.correlated_away;
-        self.work.reached.lost += passed.lost;
+        if let Some(gone) = passed.gone {
+            self.lose_held(&gone);
+        }
         self.work.reached.held = self.stage.holding();
         self.work.reached.first_held = self.stage.first_held();
         Ok(())

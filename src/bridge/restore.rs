@@ -11,7 +11,7 @@ use serde::Deserialize;
 use self::track::Track;
 use super::{
     BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
-    correlation::{Correlator, Holding},
+    correlation::{Chosen, Correlator, Holding},
     gap::Gap,
     objects::{Enricher, Objects},
     seen::Seen,
@@ -224,48 +224,82 @@ impl Restored {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
         let size = self.log.options().retention_size;
-        let begins_anew = || Correlator::new(sink.correlate, &self.keys, size);
+        let anew = || Correlator::new(sink.correlate, &self.keys, size);
+        let switched = |mut correlator: Correlator| {
+            correlator.switch(sink.correlate, sink.filter.as_ref().into(), size);
+            correlator
+        };
+        let load = |saved: &SavedCorrelator| {
+            Correlator::load(&saved.bytes)
+                .inspect_err(
+                    |error| tracing::error!(sink = sink.name, %error, "a correlator's state"),
+                )
+                .ok()
+        };
         let correlator = match saved {
             // Where nothing is held and nothing will be, nobody asks what was known.
             Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
-            Some(saved) => {
-                self.correlator(sink, enricher, saved, state.position).or_else(begins_anew)
-            }
-            None => begins_anew(),
+            Some(saved) => load(saved).and_then(|correlator| {
+                self.bring_up(correlator, sink, enricher, saved.position, state.position)
+            }),
+            None => anew(),
         };
         let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();
         if held == (Holding { versions: state.held, mark: state.held_mark }) {
-            return (state, correlator);
+            return (state, correlator.or_else(anew).map(switched));
         }
-        // What took it were damage, a `match` that was changed, or a log that was cut.
+        // What keeps it from being brought up is damage, records that the log no longer has, or a
+        // `match` that this build or this sink cannot decide by as the run before did. So what was
+        // held when it was saved is sent, and what was held since is lost.
+        let mut correlator = saved.and_then(load).or_else(anew);
+        if let Some(correlator) = &mut correlator {
+            correlator.salvage(state.held);
+        }
+        let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();
+        let lost = state.held - held.versions;
         tracing::error!(
             sink = sink.name,
-            lost = state.held,
-            "the correlator's state does not fit the journal and is begun anew: what it held back counts as lost"
+            lost,
+            sent = held.versions,
+            saved_at = saved.map_or(0, |saved| saved.position.next),
+            position = state.position.next,
+            "what the correlator held back at its position is not known, only what it held when it \
+             was saved: that is sent, and versions beyond it count as lost"
         );
-        state.totals.lost += std::mem::take(&mut state.held);
-        state.held_mark = 0;
-        (state, begins_anew())
+        state.totals.lost += lost;
+        (state.held, state.held_mark) = (held.versions, held.mark);
+        (state, correlator.map(switched))
     }
 
-    /// A sink's correlator, brought up to its position; nothing if that cannot be done.
-    fn correlator(
+    /// A sink's correlator, brought up from where it was saved to the sink's position; nothing if that
+    /// cannot be done.
+    fn bring_up(
         &self,
+        mut correlator: Correlator,
         sink: &SinkOptions,
         enricher: Option<&Enricher>,
-        saved: &SavedCorrelator,
+        from: Position,
         position: Position,
     ) -> Option<Correlator> {
-        let loaded = Correlator::load(&saved.bytes);
-        let mut correlator = loaded
-            .inspect_err(|error| tracing::error!(sink = sink.name, %error, "a correlator's state"))
-            .ok()?;
+        // It decides as it did in the runs before, on what their `match` chose.
+        let earlier = match (correlator.chosen(), &sink.filter) {
+            (Chosen::All, _) => None,
+            (Chosen::Unknown, filter) => filter.clone(),
+            (Chosen::By(text), Some(filter)) if filter.source() == text => Some(filter.clone()),
+            (Chosen::By(text), _) => Some(
+                Filter::compile(text)
+                    .inspect_err(|error| {
+                        tracing::error!(sink = sink.name, %error, text, "the `match` of the run before");
+                    })
+                    .ok()?,
+            ),
+        };
         let log = self.log.handle();
-        let read = for_each_frame(&log, saved.position.next, |frame| {
-            let between = saved.position.next..position.next;
+        let read = for_each_frame(&log, from.next, |frame| {
+            let between = from.next..position.next;
             for record in frame.records().filter(|record| between.contains(&record.seq)) {
-                let filter = sink.filter.as_ref();
-                let wanted = filter.is_none_or(|filter| wanted(filter, enricher, &record));
+                let wanted =
+                    earlier.as_ref().is_none_or(|filter| wanted(filter, enricher, &record));
                 correlator.bring_up(&record, frame.time_ms, wanted);
             }
             frame.next() < position.next
@@ -274,8 +308,6 @@ impl Restored {
             tracing::error!(sink = sink.name, %error, "a correlator cannot be brought up to its sink");
         })
         .ok()?;
-        // Up to here it decided as it did in the runs before.
-        correlator.switch(sink.correlate, self.log.options().retention_size);
         Some(correlator)
     }
 

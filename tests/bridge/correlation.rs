@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use bytes::Bytes;
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, CorrelateMode, Overflow, RetryClass},
+    bridge::{BatchOptions, Bridge, CorrelateMode, Overflow, OwnEvents, RetryClass},
     demo::api_server::{ApiServer, EventObject},
     event::{Correlation, CorrelationAction, Envelope},
     journal::{Directory, SavedCorrelator, State, StateCommit},
@@ -78,9 +78,9 @@ async fn what_is_suppressed_is_pending_until_a_stop_lets_it_out() {
     for _ in 0..2 {
         events[29].again(&server);
     }
-    until("what is repeated is held", || sink_status(&view, "pager").correlated_away == 2).await;
+    until("what is repeated is held", || sink_status(&view, "pager").held == 7).await;
     let status = sink_status(&view, "pager");
-    assert_eq!((status.delivered, status.correlated_away, status.pending), (25, 2, 5));
+    assert_eq!((status.delivered, status.correlated_away, status.pending), (25, 0, 7));
     stop(bridge).await;
 
     let received = sink.wait_for(30).await;
@@ -159,7 +159,7 @@ fn what_comes_out_early_says_the_same_after_a_crash_in_the_midst_of_it() {
     }
     runtime.block_on(until("all is held", || {
         let status = sink_status(&view, "pager");
-        (status.held, status.correlated_away, status.pending) == (5, 5, 5)
+        (status.held, status.correlated_away, status.pending) == (10, 0, 10)
     }));
     let is_summary = |event: &Received| correlation(event).summarises == Some(2);
     let third = events[27].0.clone();
@@ -233,40 +233,101 @@ async fn a_damaged_correlator_is_begun_anew() {
     assert!(saved_correlator(journal.path()).len() > 1);
 }
 
-#[test]
-fn a_match_that_is_changed_between_a_crash_and_a_start_loses_nothing_unsaid() {
-    let outer = Runtime::new().unwrap();
-    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
-    let journal = tempfile::tempdir().unwrap();
-    let start = |filter, own_events| {
+/// Runs that end in a crash, with a loud Pod of which seven versions are held in between, and another
+/// `match` in the second one.
+struct Changed {
+    server: ApiServer,
+    sink: MemorySink,
+    journal: tempfile::TempDir,
+    _outer: Runtime,
+}
+
+impl Changed {
+    /// A first run with a `match`; it ends when the journal's state holds what is held.
+    fn after_a_crash(tuning: Tuning) -> Self {
+        let outer = Runtime::new().unwrap();
+        let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+        let journal = tempfile::tempdir().unwrap();
+        let changed = Self { server, sink, journal, _outer: outer };
+        let (runtime, bridge) = changed.start(tuning, None);
+        let view = bridge.view();
+        runtime.block_on(until("a watch", || changed.server.open_watches() == 1));
+        let mut events = loud(&changed.server, "web", 0..30);
+        for _ in 0..2 {
+            events[29].again(&changed.server);
+        }
+        runtime.block_on(async {
+            until("seven are held", || sink_status(&view, "pager").held == 7).await;
+            tokio::time::sleep(Duration::from_secs(4)).await;
+        });
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        changed
+    }
+
+    fn start(&self, tuning: Tuning, own_events: Option<OwnEvents>) -> (Runtime, Bridge) {
         let runtime = Runtime::new().unwrap();
-        let tuning = Tuning { filter, ..suppress() };
-        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+        let mut setup =
+            Setup::new(&self.server, self.journal.path()).tuned("pager", &self.sink, tuning);
         setup.own_events = own_events;
         let bridge = runtime.block_on(setup.start());
         (runtime, bridge)
-    };
-    let (runtime, bridge) = start(None, None);
-    let view = bridge.view();
-    runtime.block_on(until("a watch", || server.open_watches() == 1));
-    let mut events = loud(&server, "web", 0..30);
-    for _ in 0..2 {
-        events[29].again(&server);
     }
-    runtime.block_on(async {
-        until("all is held", || sink_status(&view, "pager").correlated_away == 2).await;
-        tokio::time::sleep(Duration::from_secs(4)).await;
-    });
-    runtime.shutdown_timeout(Duration::from_secs(10));
-    drop((bridge, view));
-    // As many versions would be held, but they would stand for fewer increments.
+
+    /// The deltas that came out, each id once.
+    fn told(&self) -> u64 {
+        let received = self.sink.received().into_iter();
+        received.map(|event| (event.id, event.delta)).collect::<BTreeMap<_, _>>().values().sum()
+    }
+}
+
+fn matching(filter: Option<&'static str>) -> Tuning {
+    Tuning { filter, ..suppress() }
+}
+
+#[test]
+fn what_is_held_when_the_match_is_changed_after_a_crash_comes_out() {
+    for (before, after) in [
+        (None, Some("event.count < 3")),
+        (Some("event.type == 'Normal'"), None),
+        (Some("event.type == 'Normal'"), Some("false")),
+    ] {
+        let changed = Changed::after_a_crash(matching(before));
+        let (runtime, bridge) = changed.start(matching(after), None);
+        let status = sink_status(&bridge.view(), "pager");
+        assert_eq!((status.lost, status.held, status.correlated_away), (0, 7, 0));
+        runtime.block_on(stop(bridge));
+        assert_eq!(changed.told(), 32, "{before:?} {after:?}");
+        let (runtime, bridge) = changed.start(matching(after), None);
+        let status = runtime.block_on(settled(&bridge.view(), "pager", 32));
+        assert_eq!((status.delivered, status.lost, status.correlated_away), (30, 0, 2));
+        runtime.block_on(stop(bridge));
+    }
+}
+
+#[test]
+fn what_was_held_at_the_last_save_comes_out_where_the_match_can_no_longer_be_read() {
+    const MATCH: &str = "event.count < 9999";
+    let changed = Changed::after_a_crash(matching(Some(MATCH)));
+    let directory = changed.journal.path();
+    let (mut state, loaded) =
+        State::open(&Directory::open(directory).unwrap(), 1 << 30, 0).unwrap();
+    let mut saved = loaded.correlators["pager"].clone();
+    let mut bytes = saved.bytes.to_vec();
+    assert!(bytes.ends_with(MATCH.as_bytes()), "it stands at the end");
+    *bytes.last_mut().unwrap() = b'(';
+    saved.bytes = bytes.into();
+    let correlators = [("pager".to_owned(), saved)].into();
+    let applied = loaded.applied;
+    state.commit(&StateCommit { correlators, applied, ..StateCommit::default() }).unwrap();
+    drop(state);
+    // The first run saved its correlator once, with nothing held.
     let (own_events, mut told) = fake();
-    let (runtime, bridge) = start(Some("event.count < 3"), Some(own_events));
+    let (runtime, bridge) = changed.start(matching(None), Some(own_events));
     let status = sink_status(&bridge.view(), "pager");
-    assert_eq!((status.lost, status.held), (5, 0));
+    assert_eq!((status.seen, status.lost, status.held), (32, 7, 0));
     let (reason, message) = runtime.block_on(next(&mut told));
     assert_eq!(reason, "EventsLost");
-    assert!(message.starts_with("5 events were lost for sink pager"), "{message}");
+    assert!(message.starts_with("7 events were lost for sink pager"), "{message}");
     runtime.block_on(stop(bridge));
 }
 

@@ -18,12 +18,15 @@ pub(super) struct Entry {
     pub(super) since_bytes: u64,
     /// The sequence of the version that was held first.
     pub(super) first: u64,
-    /// The sequence of the version that was held last: the one that still has no fate.
+    /// The sequence of the version that was held last.
     pub(super) last: u64,
     /// The sum of the increments.
     pub(super) delta: u64,
     /// How many versions.
     pub(super) versions: u64,
+    /// How many of them have no fate yet. An earlier build gave each its fate when the next one was
+    /// held.
+    pub(super) pending: u64,
     /// How often it occurred in all.
     pub(super) count: u64,
     pub(super) aggregated: bool,
@@ -48,6 +51,8 @@ pub(in crate::bridge) struct Summary {
     pub(in crate::bridge) seq: u64,
     /// The sum of the increments.
     pub(in crate::bridge) delta: u64,
+    /// The versions that have their fate with it, itself included.
+    pub(in crate::bridge) pending: u64,
     /// What goes into its envelope.
     pub(in crate::bridge) correlation: Correlation,
 }
@@ -60,7 +65,7 @@ impl From<Entry> for Summary {
             count: entry.count,
             summarises: Some(entry.versions),
         };
-        Self { seq: entry.last, delta: entry.delta, correlation }
+        Self { seq: entry.last, delta: entry.delta, pending: entry.pending, correlation }
     }
 }
 
@@ -69,8 +74,9 @@ impl From<Entry> for Summary {
 pub(in crate::bridge) struct Holding {
     /// How many versions wait for their fate.
     pub(in crate::bridge) versions: u64,
-    /// The sum, modulo 2^64, of a number for each of them, made of its sequence and of the
-    /// increments that it stands for. So it tells what is held from anything else that might be.
+    /// The sum, modulo 2^64, of a number for each key, made of the sequence of the version held last
+    /// and of the increments that it stands for. So it tells what is held from anything else that
+    /// might be.
     pub(in crate::bridge) mark: u64,
 }
 
@@ -84,6 +90,10 @@ pub(in crate::bridge) struct Holding {
 pub(super) struct Held {
     entries: LruCache<Key, Entry, FxBuildHasher>,
     mark: u64,
+    /// The versions that have no fate yet.
+    pending: u64,
+    /// Those of earlier builds: see [`Entry::pending`].
+    pub(super) settles_early: bool,
     /// What all records took that were read so far.
     read_bytes: u64,
     /// When so much is journalled behind an entry, it is due.
@@ -102,7 +112,14 @@ impl Held {
     /// Nothing, in a journal of a size.
     pub(super) fn new(retention_size: u64) -> Self {
         let entries = LruCache::unbounded_with_hasher(FxBuildHasher);
-        let mut held = Self { entries, mark: 0, read_bytes: 0, most_bytes: 0 };
+        let mut held = Self {
+            entries,
+            mark: 0,
+            pending: 0,
+            settles_early: false,
+            read_bytes: 0,
+            most_bytes: 0,
+        };
         held.fit(retention_size);
         held
     }
@@ -117,9 +134,8 @@ impl Held {
         self.read_bytes = self.read_bytes.saturating_add(envelope as u64 + BESIDE);
     }
 
-    /// Holds a version. Answers whether one that was held before under its key now has its fate,
-    /// and what has to be announced for want of room.
-    pub(super) fn add(&mut self, key: Key, new: Entry) -> (bool, Option<Summary>) {
+    /// Holds a version. Answers what has to be announced for want of room.
+    pub(super) fn add(&mut self, key: Key, new: Entry) -> Option<Summary> {
         if let Some(entry) = self.entries.peek_mut(&key) {
             self.mark = self.mark.wrapping_sub(entry.mark());
             entry.last = new.last;
@@ -127,19 +143,47 @@ impl Held {
             entry.versions = entry.versions.saturating_add(new.versions);
             entry.count = new.count;
             self.mark = self.mark.wrapping_add(entry.mark());
-            return (true, None);
+            if !self.settles_early {
+                entry.pending += new.pending;
+                self.pending += new.pending;
+            }
+            return None;
         }
         let full = self.entries.len() == CAPACITY;
         let evicted = if full { self.release() } else { None };
         self.restore(key, new);
-        (false, evicted)
+        evicted
     }
 
     /// What is held under a key, no longer.
     pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
         let entry = self.entries.pop(&key)?;
-        self.mark = self.mark.wrapping_sub(entry.mark());
+        self.taken(&entry);
         Some(entry)
+    }
+
+    fn taken(&mut self, entry: &Entry) {
+        self.mark = self.mark.wrapping_sub(entry.mark());
+        self.pending -= entry.pending;
+    }
+
+    /// No more than so many versions have no fate: those of the oldest entries have one.
+    pub(super) fn limit(&mut self, pending: u64) {
+        let mut left = pending;
+        let newest_first: Vec<_> = self.entries.iter().map(|(key, entry)| (*key, *entry)).collect();
+        self.entries.clear();
+        (self.mark, self.pending) = (0, 0);
+        let mut kept = Vec::new();
+        for (key, mut entry) in newest_first {
+            entry.pending = entry.pending.min(left);
+            left -= entry.pending;
+            if entry.pending > 0 {
+                kept.push((key, entry));
+            }
+        }
+        for (key, entry) in kept.into_iter().rev() {
+            self.restore(key, entry);
+        }
     }
 
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
@@ -156,7 +200,7 @@ impl Held {
 
     pub(super) fn release(&mut self) -> Option<Summary> {
         let (_, entry) = self.entries.pop_lru()?;
-        self.mark = self.mark.wrapping_sub(entry.mark());
+        self.taken(&entry);
         Some(entry.into())
     }
 
@@ -176,12 +220,13 @@ impl Held {
         self.most_bytes
     }
 
-    pub(super) fn len(&self) -> u64 {
-        self.entries.len() as u64
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub(super) fn holding(&self) -> Holding {
-        Holding { versions: self.len(), mark: self.mark }
+        Holding { versions: self.pending, mark: self.mark }
     }
 
     /// In the order in which they were added.
@@ -197,6 +242,7 @@ impl Held {
     /// Adds what was saved; the order of the calls is the order of the entries.
     pub(super) fn restore(&mut self, key: Key, entry: Entry) {
         self.mark = self.mark.wrapping_add(entry.mark());
+        self.pending += entry.pending;
         self.entries.push(key, entry);
     }
 }

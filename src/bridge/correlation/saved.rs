@@ -3,14 +3,16 @@
 //! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam
 //! filter and what is held, each as a count and that many entries from the least recent to the most
 //! recent, and whether what is held [comes out](Correlator::let_go); before what is held stands what
-//! was [read](Correlator::read) and how much of that may come behind it. Numbers are little endian.
-//! A position that it knows goes with it, in the state store.
+//! was [read](Correlator::read) and how much of that may come behind it. Then whether a `match` chose
+//! the records, and its length and text. Numbers are little endian. A position that it knows goes
+//! with it, in the state store. In version 2, of earlier builds, an entry of what is held does not say
+//! how many versions have no fate, which is one, and no `match` stands at the end.
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
 use super::{
-    CAPACITY, Correlator,
+    CAPACITY, Chosen, Correlator,
     held::{Entry, Held},
 };
 use crate::{
@@ -20,7 +22,9 @@ use crate::{
 };
 
 /// The version of the form above.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// One that is still read.
+const EARLIER: u8 = 2;
 
 /// What is to be kept of a sink's correlator.
 #[derive(Debug)]
@@ -72,6 +76,7 @@ impl Correlator {
                 entry.last,
                 entry.delta,
                 entry.versions,
+                entry.pending,
                 entry.count,
             ] {
                 out.extend_from_slice(&number.to_le_bytes());
@@ -79,6 +84,13 @@ impl Correlator {
             out.push(u8::from(entry.aggregated));
         }
         out.push(u8::from(self.letting_go));
+        let (by, text) = match &self.chosen {
+            Chosen::By(text) => (true, text.as_str()),
+            Chosen::All | Chosen::Unknown => (false, ""),
+        };
+        out.push(u8::from(by));
+        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
         out
     }
 
@@ -88,7 +100,7 @@ impl Correlator {
         let mut rest = Reader(bytes);
         let [version, _] = rest.array().ok()?;
         let (keys, _) = Keys::load(rest.0).ok()?;
-        (version == VERSION).then_some(keys)
+        matches!(version, VERSION | EARLIER).then_some(keys)
     }
 
     /// What [`to_bytes`](Self::to_bytes) left.
@@ -98,9 +110,11 @@ impl Correlator {
     /// The bytes are not of that form.
     pub(in crate::bridge) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut rest = Reader(bytes);
-        if rest.array()? != [VERSION] {
-            return Err(Damaged);
-        }
+        let earlier = match rest.array()? {
+            [VERSION] => false,
+            [EARLIER] => true,
+            _ => return Err(Damaged),
+        };
         let mode = if rest.flag()? { CorrelateMode::Suppress } else { CorrelateMode::Annotate };
         let (keys, rest) = Keys::load(rest.0)?;
         let (groups, rest) = Aggregator::load(
@@ -127,13 +141,16 @@ impl Correlator {
                 last: rest.u64()?,
                 delta: rest.u64()?,
                 versions: rest.u64()?,
+                pending: if earlier { 1 } else { rest.u64()? },
                 count: rest.u64()?,
                 aggregated: rest.flag()?,
             };
             held.restore(key, entry);
         }
+        held.settles_early = earlier;
         let letting_go = rest.flag()?;
-        Ok(Self { mode, keys, groups, counts, spam, held, letting_go })
+        let chosen = if earlier { Chosen::Unknown } else { rest.chosen()? };
+        Ok(Self { mode, keys, groups, counts, spam, held, letting_go, chosen })
     }
 }
 
@@ -156,6 +173,15 @@ impl Reader<'_> {
 
     fn flag(&mut self) -> Result<bool, Damaged> {
         self.array().map(|[byte]| byte != 0)
+    }
+
+    fn chosen(&mut self) -> Result<Chosen, Damaged> {
+        let by = self.flag()?;
+        let length = self.u32()? as usize;
+        let (text, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
+        self.0 = rest;
+        let text = str::from_utf8(text).map_err(|_| Damaged)?;
+        Ok(if by { Chosen::By(text.to_owned()) } else { Chosen::All })
     }
 
     fn key(&mut self) -> Result<Key, Damaged> {

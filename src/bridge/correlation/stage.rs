@@ -27,10 +27,10 @@ pub(in crate::bridge) struct Passed {
     pub(in crate::bridge) summary: Option<Record>,
     /// To be sent; nothing if it is held.
     pub(in crate::bridge) record: Option<Record>,
-    /// Versions held before that have their fate now.
+    /// Versions held before that have their fate with that.
     pub(in crate::bridge) correlated_away: u64,
-    /// Versions held before that the journal no longer has.
-    pub(in crate::bridge) lost: u64,
+    /// A summary that cannot be sent, because the journal no longer has its record.
+    pub(in crate::bridge) gone: Option<Summary>,
 }
 
 /// See the [module](self).
@@ -107,13 +107,12 @@ impl Stage {
             // Nothing that ingest wrote; it is sent as it is.
             None => passed.record = Some(record),
             Some((parts, Decision::Send { correlation, delta, released })) => {
-                passed.correlated_away += u64::from(released);
+                passed.correlated_away += released;
                 let object = told.as_ref().map(|told| &*told.json);
                 record.envelope = parts.with(delta, object, Some(&correlation), &mut self.space);
                 passed.record = Some(record);
             }
-            Some((_, Decision::Hold { replaces, evicted })) => {
-                passed.correlated_away += u64::from(replaces);
+            Some((_, Decision::Hold { evicted })) => {
                 if let Some(evicted) = evicted {
                     self.announce(evicted, &mut passed).await;
                 }
@@ -171,15 +170,11 @@ impl Stage {
             Some(Record { seq: summary.seq, envelope })
         });
         match summarised {
-            Some(record) => passed.summary = Some(record),
-            None => {
-                passed.lost += 1;
-                tracing::error!(
-                    sink = self.sink,
-                    increments = summary.delta,
-                    "a record was lost that stands for held-back increments: the journal dropped it before its summary was due"
-                );
+            Some(record) => {
+                passed.summary = Some(record);
+                passed.correlated_away += summary.pending.saturating_sub(1);
             }
+            None => passed.gone = Some(summary),
         }
     }
 
