@@ -36,6 +36,7 @@ mod marks;
 mod objects;
 mod options;
 mod own_events;
+mod past;
 mod progress;
 mod published;
 mod reason;

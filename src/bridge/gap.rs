@@ -16,7 +16,7 @@ const KEPT: usize = 16;
 
 /// So much earlier than the last sign of life a gap begins, in milliseconds: a watch shows a change
 /// a moment after it was made, and the times of most Events are cut to whole seconds.
-const ON_ITS_WAY_MS: u64 = 1_000;
+pub(super) const ON_ITS_WAY_MS: u64 = 1_000;
 
 /// What the watch of a source did not show.
 #[derive(Clone, Debug, PartialEq, Eq)]

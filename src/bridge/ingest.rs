@@ -13,13 +13,21 @@ mod source;
 mod store;
 mod writer;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering},
+};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-pub(super) use self::{desk::Desk, source::IngestSource, store::JournalStore, writer::Ending};
+pub(super) use self::{
+    desk::Desk,
+    source::IngestSource,
+    store::{JournalStore, NotKept},
+    writer::Ending,
+};
 use self::{
     source::Source,
     writer::{GaveUp, Writer},
@@ -55,6 +63,8 @@ pub(super) enum Message {
     },
     BeginReplace {
         source: usize,
+        /// How many lists of it have begun.
+        list: u64,
         reason: ReplaceReason,
         /// Before it was asked for, in milliseconds since the epoch.
         asked_ms: u64,
@@ -111,6 +121,8 @@ pub(super) struct Ingest {
     cluster_json: String,
     shared: IngestShared,
     sources: Vec<Source>,
+    /// What lists that are not whole may take on disk together, in bytes.
+    room: u64,
 }
 
 impl Ingest {
@@ -124,7 +136,8 @@ impl Ingest {
         let next = log.handle().tail().next;
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
         let writer = Writer::new(log, &shared);
-        Self { writer, broadcaster, keys, cluster_json: String::new(), shared, sources }
+        let cluster_json = String::new();
+        Self { writer, broadcaster, keys, cluster_json, shared, sources, room: 0 }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -133,12 +146,13 @@ impl Ingest {
             self.writer.set_cluster_uid(uid);
         }
         self.cluster_json = serde_json::to_string(cluster).unwrap_or_else(|_| "{}".to_owned());
-        while let Some(message) = messages.blocking_recv() {
+        let mut gave_up = self.inherit().is_err();
+        while !gave_up && let Some(message) = messages.blocking_recv() {
             self.shared.pulse.works("taking what was read");
             let handled = match message {
                 Message::Apply { source, events } => self.apply(source, &events),
-                Message::BeginReplace { source, reason, asked_ms } => {
-                    self.begin_replace(source, reason, asked_ms);
+                Message::BeginReplace { source, list, reason, asked_ms } => {
+                    self.begin_replace(source, list, reason, asked_ms);
                     Ok(())
                 }
                 Message::Page { source, items, came_ms } => self.page(source, &items, came_ms),
@@ -170,15 +184,26 @@ impl Ingest {
                     break;
                 }
             };
-            if handled.is_err() {
-                break;
-            }
+            gave_up = handled.is_err();
             self.writer.look_after();
             self.shared.pulse.rests();
         }
         self.shared.pulse.works("syncing the log");
         self.writer.finish();
         self.shared.pulse.rests();
+    }
+
+    /// Sources that go on where another one ended get a frame of their own that says so.
+    fn inherit(&mut self) -> Result<(), GaveUp> {
+        for source in 0..self.sources.len() {
+            if mem::take(&mut self.sources[source].spec.inherits) {
+                let resume = mem::take(&mut self.sources[source].spec.resume);
+                self.sources[source].urgent = true;
+                let frame = self.frame(source, 0);
+                self.append(source, frame, resume)?;
+            }
+        }
+        Ok(())
     }
 
     fn apply(&mut self, source: usize, events: &[WatchEvent]) -> Result<(), GaveUp> {
@@ -234,12 +259,12 @@ impl Ingest {
             // a field selector had let it go.
             let comes_back = frame.changed.get(&incoming.uid) == Some(&None);
             if comes_back {
-                let before_it = std::mem::replace(&mut frame, self.frame(source, expected));
+                let before_it = mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, before_it, resume_before)?;
             }
             self.record(&mut frame, source, &incoming, before, &observed, false);
             if frame.is_full() {
-                let full = std::mem::replace(&mut frame, self.frame(source, expected));
+                let full = mem::replace(&mut frame, self.frame(source, expected));
                 self.append(source, full, resume)?;
             }
         }

@@ -14,9 +14,10 @@ use tokio::{
 use super::{
     BridgeError, BridgeView, SourceOptions, SourceStart, SourceView,
     cluster::Identity,
-    ingest::{Ingest, IngestSource, JournalStore, Message},
+    ingest::{Ingest, IngestSource, JournalStore, Message, NotKept},
     marks::SourceMarks,
     objects::Objects,
+    past::{Ended, Past},
     published::Published,
     shared::{lock, now_ms},
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
@@ -49,7 +50,7 @@ impl SourceSetup {
 
 impl SourceOptions {
     /// The sources that the options name, each with what is known of it. A source that is new is
-    /// numbered and gets now as its first start.
+    /// numbered; its first start is that of the journal.
     pub(super) fn sources(
         &self,
         known: &mut BTreeMap<String, SourceState>,
@@ -59,32 +60,59 @@ impl SourceOptions {
             [] => vec![None],
             some => some.iter().map(|namespace| Some(&**namespace)).collect(),
         };
+        let first_start = known.values().map(|state| state.first_start_ms).min();
+        let first_start_ms = first_start.unwrap_or_else(now_ms);
         let mut sources = Vec::new();
         for namespace in namespaces {
             let mut key = namespace.unwrap_or("*").to_owned();
             if !self.field_selector.is_empty() {
                 key = format!("{key}?{}", self.field_selector);
             }
+            let own = resume.get(&*key).copied().unwrap_or_default();
+            let past = match own.resource_version {
+                0 => Past::of(&key, known, resume),
+                _ => Past::None,
+            };
             let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);
-            let state = known.entry(key.clone()).or_insert_with(|| SourceState {
-                id: free,
-                first_start_ms: now_ms(),
-                ..SourceState::default()
-            });
-            let since = match self.start {
+            let state = known
+                .entry(key.clone())
+                .or_insert_with(|| SourceState { id: free, ..SourceState::default() });
+            state.first_start_ms = first_start_ms;
+            if own.resource_version > 0 {
+                // Of a state that did not know: from here on it does.
+                state.whole_from.get_or_insert(own.resource_version);
+            }
+            let (mut resume, mut start, mut part) = (own, self.start, false);
+            let inherits = matches!(past, Past::Whole(_));
+            match past {
+                Past::None => {}
+                Past::Part { last_heard_ms } => {
+                    state.last_heard_ms = Some(last_heard_ms);
+                    part = true;
+                    // What was missed is not what was before.
+                    if start == SourceStart::Now {
+                        start = SourceStart::Since(Duration::ZERO);
+                    }
+                }
+                Past::Whole(whole) => {
+                    let Ended { last_heard_ms, whole_from, witness, unfinished, .. } = whole;
+                    resume = whole.resume;
+                    state.last_heard_ms = last_heard_ms;
+                    state.whole_from = Some(whole_from.unwrap_or(resume.resource_version));
+                    (state.witness, state.unfinished) = (witness, unfinished);
+                }
+            }
+            let since = match start {
                 SourceStart::Since(since) => Some(since),
                 SourceStart::All | SourceStart::Now => None,
             };
-            let resume = resume.get(&*key).copied().unwrap_or_default();
-            if resume.resource_version > 0 {
-                // Of a state that did not know: from here on it does.
-                state.whole_from.get_or_insert(resume.resource_version);
-            }
             let key: Arc<str> = key.into();
             let ingest = IngestSource {
                 id: state.id,
                 first_start_ms: state.first_start_ms,
                 resume,
+                inherits,
+                part,
                 last_heard_ms: state.last_heard_ms,
                 whole_from: state.whole_from,
                 witness: state.witness.clone(),
@@ -92,10 +120,11 @@ impl SourceOptions {
                 first_since: since,
                 marks: Arc::new(SourceMarks::new(Arc::clone(&key), state.clone())),
                 witnesses: Witnesses::default(),
+                not_kept: NotKept::default(),
                 key,
             };
             let namespace = namespace.map(str::to_owned);
-            sources.push(SourceSetup { namespace, start: self.start, ingest });
+            sources.push(SourceSetup { namespace, start, ingest });
         }
         sources
     }
@@ -217,7 +246,8 @@ impl Intake {
             let api = ResourceApi::new(self.client.clone(), &events)
                 .namespace(setup.namespace.as_deref().unwrap_or_default())
                 .fields(&self.field_selector);
-            let store = JournalStore { source, messages: to_ingest.clone() };
+            let not_kept = setup.ingest.not_kept.clone();
+            let store = JournalStore::new(source, to_ingest.clone(), not_kept);
             let resume = setup.ingest.resume.resource_version;
             let resume = (resume > 0).then_some(resume);
             let start = match setup.start {

@@ -60,6 +60,14 @@ pub enum ListWatchError {
     /// A line of a watch is none.
     #[error(transparent)]
     Line(#[from] LineError),
+    /// The store cannot keep the list that was on its way.
+    #[error("cannot {call}: {reason}")]
+    NotKept {
+        /// What was asked.
+        call: Call,
+        /// Why, and what to do about it.
+        reason: String,
+    },
     /// An object cannot be read. It was left out; the list or the watch went on.
     #[error(transparent)]
     Object(#[from] DecodeError),
@@ -131,6 +139,9 @@ impl ListWatchError {
             ),
             Self::Status { status, .. } if status.code == 403 => Some(
                 "grant the verbs list and watch on this resource to this account (deploy/rbac.yaml does so for events)",
+            ),
+            Self::List(ListError::Endless) => Some(
+                "what stands in front of the API server, a proxy or a cache, has to pass on the parameter continue",
             ),
             _ => None,
         }

@@ -25,6 +25,11 @@ pub enum ListError {
     /// The body ended in the middle.
     #[error("the answer to a list broke off in the middle")]
     Truncated,
+    /// Its pages have no end.
+    #[error(
+        "expected the next page of a list, found one that came before: its continue token comes again"
+    )]
+    Endless,
 }
 
 /// Everything of a list but its items; past this it is no list.

@@ -63,6 +63,8 @@ pub enum Replaced {
     Kept,
     /// It could not keep it: the list has to be fetched again.
     NotKept,
+    /// It had room for a part of it, and has that: the list has to be fetched again for the rest.
+    Partly,
     /// The list contradicts what was read before, so it is of another history, and everything has to
     /// be fetched as of a [new epoch](ReplaceReason::NewEpoch). Only where changes are followed.
     OtherHistory,
@@ -91,6 +93,12 @@ pub trait ReflectorStore: Send {
         &mut self,
         items: Vec<Bytes>,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
+
+    /// Why the list that is on its way cannot be kept, and what to do about it, if the store knows
+    /// that already: then the rest of it is not fetched.
+    fn cannot_keep(&self) -> Option<String> {
+        None
+    }
 
     /// The list is whole; it was taken at this resourceVersion.
     fn end_replace(

@@ -232,7 +232,7 @@ impl Directory {
     }
 
     /// What everything that is not a segment takes on disk, in bytes.
-    pub(super) fn other_bytes(&self) -> io::Result<u64> {
+    pub(crate) fn other_bytes(&self) -> io::Result<u64> {
         let is_segment =
             |entry: &DirEntry| entry.file_name().to_str().and_then(format::segment_first).is_some();
         let entries = fs::read_dir(self.path())?.flatten();

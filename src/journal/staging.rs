@@ -80,6 +80,26 @@ impl Staging {
         self.len() == 0
     }
 
+    /// What it takes on disk, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end + (self.len() * size_of::<Place>()) as u64
+    }
+
+    /// Keeps the half of it that has the lowest resourceVersions, one item at least, and answers the
+    /// highest of those. Half as much again is needed on disk meanwhile.
+    pub fn halve(self, directory: &Directory) -> io::Result<(Self, u64)> {
+        let (half, mut sorted) = (self.bytes() / 2, self.into_sorted()?);
+        let (mut kept, mut highest, mut item) = (Self::create(directory)?, 0, Vec::new());
+        while let Some(version) = sorted.next_into(&mut item)? {
+            if !kept.is_empty() && kept.bytes() + item.len() as u64 > half && version > highest {
+                break;
+            }
+            kept.push(version, &item)?;
+            highest = version;
+        }
+        Ok((kept, highest))
+    }
+
     /// Turns it round to be read in resourceVersion order; of the same, in the order of pushing.
     pub fn into_sorted(self) -> io::Result<SortedStaging> {
         let items = self.items.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -127,6 +147,11 @@ impl StagedUids {
         self.0.push(uid.0.to_be_bytes())
     }
 
+    /// What they take on disk, in bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.0.len() * size_of::<UidKey>()) as u64
+    }
+
     /// Turns it round to be read in order.
     pub fn into_sorted(self) -> io::Result<SortedUids> {
         self.0.into_sorted().map(SortedUids)
@@ -165,6 +190,14 @@ mod tests {
         assert_eq!(got, expected);
         drop(sorted);
         drop(other);
+        let mut staging = Staging::create(&directory).unwrap();
+        for version in [7, 1, 9, 4, 2, 4, 8] {
+            staging.push(version, &[b'x'; 100]).unwrap();
+        }
+        assert_eq!(staging.bytes(), 7 * 120);
+        let (kept, highest) = staging.halve(&directory).unwrap();
+        assert_eq!((kept.len(), highest), (4, 4), "with all of the highest version");
+        drop(kept);
         let left = |name: &str| dir.path().join(name).exists();
         assert!(!left("staging-0.tmp") && !left("staging-1.tmp"));
     }

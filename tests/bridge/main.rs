@@ -5,6 +5,7 @@
 
 mod accounting;
 mod basics;
+mod changed_sources;
 mod correlation;
 mod crash;
 mod damage;
@@ -15,6 +16,7 @@ mod enrichment;
 mod fronts;
 mod gaps;
 mod heartbeat;
+mod lists;
 mod overflow;
 mod own_events;
 mod recording;

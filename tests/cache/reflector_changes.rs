@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::{
     scripted::{Answer, Ending, Request, ScriptedServer},
-    support::{Followed, error_event, follow_with, is_wait, list, object},
+    support::{Followed, error_event, follow_with, is_wait, list, object, page, refusal},
 };
 
 /// Follows changes from a resume point of 10.
@@ -76,6 +76,32 @@ async fn waits_do_not_grow_from_one_error_to_the_next_where_a_watch_worked_betwe
         before_watches.map(|pair| pair[0].since_last_action.as_secs_f64()).collect();
     assert!(waits.len() >= 12 && waits.iter().all(|wait| is_wait(*wait, 0)), "{waits:?}");
     assert_eq!(lists_in_pages(&followed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continue_token_that_is_gone_leads_to_the_whole_list_whatever_the_reason_is_called() {
+    for reason in ["Expired", "Gone"] {
+        let server = ScriptedServer::by(move |request: &Request| match request {
+            request if request.is_watch() => Answer::Hang,
+            request if !request.param("continue").is_empty() => refusal(410, reason),
+            request if request.param("limit") == "500" => page(&["a@1"], "10", "t1"),
+            _ => list(&["a@1", "b@2"], "10"),
+        });
+        let follow = Follow::Changes { resume: None, start: StartFrom::List };
+        let options = ReflectorOptions { follow, ..ReflectorOptions::default() };
+        let followed = follow_with(server, options);
+        followed.requests(4).await;
+        assert_eq!(
+            followed.calls(),
+            [
+                "list at \"\", limit 500",
+                "list at \"\", limit 500, token t1",
+                "list at \"\"",
+                "watch from \"10\"",
+            ]
+        );
+        assert_eq!(followed.store.lines(), ["replace [a@1 b@2] at 10"]);
+    }
 }
 
 /// An API server whose every watch ends with an ERROR.

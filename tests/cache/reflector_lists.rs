@@ -78,6 +78,22 @@ async fn a_continue_token_that_expired_leads_to_the_whole_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_goes_round_is_an_error_and_is_made_again() {
+    for tokens in
+        [&["t1", "t1"][..], &["t1", "t2", "t3", "t1"], &["t1", "t2", "t3", "t2", "t3", "t2"]]
+    {
+        let pages = tokens.iter().map(|token| page(&["a@1"], "10", token));
+        let followed = follow(pages.chain([list(&["a@1"], "20")]));
+        let requests = followed.requests(tokens.len() + 2).await;
+        assert!(is_wait(followed.waits()[tokens.len()], 0), "{:?}", followed.waits());
+        assert!(requests[tokens.len()].param("continue").is_empty(), "from its beginning");
+        assert_eq!(followed.store.lines(), ["replace [a@1] at 20"]);
+        let words = "expected the next page of a list, found one that came before";
+        assert!(followed.errors()[0].starts_with(words), "{:?}", followed.errors());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_expired_or_is_too_large_is_given_up_at_once() {
     for refused in [refusal(410, "Expired"), refusal(410, "Gone"), too_large()] {
         let followed = follow([

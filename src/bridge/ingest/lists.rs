@@ -1,9 +1,11 @@
 //! Lists: what is new of one is exported oldest first, and what was missed is stated.
 //!
 //! A list comes in the order of names, and its resourceVersions in none. It is staged on disk, so
-//! that its size does not matter, until it is whole.
+//! that its size does not matter, until it is whole. What that takes is bounded by the size of the
+//! journal: of a list that is larger the oldest part is exported, and then it is fetched again for
+//! the rest.
 
-use std::{io, sync::Arc};
+use std::{io, mem, sync::Arc};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -12,8 +14,8 @@ use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
     bridge::{gap::Gap, heartbeat::is_heartbeat, shared::now_ms},
     cache::{ReplaceReason, Replaced},
-    event::{Incoming, timestamp},
-    journal::{Resume, SortedUids, StagedUids, Staging, Unfinished},
+    event::Incoming,
+    journal::{Directory, Resume, SortedUids, StagedUids, Staging, Unfinished},
 };
 
 /// So many Events that a list does not have are forgotten with one frame.
@@ -49,6 +51,37 @@ pub(super) struct Replacing {
     taken_ms: Option<u64>,
     /// It has an Event that contradicts what is known.
     other_history: bool,
+    /// Its number.
+    list: u64,
+    /// There is no room for what is newer: that is left for the next pass.
+    up_to: Option<u64>,
+}
+
+impl Replacing {
+    /// Whether a version is left for the next pass.
+    fn leaves(&self, version: u64) -> bool {
+        self.up_to.is_some_and(|up_to| version > up_to)
+    }
+
+    /// Leaves what is newest for the next pass while it takes more than `most` bytes on disk.
+    fn shrink_to(&mut self, most: u64, directory: &Directory) -> io::Result<()> {
+        if self.staging.bytes() <= most || self.staging.len() < 2 {
+            return Ok(());
+        }
+        let staging = mem::replace(&mut self.staging, Staging::create(directory)?);
+        let (half, up_to) = staging.halve(directory)?;
+        (self.staging, self.up_to) = (half, Some(up_to));
+        Ok(())
+    }
+}
+
+/// What has been exported of a list that there was not room for as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    reason: ReplaceReason,
+    /// All that is not newer.
+    up_to: u64,
+    facts: Unfinished,
 }
 
 /// What an item of a list is.
@@ -61,7 +94,18 @@ enum Item {
 }
 
 impl Ingest {
-    pub(super) fn begin_replace(&mut self, source: usize, reason: ReplaceReason, asked_ms: u64) {
+    pub(super) fn begin_replace(
+        &mut self,
+        source: usize,
+        list: u64,
+        reason: ReplaceReason,
+        asked_ms: u64,
+    ) {
+        if self.lists_under_way() == 0 {
+            self.room = self.writer.room_for_lists();
+        }
+        let same = |pass: &Pass| mem::discriminant(&pass.reason) == mem::discriminant(&reason);
+        self.sources[source].pass = self.sources[source].pass.filter(same);
         match Staging::create(self.writer.directory()) {
             Ok(staging) => {
                 let known = !self.shared.seen.is_empty();
@@ -73,10 +117,16 @@ impl Ingest {
                     asked_ms,
                     taken_ms: None,
                     other_history: false,
+                    list,
+                    up_to: None,
                 });
             }
-            Err(error) => self.staging_failed(source, &error),
+            Err(error) => self.staging_failed(source, list, &error),
         }
+    }
+
+    fn lists_under_way(&self) -> u64 {
+        self.sources.iter().filter(|source| source.replacing.is_some()).count() as u64
     }
 
     pub(super) fn page(
@@ -85,7 +135,9 @@ impl Ingest {
         items: &[Bytes],
         came_ms: u64,
     ) -> Result<(), GaveUp> {
-        let cutoff = self.sources[source].spec.first_since.map(|since| timestamp(now_ms()) - since);
+        let cutoff = self.sources[source].cutoff();
+        // To halve it takes half as much again.
+        let most = self.room * 2 / 3 / self.lists_under_way().max(1);
         if let Some(replacing) = &mut self.sources[source].replacing {
             replacing.taken_ms.get_or_insert(came_ms);
         }
@@ -112,12 +164,20 @@ impl Ingest {
             }
             let listed = replacing.listed.as_mut();
             let mut staged = listed.map_or(Ok(()), |listed| listed.push(incoming.uid));
-            if let Item::News = is {
-                let push = |()| replacing.staging.push(incoming.resource_version, item);
-                staged = staged.and_then(push);
+            if let Item::News = is
+                && !replacing.leaves(incoming.resource_version)
+            {
+                staged = staged
+                    .and_then(|()| replacing.staging.push(incoming.resource_version, item))
+                    .and_then(|()| replacing.shrink_to(most, self.writer.directory()));
             }
+            let uids = replacing.listed.as_ref().map_or(0, StagedUids::bytes);
+            if uids > self.writer.retention_size() {
+                staged = Err(too_long(uids));
+            }
+            let list = replacing.list;
             if let Err(error) = staged {
-                self.staging_failed(source, &error);
+                self.staging_failed(source, list, &error);
                 return Ok(());
             }
         }
@@ -136,7 +196,9 @@ impl Ingest {
         let spec = &self.sources[source].spec;
         let (covered, whole_from) = (version <= spec.resume.resource_version, spec.whole_from);
         let news = match reason {
-            ReplaceReason::NewEpoch => true,
+            ReplaceReason::NewEpoch => {
+                self.sources[source].pass.is_none_or(|pass| version > pass.up_to)
+            }
             ReplaceReason::Gap { .. } if covered => {
                 // Of one history nothing else can be there but what was read.
                 let must_be_known = whole_from.is_some_and(|from| version > from);
@@ -152,8 +214,12 @@ impl Ingest {
                 .known(incoming.uid)?
             {
                 None if reason == ReplaceReason::First => {
-                    let time = incoming.fields.time();
-                    cutoff.is_none_or(|cutoff| time.parse().is_ok_and(|t: Timestamp| t >= cutoff))
+                    let fields = &incoming.fields;
+                    let times = [fields.time(), &*fields.metadata.creation_timestamp];
+                    let late = |cutoff, time: &str| {
+                        time.parse().is_ok_and(|time: Timestamp| time >= cutoff)
+                    };
+                    cutoff.is_none_or(|cutoff| times.iter().any(|time| late(cutoff, time)))
                 }
                 // A list that was cut short by a crash has journalled some already.
                 before => !covered && before.is_none_or(|entry| entry.resource_version < version),
@@ -187,11 +253,12 @@ impl Ingest {
         if replacing.other_history {
             return Ok(Replaced::OtherHistory);
         }
+        let list = replacing.list;
         match self.replace(source, replacing, resource_version) {
-            Ok(()) => Ok(Replaced::Kept),
+            Ok(replaced) => Ok(replaced),
             Err(NotKept::GaveUp) => Err(GaveUp),
             Err(NotKept::Staging(error)) => {
-                self.staging_failed(source, &error);
+                self.staging_failed(source, list, &error);
                 Ok(Replaced::NotKept)
             }
         }
@@ -200,11 +267,15 @@ impl Ingest {
     fn replace(
         &mut self,
         source: usize,
-        Replacing { reason, staging, listed, asked_ms, taken_ms, .. }: Replacing,
+        Replacing { reason, staging, listed, asked_ms, taken_ms, up_to, .. }: Replacing,
         resource_version: u64,
-    ) -> Result<(), NotKept> {
+    ) -> Result<Replaced, NotKept> {
         let mut sorted = staging.into_sorted()?;
-        let replayed = reason != ReplaceReason::First;
+        let pass = self.sources[source].pass.take();
+        // What a first list brings in its second pass has been waited for, as behind a gap.
+        let again = pass.is_some() || self.sources[source].unfinished.is_some();
+        let gap = again || self.sources[source].spec.part;
+        let replayed = reason != ReplaceReason::First || gap;
         let observed = Timestamp::now().to_string();
         let before_list = self.sources[source].spec.resume;
         let epoch = before_list.epoch + u32::from(reason == ReplaceReason::NewEpoch);
@@ -214,6 +285,7 @@ impl Ingest {
             // Of this one everything comes again, but for the increments.
             facts.replayed = 0;
         }
+        facts = pass.map_or(facts, |pass| pass.facts);
         let (mut frame, mut item) = (self.frame(source, 0), Vec::new());
         let mut newest = Vec::new();
         while sorted.next_into(&mut item)?.is_some() {
@@ -232,6 +304,11 @@ impl Ingest {
             }
             std::mem::swap(&mut newest, &mut item);
         }
+        if let Some(up_to) = up_to {
+            self.append(source, frame, before_list)?;
+            self.has_part(source, Pass { reason, up_to, facts }, replayed, asked_ms);
+            return Ok(Replaced::Partly);
+        }
         if let Some(listed) = listed {
             self.forget_all_but(source, listed.into_sorted()?, &mut frame)?;
         }
@@ -244,18 +321,38 @@ impl Ingest {
         self.sources[source].tell_reflector(reason);
         let to_ms = taken_ms.unwrap_or_else(now_ms);
         match reason {
-            ReplaceReason::First => {
+            ReplaceReason::First if !replayed => {
                 let (source, exported) = (&*self.sources[source].spec.key, facts.replayed);
                 tracing::info!(source, exported, "the first list is in the journal");
             }
-            ReplaceReason::Gap { .. } if facts == Unfinished::default() => {
+            ReplaceReason::NewEpoch => self.state_gap(source, last_heard_ms, to_ms, facts, true),
+            _ if facts == Unfinished::default() => {
                 let source = &*self.sources[source].spec.key;
                 tracing::info!(source, "the watch could not be resumed, and nothing was missed");
             }
-            ReplaceReason::Gap { .. } => self.state_gap(source, last_heard_ms, to_ms, facts, false),
-            ReplaceReason::NewEpoch => self.state_gap(source, last_heard_ms, to_ms, facts, true),
+            _ => self.state_gap(source, last_heard_ms, to_ms, facts, false),
         }
-        Ok(())
+        Ok(Replaced::Kept)
+    }
+
+    /// A part of a list is in the journal.
+    fn has_part(&mut self, source: usize, mut pass: Pass, replayed: bool, asked_ms: u64) {
+        let source = &mut self.sources[source];
+        tracing::info!(
+            source = &*source.spec.key,
+            events = pass.facts.replayed,
+            up_to = pass.up_to,
+            "there is no room in the journal for a whole list: the oldest part of it is exported, and it is fetched again for the rest"
+        );
+        if replayed {
+            source.unfinished = Some(pass.facts);
+        } else {
+            // From here on it is a gap: what comes and goes until the last pass is not seen.
+            pass.facts = Unfinished::default();
+            source.hear(asked_ms);
+        }
+        source.pass = Some(pass);
+        source.save(true);
     }
 
     /// States what a source did not show since then.
@@ -303,12 +400,21 @@ impl Ingest {
         Ok(())
     }
 
-    fn staging_failed(&mut self, source: usize, error: &io::Error) {
-        self.sources[source].replacing = None;
+    fn staging_failed(&mut self, source: usize, list: u64, error: &io::Error) {
+        let source = &mut self.sources[source];
+        source.replacing = None;
+        source.spec.not_kept.set(list, format!("it cannot be staged on disk: {error}"));
         tracing::error!(
-            source = &*self.sources[source].spec.key,
+            source = &*source.spec.key,
             %error,
             "a list cannot be staged on disk: it will be fetched again"
         );
     }
+}
+
+fn too_long(bytes: u64) -> io::Error {
+    io::Error::other(format!(
+        "expected a list that the journal can hold, found one whose uids alone take {bytes} bytes; raise \
+         journal.retention.size, or read less of the API server by source.namespaces or source.fieldSelector"
+    ))
 }

@@ -5,11 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::lists::Replacing;
+use jiff::Timestamp;
+
+use super::{
+    lists::{Pass, Replacing},
+    store::NotKept,
+};
 use crate::{
-    bridge::{marks::SourceMarks, shared::now_ms},
+    bridge::{gap::ON_ITS_WAY_MS, marks::SourceMarks, shared::now_ms},
     cache::{ReplaceReason, Witness, Witnesses},
-    event::Incoming,
+    event::{Incoming, timestamp},
     journal::{Resume, SavedWitness, SourceState, Unfinished},
 };
 
@@ -23,10 +28,14 @@ pub(in crate::bridge) struct IngestSource {
     pub(in crate::bridge) key: Arc<str>,
     /// Its number in the view `seen`.
     pub(in crate::bridge) id: u16,
-    /// When it was first started, in milliseconds since the epoch.
+    /// When the journal was first started, in milliseconds since the epoch.
     pub(in crate::bridge) first_start_ms: u64,
     /// Up to where the journal holds it; a resourceVersion of 0 means not at all.
     pub(in crate::bridge) resume: Resume,
+    /// Another source held it up to there: it has no frame of its own yet.
+    pub(in crate::bridge) inherits: bool,
+    /// Other sources have read a part of it: its first list closes a gap.
+    pub(in crate::bridge) part: bool,
     /// When it was last known that nothing of it is missing, in milliseconds since the epoch.
     pub(in crate::bridge) last_heard_ms: Option<u64>,
     /// See [`SourceState::whole_from`].
@@ -41,6 +50,8 @@ pub(in crate::bridge) struct IngestSource {
     pub(in crate::bridge) marks: Arc<SourceMarks>,
     /// For its reflector.
     pub(in crate::bridge) witnesses: Witnesses,
+    /// For its reflector, too.
+    pub(in crate::bridge) not_kept: NotKept,
 }
 
 impl IngestSource {
@@ -58,6 +69,8 @@ pub(super) struct Source {
     heard: Option<Instant>,
     pub(super) unfinished: Option<Unfinished>,
     pub(super) replacing: Option<Replacing>,
+    /// What a list has brought so far that there was not room for as a whole.
+    pub(super) pass: Option<Pass>,
     /// The sequence after its last frame.
     next: u64,
     /// Something was changed that is to be saved soon with the next frame.
@@ -78,11 +91,21 @@ impl Source {
             heard: None,
             unfinished,
             replacing: None,
+            pass: None,
             next,
             urgent: false,
             new_witness: false,
             shown: None,
         }
+    }
+
+    /// Of its first list, what is older and not known is left out; but for what may have been missed.
+    pub(super) fn cutoff(&self) -> Option<Timestamp> {
+        let IngestSource { first_since, part, .. } = self.spec;
+        let cutoff = timestamp(now_ms()) - first_since?;
+        let missed_from = self.last_heard_ms().filter(|_| part);
+        let missed_from = missed_from.map(|ms| timestamp(ms.saturating_sub(ON_ITS_WAY_MS)));
+        Some(missed_from.map_or(cutoff, |missed_from| missed_from.min(cutoff)))
     }
 
     /// A frame of it is in the log.
@@ -177,6 +200,7 @@ impl Source {
             ReplaceReason::Gap { .. } => {}
         }
         self.hear(asked_ms);
+        self.spec.part = false;
         (self.unfinished, self.urgent) = (None, true);
     }
 

@@ -1,25 +1,52 @@
 //! The store that a reflector of the bridge feeds: it sends everything to the ingest thread.
 
+use std::sync::{Arc, Mutex};
+
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Message;
 use crate::{
-    bridge::shared::now_ms,
+    bridge::shared::{lock, now_ms},
     cache::{
         Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent,
         resource_version_of,
     },
 };
 
+/// Which list of a source ingest cannot keep, by its number, and why; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(in crate::bridge) struct NotKept(Arc<Mutex<Option<(u64, String)>>>);
+
+impl NotKept {
+    pub(super) fn set(&self, list: u64, reason: String) {
+        *lock(&self.0) = Some((list, reason));
+    }
+
+    fn of(&self, list: u64) -> Option<String> {
+        let not_kept = lock(&self.0);
+        not_kept.as_ref().filter(|(number, _)| *number == list).map(|(_, reason)| reason.clone())
+    }
+}
+
 /// The end of the channel that a reflector of one source holds.
-#[derive(Clone)]
 pub(in crate::bridge) struct JournalStore {
-    pub(in crate::bridge) source: usize,
-    pub(in crate::bridge) messages: mpsc::Sender<Message>,
+    source: usize,
+    messages: mpsc::Sender<Message>,
+    /// How many lists have begun.
+    lists: u64,
+    not_kept: NotKept,
 }
 
 impl JournalStore {
+    pub(in crate::bridge) fn new(
+        source: usize,
+        messages: mpsc::Sender<Message>,
+        not_kept: NotKept,
+    ) -> Self {
+        Self { source, messages, lists: 0, not_kept }
+    }
+
     async fn send(&self, message: Message) -> Result<(), StoreClosed> {
         self.messages.send(message).await.map_err(|_| StoreClosed)
     }
@@ -28,13 +55,19 @@ impl JournalStore {
 impl ReflectorStore for JournalStore {
     async fn begin_replace(&mut self, reason: ReplaceReason) -> Result<(), StoreClosed> {
         let asked_ms = now_ms();
-        self.send(Message::BeginReplace { source: self.source, reason, asked_ms }).await
+        self.lists += 1;
+        let (source, list) = (self.source, self.lists);
+        self.send(Message::BeginReplace { source, list, reason, asked_ms }).await
     }
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         // Before it may have to wait for ingest.
         let came_ms = now_ms();
         self.send(Message::Page { source: self.source, items, came_ms }).await
+    }
+
+    fn cannot_keep(&self) -> Option<String> {
+        self.not_kept.of(self.lists)
     }
 
     async fn end_replace(&mut self, resource_version: &str) -> Result<Replaced, StoreClosed> {
@@ -87,7 +120,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_that_waits_for_ingest_is_of_when_it_came() {
         let (messages, mut received) = mpsc::channel(1);
-        let mut store = JournalStore { source: 0, messages: messages.clone() };
+        let mut store = JournalStore::new(0, messages.clone(), NotKept::default());
         messages.send(Message::Tick).await.unwrap();
         let page = tokio::spawn(async move { store.replace_page(Vec::new()).await });
         tokio::task::yield_now().await;

@@ -112,6 +112,19 @@ impl Writer {
         self.log.directory()
     }
 
+    /// What lists may take on disk while they are staged, in bytes: what the log leaves of the size of
+    /// the journal, which is half of it, less what else is beside it; but at least a quarter.
+    pub(super) fn room_for_lists(&self) -> u64 {
+        let size = self.log.options().retention_size;
+        let besides = self.directory().other_bytes().unwrap_or(0);
+        (size / 2).saturating_sub(besides).max(size / 4)
+    }
+
+    /// The size of the journal, in bytes.
+    pub(super) fn retention_size(&self) -> u64 {
+        self.log.options().retention_size
+    }
+
     pub(super) fn set_cluster_uid(&mut self, uid: &str) {
         self.log.set_cluster_uid(uid);
     }

@@ -3,6 +3,7 @@
 use super::{
     Follow, Reflector, State, StepError, Turn,
     catch_up::{Moment, ServerAt},
+    pace::Pace,
     pager::{Listed, PAGE_SIZE},
 };
 use crate::cache::{
@@ -51,6 +52,10 @@ impl<S: ReflectorStore> Reflector<S> {
             Replaced::NotKept => {
                 let again = self.list_again(reason);
                 return Ok(self.backed_off(again));
+            }
+            Replaced::Partly => {
+                self.pace = Pace::default();
+                return Ok(Turn::at_once(self.list_again(reason)));
             }
             Replaced::OtherHistory => {
                 return Ok(Turn::at_once(State::List(ReplaceReason::NewEpoch)));

@@ -1,8 +1,10 @@
 //! Fetching a list in pages, into the store.
 
-use super::{Reflector, StepError};
+use bytes::Bytes;
+
+use super::{Follow, Reflector, StepError};
 use crate::cache::{
-    ListWatchError, ReflectorStore, ReplaceReason, StoreClosed,
+    ListError, ListWatchError, ReflectorStore, ReplaceReason, StoreClosed,
     api::Page,
     list_items::{ListItems, ListMeta},
 };
@@ -21,11 +23,35 @@ pub(super) struct Listed {
     pub(super) in_pages: bool,
 }
 
+/// Notices a continue token that comes again: it would lead round and round. Not all of them are
+/// kept; one of a circle is remembered in the end, and comes again (Brent).
+#[derive(Debug, Default)]
+struct Tokens {
+    remembered: String,
+    since: u64,
+    most: u64,
+}
+
+impl Tokens {
+    fn comes_again(&mut self, token: &str) -> bool {
+        if self.remembered == token {
+            return true;
+        }
+        self.since += 1;
+        if self.since > self.most {
+            token.clone_into(&mut self.remembered);
+            (self.since, self.most) = (0, 2 * self.since);
+        }
+        false
+    }
+}
+
 impl<S: ReflectorStore> Reflector<S> {
     /// Feeds a list to the store, beginning with a page (client-go's `tools/pager`).
     ///
     /// A continue token lives as long as etcd's history. Where one has expired the whole list is
-    /// asked for again, in one answer, which needs none.
+    /// asked for again, in one answer, which needs none. Where a cache is fed, that is said by the
+    /// reason Expired only, as in client-go.
     pub(super) async fn pages(
         &mut self,
         reason: ReplaceReason,
@@ -33,10 +59,13 @@ impl<S: ReflectorStore> Reflector<S> {
     ) -> Result<Listed, StepError> {
         let mut page = first.clone();
         let mut listed: Option<Listed> = None;
+        let mut tokens = Tokens::default();
+        let changes = matches!(self.options.follow, Follow::Changes { .. });
         loop {
             let meta = match self.page(&page).await {
                 Err(StepError::Failed(error))
-                    if error.has_reason("Expired") && !page.continue_token.is_empty() =>
+                    if !page.continue_token.is_empty()
+                        && (error.has_reason("Expired") || (changes && error.is_expired())) =>
                 {
                     tracing::info!(
                         source = self.options.name,
@@ -54,6 +83,9 @@ impl<S: ReflectorStore> Reflector<S> {
             let resource_version = first.unwrap_or(meta.resource_version);
             if meta.continue_token.is_empty() {
                 return Ok(Listed { resource_version, in_pages });
+            }
+            if tokens.comes_again(&meta.continue_token) {
+                return Err(ListWatchError::from(ListError::Endless).into());
             }
             listed = Some(Listed { resource_version, in_pages: true });
             page =
@@ -76,12 +108,24 @@ impl<S: ReflectorStore> Reflector<S> {
             bytes += chunk.len();
             if bytes >= GROUP_BYTES {
                 bytes = 0;
-                self.store.replace_page(std::mem::take(&mut items)).await?;
+                self.keep(std::mem::take(&mut items)).await?;
             }
             self.alive();
         }
         let meta = splitter.finish(&self.api.list_kind()).map_err(ListWatchError::from)?;
-        self.store.replace_page(items).await?;
+        self.keep(items).await?;
         Ok(meta)
+    }
+
+    /// Gives the store some items, as long as it can keep the list.
+    async fn keep(&mut self, items: Vec<Bytes>) -> Result<(), StepError> {
+        self.store.replace_page(items).await?;
+        match self.store.cannot_keep() {
+            None => Ok(()),
+            Some(reason) => {
+                let call = self.api.call("list");
+                Err(ListWatchError::NotKept { call, reason }.into())
+            }
+        }
     }
 }

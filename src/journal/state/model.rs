@@ -77,7 +77,8 @@ pub struct SavedCorrelator {
 pub struct SourceState {
     /// Its number: [`SeenEntry::source`].
     pub id: u16,
-    /// When it was first started, milliseconds since the epoch.
+    /// When the journal was first started, milliseconds since the epoch; in states of earlier
+    /// versions the source.
     pub first_start_ms: u64,
     /// What follows knows the log up to before this sequence; 0: there is nothing of it.
     #[serde(default)]

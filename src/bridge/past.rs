@@ -1,0 +1,140 @@
+//! The past of a source that is new in a journal: others, of earlier runs with other namespaces or
+//! another field selector, may have read its Events.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::journal::{Resume, SavedWitness, SourceState, Unfinished};
+
+/// What a journal has of a source without a resume point of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// Nobody has read any of it.
+    None,
+    /// Others have read a part of it: what happened since the first of them fell silent may be missing.
+    Part { last_heard_ms: u64 },
+    /// Another one has read all of it, and it goes on where that has ended.
+    Whole(Ended),
+}
+
+/// Where a source ended that read all of another one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) resume: Resume,
+    pub(super) last_heard_ms: Option<u64>,
+    pub(super) whole_from: Option<u64>,
+    pub(super) witness: Option<SavedWitness>,
+    pub(super) unfinished: Option<Unfinished>,
+}
+
+impl Past {
+    /// That of the source `key`, by what is known of the others and by where they stand. What is to
+    /// be stated of a list that a crash cut short goes to the first that asks.
+    pub(super) fn of(
+        key: &str,
+        known: &mut BTreeMap<String, SourceState>,
+        resume: &BTreeMap<Arc<str>, Resume>,
+    ) -> Self {
+        let scope = Scope::of(key);
+        let others = |other: &&Arc<str>| ***other != *key && scope.overlaps(&Scope::of(other));
+        let read = resume.iter().filter(|(_, resume)| resume.resource_version > 0);
+        let read: Vec<_> = read.filter(|(other, _)| others(other)).collect();
+        let whole = read.iter().filter(|(other, _)| Scope::of(other).covers(&scope));
+        if let Some((other, resume)) = whole.max_by_key(|(_, resume)| **resume)
+            && let Some(state) = known.get_mut(&***other)
+        {
+            // It can be asked for wherever the source itself can.
+            let near = |witness: &SavedWitness| {
+                scope.namespace.is_none_or(|namespace| witness.namespace == namespace)
+            };
+            return Self::Whole(Ended {
+                resume: **resume,
+                last_heard_ms: state.last_heard_ms,
+                whole_from: state.whole_from,
+                witness: state.witness.clone().filter(near),
+                unfinished: state.unfinished.take(),
+            });
+        }
+        let heard = read.iter().filter_map(|(other, _)| {
+            let state = known.get(&***other)?;
+            Some(state.last_heard_ms.unwrap_or(state.first_start_ms))
+        });
+        heard.min().map_or(Self::None, |last_heard_ms| Self::Part { last_heard_ms })
+    }
+}
+
+/// What a source reads, by its key.
+struct Scope<'a> {
+    /// Nothing for all of them.
+    namespace: Option<&'a str>,
+    selector: &'a str,
+}
+
+impl<'a> Scope<'a> {
+    fn of(key: &'a str) -> Self {
+        let (namespace, selector) = key.split_once('?').unwrap_or((key, ""));
+        Self { namespace: (namespace != "*").then_some(namespace), selector }
+    }
+
+    /// Whether it reads all that the other one reads.
+    fn covers(&self, other: &Self) -> bool {
+        (self.namespace.is_none() || self.namespace == other.namespace)
+            && (self.selector.is_empty() || self.selector == other.selector)
+    }
+
+    /// Whether both may read the same Event. Two selectors may always: an Event can change.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.namespace.is_none() || other.namespace.is_none() || self.namespace == other.namespace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The past of a source in a journal with these others: each with its epoch, its
+    /// resourceVersion, and when it was last heard of.
+    fn past(key: &str, others: &[(&str, u32, u64, u64)]) -> Past {
+        let mut known = BTreeMap::new();
+        let mut resume = BTreeMap::new();
+        for (key, epoch, resource_version, last_heard_ms) in others {
+            let state =
+                SourceState { last_heard_ms: Some(*last_heard_ms), ..SourceState::default() };
+            known.insert((*key).to_owned(), state);
+            let at = Resume { epoch: *epoch, resource_version: *resource_version };
+            resume.insert(Arc::from(*key), at);
+        }
+        Past::of(key, &mut known, &resume)
+    }
+
+    fn goes_on_at(key: &str, others: &[(&str, u32, u64, u64)]) -> Option<u64> {
+        match past(key, others) {
+            Past::Whole(whole) => Some(whole.resume.resource_version),
+            Past::Part { .. } | Past::None => None,
+        }
+    }
+
+    #[test]
+    fn a_source_goes_on_where_the_newest_ended_that_read_all_of_it() {
+        assert_eq!(goes_on_at("shop", &[("*", 0, 7, 70)]), Some(7));
+        assert_eq!(goes_on_at("*?type=Warning", &[("*", 0, 7, 70)]), Some(7));
+        assert_eq!(goes_on_at("shop?type=Warning", &[("*?type=Warning", 0, 7, 70)]), Some(7));
+        assert_eq!(goes_on_at("shop?a", &[("*", 0, 7, 70), ("shop", 0, 9, 90)]), Some(9));
+        assert_eq!(goes_on_at("shop?a", &[("*", 1, 7, 70), ("shop", 0, 9, 90)]), Some(7));
+    }
+
+    #[test]
+    fn what_others_read_in_part_is_unknown_since_the_first_of_them_fell_silent() {
+        let part = |last_heard_ms| Past::Part { last_heard_ms };
+        assert_eq!(past("*", &[("shop", 0, 7, 70), ("bank", 0, 9, 60)]), part(60));
+        assert_eq!(past("shop", &[("shop?type=Warning", 0, 7, 70)]), part(70));
+        assert_eq!(past("shop?a", &[("*?b", 0, 7, 70), ("bank", 0, 9, 60)]), part(70));
+    }
+
+    #[test]
+    fn what_nobody_read_has_no_past() {
+        assert_eq!(past("shop", &[]), Past::None);
+        assert_eq!(past("shop", &[("bank", 0, 7, 70)]), Past::None);
+        assert_eq!(past("shop", &[("*", 0, 0, 70)]), Past::None, "no list of it was whole");
+        assert_eq!(past("shop", &[("shop", 0, 7, 70)]), Past::None, "its own past");
+    }
+}
