@@ -22,6 +22,7 @@
 //! Everything here blocks; callers give it a thread of its own. Nothing here reads a clock: what
 //! needs the time is given it, in milliseconds since the Unix epoch.
 
+mod access;
 mod damage;
 mod delivered;
 mod directory;
@@ -31,6 +32,7 @@ mod frame;
 mod handle;
 mod log;
 mod positions;
+mod private;
 mod ranges;
 mod reader;
 mod recovery;

@@ -74,6 +74,9 @@ impl Restored {
     /// The directory cannot be used, or another process has it. Damage is no error.
     pub(super) fn open(options: &JournalOptions) -> Result<Self, BridgeError> {
         let directory = Directory::open(&options.path)?;
+        if let Some(remark) = directory.remark() {
+            tracing::info!(directory = %options.path.display(), "who may use the journal's directory: {remark}");
+        }
         let now = now_ms();
         let (state, loaded) = State::open(&directory, options.dead_letters, now)?;
         let (log, opened) = Log::open(&directory, options.log, loaded.highest_sequence(), now)?;

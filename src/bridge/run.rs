@@ -31,6 +31,9 @@ use sink::{Errands, SinkParts};
 /// Who has the journal for longer than this is there to stay.
 const FREE_WITHIN: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// A file of it that cannot be read is read so often in all before the start gives up, this far apart.
+const READS: u32 = 5;
+const READ_AGAIN: Duration = Duration::from_millis(200);
 /// Messages between reflectors and ingest: each at most a few hundred KiB.
 const INGEST_QUEUE: usize = 4;
 /// Frames between ingest and the broadcaster's loop.
@@ -101,11 +104,18 @@ impl Drop for GiveUp {
 /// that is done where blocking does no harm, and whoever starts the bridge may give up meanwhile.
 async fn open_when_free(journal: &JournalOptions) -> Result<Restored, BridgeError> {
     let give_up = Instant::now() + FREE_WITHIN;
+    let mut reads = 1;
     loop {
         let journal = journal.clone();
         match answer_of(spawn_blocking(move || Restored::open(&journal))).await {
             Err(BridgeError::Journal(OpenError::Held { .. })) if Instant::now() < give_up => {
                 sleep(ASK_AGAIN).await;
+            }
+            // A disk that fails once may not fail twice.
+            Err(BridgeError::Journal(OpenError::Unread { path, source })) if reads < READS => {
+                reads += 1;
+                tracing::warn!(file = %path.display(), error = %source, "the journal could not be read: trying again");
+                sleep(READ_AGAIN).await;
             }
             opened => return opened,
         }

@@ -1,6 +1,9 @@
 //! `tidings run`.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{
+    fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode,
+    time::Duration,
+};
 
 use futures_util::future::OptionFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -43,10 +46,22 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         Err(error) => return failed(&error, EXIT_CONFIGURATION),
     };
     logging::start(settings.log);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("cannot start the runtime: {error}"), 1),
+    };
+    // Before there is anything that a signal could leave behind.
+    let signals = {
+        let _within = runtime.enter();
+        match Signals::new(path.is_some()) {
+            Ok(signals) => signals,
+            Err(error) => return failed(&format!("cannot listen to signals: {error}"), 1),
+        }
+    };
     // Without a configuration nothing is kept: the journal goes with the process.
     let scratch = match path {
         Some(_) => None,
-        None => match tempfile::Builder::new().prefix("tidings-").tempdir() {
+        None => match scratch_directory() {
             Ok(scratch) => {
                 scratch.path().clone_into(&mut settings.journal.path);
                 settings.journal.sync = SyncPolicy::Never;
@@ -55,11 +70,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
             Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
         },
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("cannot start the runtime: {error}"), 1),
-    };
-    let ended = runtime.block_on(follow(settings, path));
+    let ended = runtime.block_on(follow(settings, path, signals));
     // A write to a disk that hangs must not keep the program from ending.
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(scratch);
@@ -69,8 +80,17 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     }
 }
 
-async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure> {
-    let mut signals = Signals::new()?;
+/// The directory of a journal that nobody is to find again.
+fn scratch_directory() -> std::io::Result<tempfile::TempDir> {
+    let for_us_alone = Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix("tidings-").permissions(for_us_alone).tempdir()
+}
+
+async fn follow(
+    settings: Settings,
+    config: Option<&Path>,
+    mut signals: Signals,
+) -> Result<(), Failure> {
     let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref())
         .await
         .map_err(Failure::configuration)?;
@@ -105,7 +125,7 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
             }
             Err(error) => {
                 tracing::error!(%error, "the program cannot go on: what has been read is delivered");
-                signals.or_at_once(bridge.stop(DRAIN_WITHIN)).await?;
+                signals.or_at_once(bridge.stop(DRAIN_WITHIN)).await??;
                 return Err(error.into());
             }
         },
@@ -145,7 +165,7 @@ async fn follow(settings: Settings, config: Option<&Path>) -> Result<(), Failure
         }
         stopped
     };
-    let stopped = signals.or_at_once(stopping).await;
+    let stopped = signals.or_at_once(stopping).await?;
     say_where_it_stands(&view);
     failure.map_or(Ok(()), Err)?;
     Ok(stopped?)
@@ -179,36 +199,77 @@ fn say_where_it_stands(view: &BridgeView) {
     }
 }
 
-/// SIGTERM and SIGINT.
+/// What the program is told by signals. None ends it undrained: SIGTERM, SIGINT and SIGQUIT stop it, and
+/// so does SIGHUP where there is no configuration; the others are a line in the log.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
+    hangup: Signal,
+    user_1: Signal,
+    user_2: Signal,
+    /// Of a terminal that is gone: nobody has anything of what goes on.
+    hangup_stops: bool,
 }
 
+/// A second signal does not wait for what the first one has begun.
+#[derive(Debug, thiserror::Error)]
+#[error("a signal while stopping: ending at once")]
+struct AtOnce;
+
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    /// Listens to them; needs a runtime.
+    fn new(configured: bool) -> std::io::Result<Self> {
         Ok(Self {
+            // What `nohup` has started is to outlive its terminal.
+            hangup_stops: !configured && !is_ignored(SignalKind::hangup()),
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hangup: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// Completes at the next of either.
+    /// Completes at the next one that stops the program.
     async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            let ignored = tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.quit.recv() => return,
+                _ = self.hangup.recv() => {
+                    if self.hangup_stops {
+                        return;
+                    }
+                    tracing::warn!(
+                        "SIGHUP: the configuration is not read again while the bridge runs; \
+                         restart it for what has changed there"
+                    );
+                    continue;
+                }
+                _ = self.user_1.recv() => "SIGUSR1",
+                _ = self.user_2.recv() => "SIGUSR2",
+            };
+            tracing::warn!("{ignored} means nothing to this program and is ignored");
         }
     }
 
-    /// Waits for the end of what stops in order; another signal ends the program where it is.
-    async fn or_at_once<T>(&mut self, stopping: impl Future<Output = T>) -> T {
+    /// Waits for the end of what stops in order, unless another signal comes.
+    async fn or_at_once<T>(&mut self, stopping: impl Future<Output = T>) -> Result<T, AtOnce> {
         tokio::select! {
-            stopped = stopping => stopped,
-            () = self.stop() => {
-                tracing::warn!("a signal while stopping: ending at once");
-                std::process::exit(1);
-            }
+            stopped = stopping => Ok(stopped),
+            () = self.stop() => Err(AtOnce),
         }
     }
+}
+
+/// Whether whoever started the program had it ignore a signal. Where the system does not tell, it did
+/// not.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.unwrap_or(0) >> (kind.as_raw_value() - 1) & 1 == 1
 }

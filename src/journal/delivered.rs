@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Directory, ranges::Ranges};
+use super::{Directory, private, ranges::Ranges};
 
 /// The directory of these files, in that of the journal.
 pub(super) const DIR: &str = "delivered";
@@ -160,7 +160,7 @@ impl Delivered {
         if dir.exists() && !dir.is_dir() {
             directory.set_aside(DIR, &format!("it is no directory; {cost}"), now_ms)?;
         }
-        std::fs::create_dir_all(&dir)?;
+        private::directory().create(&dir)?;
         let path = dir.join(sink);
         let mut content = match read(&path) {
             Ok(content) if content.ranges.end() > tail => {
@@ -179,7 +179,7 @@ impl Delivered {
             // Of what was held before the position, it knew nothing.
             content.ranges.drop_before(next);
         }
-        let file = File::options().write(true).create(true).truncate(false).open(&path)?;
+        let file = private::file().write(true).create(true).truncate(false).open(&path)?;
         let mut delivered = Self {
             file,
             path,
@@ -249,7 +249,7 @@ impl Delivered {
         // A sink's name does not begin with a dot.
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = self.path.with_file_name(format!(".{name}"));
-        let file = File::create(&temporary)?;
+        let file = private::file().write(true).create(true).truncate(true).open(&temporary)?;
         let mut bytes = MAGIC.to_vec();
         bytes.extend(entry_of(&self.all, self.redelivered));
         file.write_all_at(&bytes, 0)?;

@@ -1,7 +1,7 @@
 //! The journal's directory and the lock on it.
 
 use std::{
-    fs::{self, DirEntry, File, OpenOptions, TryLockError},
+    fs::{self, DirEntry, File, TryLockError},
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use std::{
 
 use jiff::{civil::DateTime, tz::TimeZone};
 
-use super::{Damage, DamageKind, Damages, format};
+use super::{Damage, DamageKind, Damages, access, delivered, format, positions, private, state};
 use crate::event::timestamp;
 
 /// What is set aside is moved to a directory of this name and the time.
@@ -29,6 +29,44 @@ pub enum OpenError {
     )]
     Create {
         /// The directory.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// It is a link to what is not there.
+    #[error(
+        "the journal directory {} is a symbolic link to {}, which is not there\nhint: create that \
+         directory for the user that runs tidings, mount what belongs there, or point journal.path \
+         to another one", path.display(), target.display()
+    )]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// What it says.
+        target: PathBuf,
+    },
+    /// Everybody may write to the directory, and nothing is mounted there.
+    #[error(
+        "the journal directory {} can be written by every user (its mode is {mode:04o}): each of \
+         them could change what is delivered\nhint: {}",
+        path.display(), access::mend(path, *mode, *ours)
+    )]
+    WritableByAll {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// The user of the process is its owner.
+        ours: bool,
+    },
+    /// A file cannot be read, though it is there and may be. It is not known to be damaged.
+    #[error(
+        "cannot read {}: {source}\nhint: the file was left as it is, as it may be whole: see to its \
+         disk, which the kernel's log may say more of, and start again. Only if it can never be read \
+         again, move it away: the bridge then goes on without what is in it", path.display()
+    )]
+    Unread {
+        /// The file.
         path: PathBuf,
         /// The operating system's answer.
         source: io::Error,
@@ -99,6 +137,8 @@ pub struct Directory(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
+    /// What is to be said of who may use it.
+    remark: Option<String>,
     damages: Damages,
     /// Open for as long as the lock is to be held.
     _lock: File,
@@ -111,14 +151,13 @@ impl Directory {
     ///
     /// [`OpenError`], but not [`OpenError::Newer`].
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        fs::create_dir_all(path)
-            .map_err(|source| OpenError::Create { path: path.to_owned(), source })?;
+        let remark = access::prepare(path)?;
         let lock_path = path.join("lock");
         if lock_path.is_dir() {
             return Err(OpenError::NotALock { path: lock_path });
         }
         // The file stays when the lock is let go: to unlink it would be to lock another one.
-        let lock = OpenOptions::new()
+        let lock = private::file()
             .write(true)
             .create(true)
             .truncate(false)
@@ -131,20 +170,28 @@ impl Directory {
         }
         for entry in fs::read_dir(path).map_err(OpenError::access(path))?.flatten() {
             let name = entry.file_name();
-            if name.to_str().is_some_and(is_leftover) {
+            let Some(name) = name.to_str() else { continue };
+            if is_leftover(name) {
                 let remove =
                     if entry.path().is_dir() { fs::remove_dir_all } else { fs::remove_file };
                 // What cannot be removed is said when it is in the way.
                 let _ = remove(entry.path());
+            } else if is_of_journal(name) {
+                private::put_right(&entry.path()).map_err(OpenError::access(&entry.path()))?;
             }
         }
         let damages = Damages::default();
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), damages, _lock: lock })))
+        Ok(Self(Arc::new(Inner { path: path.to_owned(), remark, damages, _lock: lock })))
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// What is to be said of who may use it, if anything.
+    pub fn remark(&self) -> Option<&str> {
+        self.0.remark.as_deref()
     }
 
     /// The damage that was found in it since it was opened.
@@ -199,7 +246,7 @@ impl Directory {
             number += 1;
             path = self.path().join(format!("{ASIDE}{time}-{number}"));
         }
-        fs::create_dir(&path)?;
+        private::directory().create(&path)?;
         for aside in asides(self.path())?.iter().rev().skip(KEPT_ASIDE) {
             aside.remove();
         }
@@ -300,9 +347,16 @@ fn bytes_of(entry: &DirEntry) -> u64 {
 fn is_leftover(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|name| {
         name.starts_with("staging-")
-            || name == "positions.json"
+            || name == positions::NAME
             || format::segment_first(name).is_some()
     })
+}
+
+/// What a journal keeps in its directory.
+fn is_of_journal(name: &str) -> bool {
+    ["lock", state::NAME, positions::NAME, delivered::DIR].contains(&name)
+        || format::segment_first(name).is_some()
+        || aside_time(name).is_some()
 }
 
 #[cfg(test)]
@@ -329,6 +383,20 @@ mod tests {
         let error = Directory::open(&file.join("journal")).unwrap_err().to_string();
         assert!(error.contains("file/journal: Not a directory"), "{error}");
         assert!(error.contains("\nhint: "), "{error}");
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_named_with_what_it_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("journal");
+        std::os::unix::fs::symlink("gone", &link).unwrap();
+        let error = Directory::open(&link).unwrap_err().to_string();
+        assert!(
+            error.contains("journal is a symbolic link to gone, which is not there\nhint: "),
+            "{error}"
+        );
+        fs::create_dir(dir.path().join("gone")).unwrap();
+        Directory::open(&link).unwrap();
     }
 
     #[test]

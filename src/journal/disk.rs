@@ -1,17 +1,14 @@
 //! What the log asks of the file system, in one place, so that tests can make any of it fail.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::unix::fs::FileExt as _,
-    path::Path,
-};
+use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
+
+use super::private;
 
 /// The file system. Each method's default is the real thing.
 pub(super) trait Disk: Send {
     /// Makes a new file, or empties the one that is there.
     fn create(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)
+        private::file().read(true).write(true).create(true).truncate(true).open(path)
     }
 
     /// Writes all of it, or fails and leaves what was written.

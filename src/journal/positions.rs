@@ -3,14 +3,13 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    fs::File,
     io::{self, Write as _},
     path::PathBuf,
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Directory;
+use super::{Directory, private};
 
 /// The name of the file.
 pub const NAME: &str = "positions.json";
@@ -109,7 +108,7 @@ impl Positions {
     pub fn store(&self, directory: &Directory) -> io::Result<()> {
         let path = directory.path().join(NAME);
         let temporary = path.with_extension("json.tmp");
-        let mut file = File::create(&temporary)?;
+        let mut file = private::file().write(true).create(true).truncate(true).open(&temporary)?;
         let (epoch, sinks) = (self.epoch, Cow::Borrowed(&self.sinks));
         file.write_all(&serde_json::to_vec(&Stored { epoch, sinks, crc32c: self.crc() })?)?;
         file.sync_data()?;

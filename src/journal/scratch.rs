@@ -1,13 +1,9 @@
 //! Files that a journal needs for a moment: removed when they are let go of, and what a crash
 //! leaves, when the directory is opened.
 
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    path::PathBuf,
-};
+use std::{fs::File, io, path::PathBuf};
 
-use super::Directory;
+use super::{Directory, private};
 
 /// An open file and its removal.
 #[derive(Debug)]
@@ -24,7 +20,7 @@ impl Scratch {
         let mut number = 0u32;
         loop {
             let path = directory.path().join(format!("staging-{number}.tmp"));
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            match private::file().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Self { file, path, _directory: directory.clone() }),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(e) => return Err(e),

@@ -15,10 +15,16 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMet
 use redb::{StorageError, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
 
-use self::{dead_letters::DeadLetters, fingerprints::Fingerprints, seen_table::Store};
+use self::{
+    dead_letters::DeadLetters,
+    file::{StateFile, Trouble},
+    fingerprints::Fingerprints,
+    seen_table::Store,
+};
 use super::{Directory, OpenError, Position, disk};
 
 mod dead_letters;
+mod file;
 mod fingerprints;
 mod letters;
 mod look;
@@ -92,6 +98,8 @@ pub struct State {
 enum Unusable {
     /// The operating system does not let us; the file may be fine.
     Refused(io::Error),
+    /// Reading it failed, for once or for longer; the file may be fine.
+    Unread(io::Error),
     Newer(u64),
     Held,
     Damaged(String),
@@ -277,6 +285,7 @@ fn refused(unusable: Unusable, directory: &Directory, path: &Path) -> OpenError 
     let path = path.to_owned();
     match unusable {
         Unusable::Refused(source) => OpenError::Access { path, source },
+        Unusable::Unread(source) => OpenError::Unread { path, source },
         Unusable::Newer(found) => OpenError::Newer { path, found: found as u32 },
         Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
         Unusable::Damaged(reason) => OpenError::Access { path, source: io::Error::other(reason) },
@@ -305,10 +314,12 @@ fn write(transaction: &WriteTransaction, commit: &StateCommit) -> Result<Vec<boo
 }
 
 /// Opens the file and reads what is in it. redb promises not to panic on a damaged file whose
-/// integrity it was told to check; that is not left to trust.
+/// integrity it was told to check; that is not left to trust. Where a read failed, nothing that redb
+/// says is taken for damage.
 fn open_and_load(path: &Path) -> Result<(Database, Loaded, DeadLetters, Fingerprints), Unusable> {
-    catch_unwind(AssertUnwindSafe(|| {
-        let database = open_database(path, true).map_err(|e| match e {
+    let trouble = Trouble::default();
+    let opened = catch_unwind(AssertUnwindSafe(|| {
+        let database = open_database(path, true, trouble.clone()).map_err(|e| match e {
             redb::DatabaseError::DatabaseAlreadyOpen => Unusable::Held,
             other => unusable(other.into()),
         })?;
@@ -318,11 +329,21 @@ fn open_and_load(path: &Path) -> Result<(Database, Loaded, DeadLetters, Fingerpr
     }))
     .unwrap_or_else(|_| {
         Err(Unusable::Damaged("reading it failed in a way not foreseen".to_owned()))
+    });
+    opened.map_err(|unusable| match (unusable, trouble.take()) {
+        (Unusable::Damaged(_), Some(error)) => by_the_system(error),
+        (unusable, _) => unusable,
     })
 }
 
-fn open_database(path: &Path, check: bool) -> Result<Database, redb::DatabaseError> {
-    Database::builder().set_cache_size(CACHE).set_check_integrity_on_open(check).create(path)
+fn open_database(
+    path: &Path,
+    check: bool,
+    trouble: Trouble,
+) -> Result<Database, redb::DatabaseError> {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE).set_check_integrity_on_open(check);
+    builder.create_with_backend(StateFile::open(path, trouble)?)
 }
 
 fn load(database: &Database) -> Result<(Loaded, DeadLetters), Unusable> {
@@ -385,17 +406,20 @@ fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
 }
 
 fn unusable(error: redb::Error) -> Unusable {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match error {
-        redb::Error::Io(e)
-            if matches!(
-                e.kind(),
-                PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull
-            ) =>
-        {
-            Unusable::Refused(e)
-        }
+        // Without such a code it is what redb, or we, have to say of the file.
+        redb::Error::Io(e) if e.raw_os_error().is_some() => by_the_system(e),
         other => Unusable::Damaged(other.to_string()),
+    }
+}
+
+fn by_the_system(error: io::Error) -> Unusable {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error.kind() {
+        PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
+            Unusable::Refused(error)
+        }
+        _ => Unusable::Unread(error),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::accounts::number;
-use crate::faulty_sync::{Fault, FaultySync};
+use crate::faulty_disk::{Fault, FaultyDisk};
 use crate::frame::{Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
@@ -14,7 +14,7 @@ use crate::scripted::{Stage, three_sinks};
 use crate::small_disk::SmallDisk;
 use crate::wait::until;
 
-pub(crate) const DRILLS: [Drill; 3] = [
+pub(crate) const DRILLS: [Drill; 4] = [
     Drill {
         name: "disk-full",
         what: "the journal's disk is full for a while, in the middle of a load; a sink catches up \
@@ -43,6 +43,15 @@ pub(crate) const DRILLS: [Drill; 3] = [
         alone: false,
         long: false,
         run: |run| Box::pin(disk_sync(run)),
+    },
+    Drill {
+        name: "disk-read",
+        what: "the state cannot be read at a start: once, and then for as long as it is tried",
+        full: "EIO for one read, and for each, after a kill -9 at 500/s",
+        short: Some("the same at 200/s"),
+        alone: false,
+        long: false,
+        run: |run| Box::pin(disk_read(run)),
     },
 ];
 
@@ -183,18 +192,18 @@ async fn disk_sync(run: Run) -> Page {
         (200, Duration::from_secs(5), Duration::from_secs(2)),
     );
     let mut rows = Vec::new();
-    for fault in [Fault::Fails, Fault::IsSlow] {
-        let disk = FaultySync::make();
+    for fault in [Fault::Sync, Fault::SlowSync] {
+        let disk = FaultyDisk::make();
         let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
         disk.carries(&mut stage.bridge);
         stage.open().await;
         let writing = stage.write(rate);
         sleep(around).await;
-        if fault == Fault::Fails {
+        if fault == Fault::Sync {
             spare_falls_behind(&stage).await;
         }
         disk.begin(fault);
-        if fault == Fault::Fails {
+        if fault == Fault::Sync {
             stands_still(&stage).await;
             spare_catches_up(&stage).await;
         }
@@ -204,19 +213,62 @@ async fn disk_sync(run: Run) -> Page {
         writing.stop().await;
         stage.settle().await;
         match fault {
-            Fault::Fails => was_said_but_seldom(&stage),
+            Fault::Sync => was_said_but_seldom(&stage),
             // It is nobody's trouble: events go on, and are synced when it is their turn.
-            Fault::IsSlow => assert_eq!(loud_lines(&stage), [] as [Value; 0]),
+            _ => assert_eq!(loud_lines(&stage), [] as [Value; 0]),
         }
         let what = match fault {
-            Fault::Fails => "fsync fails",
-            Fault::IsSlow => "fsync takes 2 s",
+            Fault::Sync => "fsync fails",
+            _ => "fsync takes 2 s",
         };
         let fault = format!("{what} for {lasts:?} at {rate}/s");
         let judged = stage.finish().await.into_iter();
         rows.extend(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)));
     }
     Page::Rows(rows)
+}
+
+async fn disk_read(run: Run) -> Page {
+    let (rate, around) = run.size((500, Duration::from_secs(5)), (200, Duration::from_secs(2)));
+    let disk = FaultyDisk::make();
+    let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
+    disk.carries(&mut stage.bridge);
+    stage.open().await;
+    let writing = stage.write(rate);
+    sleep(around).await;
+    stage.bridge.kill9();
+    let before = journal_files(&stage);
+
+    // For as long as it is tried: the start gives up, says how to go on, and nothing is set aside.
+    disk.begin(Fault::Reads);
+    let (ended, said) = stage.bridge.run_to_its_end().await;
+    assert_eq!(ended.code(), Some(1), "{said}");
+    let words = "state.redb: Input/output error (os error 5)";
+    assert!(said.contains(words) && said.contains("hint: the file was left as it is"), "{said}");
+    assert_eq!(journal_files(&stage), before);
+    disk.end();
+
+    // Once: the start goes on by itself.
+    disk.begin(Fault::OneRead);
+    stage.bridge.launch().await;
+    assert!(disk.is_over());
+    assert!(stage.bridge.logged("the journal could not be read: trying again").is_some());
+    let status = stage.bridge.status().await;
+    assert!(status["journal"]["damage"].is_null(), "{status}");
+    writing.stop().await;
+    stage.settle().await;
+    let fault = format!("EIO for each read of the state, and for one, at {rate}/s");
+    let judged = stage.finish().await.into_iter();
+    Page::Rows(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)).collect())
+}
+
+/// The names in the journal's directory.
+fn journal_files(stage: &Stage) -> Vec<String> {
+    let entries = std::fs::read_dir(stage.bridge.journal()).expect("the journal");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<_> = entries.map(|entry| name(entry).display().to_string()).collect();
+    names.sort();
+    names
 }
 
 /// Waits until the bridge says, wherever it is asked, that its journal cannot be written.

@@ -28,7 +28,7 @@ mod cluster;
 mod collector;
 mod crash;
 mod disk;
-mod faulty_sync;
+mod faulty_disk;
 mod frame;
 mod history;
 mod judge;

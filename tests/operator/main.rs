@@ -9,6 +9,7 @@ mod support;
 
 mod commands;
 mod dead_letters;
+mod files;
 mod process;
 mod replay;
 mod socket;

@@ -15,16 +15,21 @@ struct Process {
     dir: PathBuf,
 }
 
+/// Writes the configuration of a bridge whose journal is in the same directory.
+pub(crate) fn configured(server: &ApiServer, dir: &Path) {
+    std::fs::write(dir.join("kubeconfig"), server.kubeconfig()).unwrap();
+    let config = format!(
+        "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
+         server: {{listen: \"127.0.0.1:0\"}}\nsinks: {{out: {{stdout: {{}}}}}}\n",
+        dir.display()
+    );
+    std::fs::write(dir.join("tidings.yaml"), config).unwrap();
+}
+
 impl Process {
     /// Starts `tidings run`, and waits until it listens.
     async fn start(server: &ApiServer, dir: &Path) -> Self {
-        std::fs::write(dir.join("kubeconfig"), server.kubeconfig()).unwrap();
-        let config = format!(
-            "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
-             server: {{listen: \"127.0.0.1:0\"}}\nsinks: {{out: {{stdout: {{}}}}}}\n",
-            dir.display()
-        );
-        std::fs::write(dir.join("tidings.yaml"), config).unwrap();
+        configured(server, dir);
         let log = std::fs::File::create(dir.join("log")).unwrap();
         let mut run = Command::new(env!("CARGO_BIN_EXE_tidings"));
         run.args(["run", "--config"]).arg(dir.join("tidings.yaml"));
@@ -69,14 +74,8 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let deep = dir.path().join("d".repeat(120));
     std::fs::create_dir(&deep).unwrap();
-    std::fs::write(deep.join("kubeconfig"), server.kubeconfig()).unwrap();
+    configured(&server, &deep);
     let config = deep.join("tidings.yaml");
-    let text = format!(
-        "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
-         server: {{listen: \"127.0.0.1:0\"}}\nsinks: {{out: {{stdout: {{}}}}}}\n",
-        deep.display()
-    );
-    std::fs::write(&config, text).unwrap();
     let mut bridge = commands::command(&config, &["run"]);
     let _bridge = bridge.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while !deep.join("journal/admin.sock").exists() {

@@ -2,7 +2,9 @@
 
 use std::{
     collections::VecDeque,
+    fs::Permissions,
     net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -76,7 +78,11 @@ impl Stage {
         let webhook = WebhookReceiver::start().map_err(DemoError::start("the webhook"))?;
         let failed = DemoError::start("the bridge");
         let prepare = || {
-            let dir = tempfile::Builder::new().prefix("tidings-demo-").tempdir()?;
+            let for_us_alone = Permissions::from_mode(0o700);
+            let dir = tempfile::Builder::new()
+                .prefix("tidings-demo-")
+                .permissions(for_us_alone)
+                .tempdir()?;
             let status = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
             let kubeconfig = dir.path().join("kubeconfig");
             std::fs::write(&kubeconfig, server.kubeconfig())?;

@@ -49,7 +49,7 @@ pub(in crate::journal) fn look(path: &Path) -> Result<Look, String> {
             Ok(Look { loaded, dead_letters, dead_letter_bytes })
         }
         Ok(Err(Unusable::Damaged(reason))) => Err(reason),
-        Ok(Err(Unusable::Refused(error))) => Err(error.to_string()),
+        Ok(Err(Unusable::Refused(error) | Unusable::Unread(error))) => Err(error.to_string()),
         Ok(Err(Unusable::Newer(version))) => Err(format!("it is of the newer format {version}")),
         Ok(Err(Unusable::Held)) => Err("another process has it".to_owned()),
         Err(_) => Err("reading it failed in a way not foreseen".to_owned()),

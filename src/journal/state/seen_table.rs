@@ -8,7 +8,7 @@ use std::{
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use redb::{TableDefinition, WriteTransaction};
 
-use super::{Directory, fingerprints::Fingerprints, open_database};
+use super::{Directory, file::Trouble, fingerprints::Fingerprints, open_database};
 use crate::event::{SeenEntry, UidKey};
 
 /// uid: resourceVersion, occurrences, source.
@@ -64,7 +64,7 @@ impl Store {
         {
             let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
             if database.is_none() {
-                let opened = open_database(&self.path, false)?;
+                let opened = open_database(&self.path, false, Trouble::default())?;
                 // The commit that failed may be in the file all the same.
                 let known = fingerprints(&opened)?;
                 *self.known() = known;

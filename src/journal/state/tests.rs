@@ -8,6 +8,8 @@ use crate::{
     journal::Resume,
 };
 
+mod unread;
+
 const LIMIT: u64 = 1000;
 
 fn letter(seq: u64, sink: &str, bytes: usize) -> DeadLetter {

@@ -7,7 +7,7 @@ use rdkafka::types::RDKafkaRespErr;
 use tidings::demo::api_server::{Ending, Fault, On, Place, StreamFault};
 
 use crate::crash::STARTS_WITHIN;
-use crate::faulty_sync::Fault as SyncFault;
+use crate::faulty_disk::Fault as SyncFault;
 use crate::nasty::{Collects, Manner, Produces};
 use crate::poison::POISON;
 use crate::receiver::Mode;
@@ -64,8 +64,8 @@ impl Harm {
             Self::ApiServerCertificate,
             Self::DiskFull,
             Self::DiskReadOnly,
-            Self::Sync(SyncFault::Fails),
-            Self::Sync(SyncFault::IsSlow),
+            Self::Sync(SyncFault::Sync),
+            Self::Sync(SyncFault::SlowSync),
             Self::Certificate,
         ];
         if ends {

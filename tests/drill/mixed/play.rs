@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::harm::{Harm, WITHOUT_POISON};
 use super::others::Others;
 use crate::crash::kill_start;
-use crate::faulty_sync::FaultySync;
+use crate::faulty_disk::FaultyDisk;
 use crate::load::ALONE;
 use crate::nasty::{Access, Authority, Collects, Front, Upstream, Way};
 use crate::parts::Part as _;
@@ -48,7 +48,7 @@ pub(super) struct Play {
     full: Vec<Full>,
     read_only: bool,
     sync_is_faulty: bool,
-    sync: FaultySync,
+    sync: FaultyDisk,
     disk: SmallDisk,
     access: Access,
 }
@@ -57,7 +57,7 @@ impl Play {
     /// Sets the stage, and starts the bridge; or says why it cannot.
     pub(super) async fn open(seed: u64, retention: &str) -> Result<Self, String> {
         let disk = SmallDisk::mount("64m")?;
-        let (sync, others) = (FaultySync::make(), Others::start().await);
+        let (sync, others) = (FaultyDisk::make(), Others::start().await);
         let access = Access::new();
         let mut sinks = three_sinks().await;
         sinks.push(Sink::new("laggard").await);

@@ -1,0 +1,49 @@
+//! Files and directories that are for the user of the process alone, whatever the umask.
+
+use std::{
+    fs::{DirBuilder, Metadata, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
+    path::Path,
+};
+
+/// To open a file that is made so if it is made.
+pub(super) fn file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+/// To make a directory, and those above it that are not there.
+pub(super) fn directory() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder
+}
+
+/// Whether the user of the process is the owner.
+pub(super) fn is_ours(metadata: &Metadata) -> bool {
+    metadata.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// Takes from others what they may do with a file or a directory, and with all that is in it. What is
+/// not ours is left as it is, and a link is not followed.
+pub(super) fn put_right(path: &Path) -> io::Result<()> {
+    let metadata = match path.symlink_metadata() {
+        Ok(metadata) if is_ours(&metadata) && !metadata.is_symlink() => metadata,
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    if metadata.mode() & 0o077 != 0 {
+        let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    if metadata.is_dir() {
+        for entry in path.read_dir()? {
+            put_right(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
