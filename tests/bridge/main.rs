@@ -26,3 +26,4 @@ mod retention;
 mod silence;
 mod sources;
 mod support;
+mod upgrade;

@@ -15,6 +15,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use tokio::runtime::Runtime;
 
+use crate::journals;
 use crate::machine::Machine;
 use crate::table::{Form, Table};
 
@@ -149,6 +150,9 @@ pub(crate) struct Cli {
     /// Puts the page between the markers of this file; of named drills only their rows.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Runs no drill, but makes the journals of `tests/journals` in this directory.
+    #[arg(long, value_name = "DIR")]
+    journals: Option<PathBuf>,
     /// What cannot be run on this machine is no failure.
     #[arg(long)]
     may_skip: bool,
@@ -168,6 +172,10 @@ impl Cli {
 
 /// Runs what is asked for. A drill that fails does not keep the others from being run.
 pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
+    if let Some(directory) = &cli.journals {
+        Runtime::new().expect("a runtime").block_on(journals::make(directory));
+        return ExitCode::SUCCESS;
+    }
     let wanted: Vec<&Drill> =
         drills.iter().copied().flatten().filter(|drill| cli.wants(drill)).collect();
     if cli.list {

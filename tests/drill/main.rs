@@ -31,6 +31,7 @@ mod disk;
 mod faulty_disk;
 mod frame;
 mod history;
+mod journals;
 mod judge;
 mod kafka;
 #[path = "../e2e/ledger.rs"]

@@ -7,7 +7,7 @@
 mod harm;
 mod others;
 mod play;
-mod stated;
+pub(crate) mod stated;
 mod steady;
 mod tally;
 

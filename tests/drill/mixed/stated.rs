@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// A gap, as the log of the bridge states it.
-pub(super) struct Stated {
+pub(crate) struct Stated {
     /// Which life of the bridge says so.
     life: usize,
     from: Timestamp,
     to: Timestamp,
     replayed: u64,
-    pub(super) skipped: u64,
+    pub(crate) skipped: u64,
 }
 
 impl Stated {
@@ -19,7 +19,7 @@ impl Stated {
     /// No kill takes a gap away: it is stated when the end of its list is in the log, and saved as
     /// stated after that; what a bridge finds to be in the log and not saved it states when it
     /// starts. So a kill between a statement and the save makes it come again. It is taken once.
-    pub(super) fn all(log: &[Value]) -> Vec<Self> {
+    pub(crate) fn all(log: &[Value]) -> Vec<Self> {
         let (mut life, mut stated) = (0, Vec::<Self>::new());
         for line in log {
             life += usize::from(line["message"] == "starting");
@@ -48,7 +48,7 @@ impl Stated {
     }
 
     /// Whether what happened then lies within.
-    pub(super) fn holds(&self, time: Timestamp) -> bool {
+    pub(crate) fn holds(&self, time: Timestamp) -> bool {
         self.from <= time && time <= self.to
     }
 }

@@ -141,7 +141,7 @@ impl Process {
     }
 
     /// Sends SIGTERM, which the standard library cannot.
-    fn terminate(&mut self) {
+    pub(crate) fn terminate(&mut self) {
         if !self.is_running() {
             return;
         }
