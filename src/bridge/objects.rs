@@ -32,6 +32,8 @@ mod get;
 mod known;
 mod lookup;
 mod options;
+mod place;
+mod rate;
 mod reference;
 mod resolver;
 mod sighting;
@@ -58,6 +60,8 @@ use self::{
     get::{Api, ApiServer},
     known::Known,
     lookup::{Found, look_up},
+    place::Place,
+    rate::Rate,
     reference::{Ref, Reference, reporting_node},
     sighting::{Compared, Finding, News, Remembered},
     versions::Versions,
@@ -79,7 +83,7 @@ use super::{
     tasks::{Tasks, answer_of},
 };
 use crate::{
-    cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue},
+    cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue, WorkQueue},
     correlate::Key,
     event::{EnvelopeParts, EventFields, ObjectInfo},
     journal::{
@@ -125,7 +129,11 @@ impl Objects {
             view: View::new(saved, budget, cache, tail, recovered_by_ms),
             wanted: Wanted::new(sinks),
             at_hand: Arc::new(AtHand::new(cache)),
-            queue: RateLimitingQueue::new(ItemExponentialFailureRateLimiter::new(first, longest)),
+            // A flood in one namespace leaves the others their share.
+            queue: RateLimitingQueue::over(
+                WorkQueue::with_lanes(|object: &Reference| &object.namespace),
+                ItemExponentialFailureRateLimiter::new(first, longest),
+            ),
             reader,
             unreadable: AtomicBool::new(false),
             options,
@@ -152,11 +160,11 @@ impl Objects {
         let until = Instant::now() + LISTED_WITHIN;
         tracing::info!(needs = self.options.permissions(), "events are enriched");
         let ObjectOptions { qps, burst, .. } = self.options;
-        let discovery = Discovery::new(client.clone(), qps.into(), burst, self.requests());
-        let discovery = Arc::new(discovery);
+        let rate = Arc::new(Rate::new(qps.into(), burst, self.requests()));
+        let discovery = Arc::new(Discovery::new(client.clone(), Arc::clone(&rate)));
         watching::start(self, client, &discovery, namespaces, until, tasks).await;
         let api: Arc<dyn Api> = Arc::new(ApiServer { client: client.clone(), discovery });
-        resolver::start(tasks, self, &api);
+        resolver::start(tasks, self, &api, &rate);
         let (objects, log) = (Arc::clone(self), log.clone());
         answer_of(spawn_blocking(move || objects.recover(&log))).await;
     }
@@ -165,18 +173,18 @@ impl Objects {
     pub(super) fn look(&self, event: &EventFields<'_>) -> Option<Sighting> {
         let object = Ref::of(event)?;
         let key = object.key(&self.view.keys);
-        let says = if self.wanted.node { reporting_node(event) } else { None };
+        let claim = if self.wanted.node { reporting_node(event) } else { None };
         let now = now_ms();
         let news = match look_up(&*self.at_hand, object, self.wanted.owners) {
-            Ok(chain) => match self.view.compare(key, chain.fingerprint, says, now) {
+            Ok(chain) => match self.view.compare(key, chain.fingerprint, chain.uid(), claim, now) {
                 Compared::Same => News::None,
                 Compared::Old => self.old(object),
-                Compared::News { node, patient } => {
-                    let known = self.wanted.known(object, &chain, node.as_deref());
-                    let incomplete =
-                        chain.unknown.is_some() || self.wanted.lacks_node(object, &known.info);
+                Compared::News { place, patient } => {
+                    let known = self.wanted.known(object, &chain, place.as_ref());
+                    let lacks_node = claim.is_none() && self.wanted.lacks_node(object, &known.info);
+                    let incomplete = chain.unknown.is_some() || lacks_node;
                     let fingerprint = chain.fingerprint;
-                    let finding = Finding { known, fingerprint, node, incomplete };
+                    let finding = Finding { known, fingerprint, place, incomplete };
                     if incomplete && !patient {
                         News::Partial(finding, object.to_owned())
                     } else {
@@ -186,17 +194,21 @@ impl Objects {
             },
             Err(found) => match (self.view.remembered(key, now), found) {
                 (Remembered::Known(known) | Remembered::Old(known), _)
-                    if says.is_some() && known.info.node.as_deref() != says =>
+                    if let Some(node) = claim.filter(|node| known.gives_way_to(node)) =>
                 {
-                    let node = says.map(str::to_owned);
-                    let known = Known::new(ObjectInfo { node, ..known.info.clone() });
-                    let (known, node) = (Arc::new(known), says.map(Into::into));
-                    News::Known(Finding { known, fingerprint: 0, node, incomplete: false })
+                    let place = Some(Place::claimed(node, object.uid));
+                    let node = Some(node.to_owned());
+                    let info = ObjectInfo { node, node_claimed: true, ..known.info.clone() };
+                    let known = Arc::new(Known::new(info));
+                    News::Known(Finding { known, fingerprint: 0, place, incomplete: false })
                 }
                 (Remembered::Old(_), _) => self.old(object),
                 (Remembered::Known(_) | Remembered::Missing, _) => News::None,
                 (Remembered::Nothing, Found::Missing(why)) => News::Missing(why),
-                (Remembered::Nothing, _) => News::Unknown(object.to_owned(), says.map(Into::into)),
+                (Remembered::Nothing, _) => {
+                    let place = claim.map(|node| Place::claimed(node, object.uid));
+                    News::Unknown(object.to_owned(), place)
+                }
             },
         };
         Some(Sighting { key, news })

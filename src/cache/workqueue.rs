@@ -16,7 +16,8 @@
 //! - An item that is queued already is not queued again.
 //! - An item is with one worker at most. Added while it is there, it is queued when that worker has
 //!   done with it, so the last change is never missed.
-//! - Otherwise items come out in the order in which they went in.
+//! - Otherwise items come out in the order in which they went in; of a queue with lanes
+//!   ([`WorkQueue::with_lanes`]), lane by lane in turn.
 //!
 //! ```
 //! use tidings::cache::workqueue::WorkQueue;
@@ -72,6 +73,7 @@
 
 mod bucket;
 pub mod controller;
+mod lanes;
 mod limiters;
 mod rate_limiting;
 mod state;

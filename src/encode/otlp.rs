@@ -22,6 +22,7 @@
 //! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
 //! | `k8s.event.replayed` | only when true |
 //! | `k8s.object.missing` | `object.missing` of the envelope |
+//! | `k8s.object.node_claimed` | `object.nodeClaimed` of the envelope, only when true |
 //! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
 //! | `k8s.event.correlation.aggregated` | only when true |
 //! | `k8s.event.correlation.summarises` | only where the delta stands for versions held back |
@@ -300,6 +301,9 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     }
     if let Some(missing) = envelope.object.as_ref().and_then(|info| info.missing) {
         put_attr(out, ATTRIBUTES, "k8s.object.missing", missing.as_str());
+    }
+    if envelope.object.as_ref().is_some_and(|info| info.node_claimed) {
+        put_attr_true(out, ATTRIBUTES, "k8s.object.node_claimed");
     }
     if let Some(correlation) = envelope.correlation {
         let action = correlation.action.as_str();

@@ -137,6 +137,9 @@ fn what_is_known_of_the_object_is_in_the_resource() {
         assert_eq!(found.len(), 1, "{key}");
         assert_eq!(found[0].1, value, "{key}");
     }
+    let claimed = told(r#"{"node":"node-9","nodeClaimed":true}"#);
+    let record = &claimed.resource_logs[0].scope_logs[0].log_records[0];
+    assert_eq!(attributes(&record.attributes)["k8s.object.node_claimed"], "true");
     let missing = told(r#"{"missing":"timeout"}"#);
     let missing = attributes(&only_record(&missing).attributes);
     assert!(missing.iter().any(|(key, why)| *key == "k8s.object.missing" && *why == "timeout"));

@@ -20,6 +20,10 @@ pub struct ObjectInfo {
     /// The node on which it is, of a Node the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The node is the claim of an Event, whose writer may write what he likes; the API server was
+    /// not asked for it, or did not know it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub node_claimed: bool,
     /// Why nothing is known of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<Missing>,

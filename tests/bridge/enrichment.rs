@@ -281,8 +281,58 @@ async fn no_more_is_asked_for_than_configured() {
     stop(bridge).await;
 }
 
+/// Waits until a flood of one namespace is written, then writes 15 Events about `ConfigMap`s of another
+/// one; answers how many of them were enriched.
+async fn enriched_in_a_flood(options: ObjectOptions, flood: fn(usize) -> EventObject) -> usize {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let mut setup = Setup::new(&server, journal.path()).tuned("told", &sink, enriching());
+    setup.objects = ObjectOptions { budget: Duration::from_secs(2), ..options };
+    let bridge = setup.start().await;
+    watching(&server).await;
+    let names: Vec<_> = (0..15).map(|number| format!("config-{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let metadata = json!({
+            "namespace": "quiet", "name": name, "uid": uid(6, number), "labels": {"config": name},
+        });
+        server.create_object("configmaps", json!({"metadata": metadata})).unwrap();
+    }
+    (0..1500).map(flood).for_each(|event| drop(server.create(event).unwrap()));
+    for (number, name) in names.iter().enumerate() {
+        let mut event = about("ConfigMap", "v1", name, &uid(6, number), "Updated");
+        "quiet".clone_into(&mut event.metadata.namespace);
+        "quiet".clone_into(&mut event.involved_object.namespace);
+        server.create(event).unwrap();
+    }
+    let told = sink.wait_for(1515).await;
+    stop(bridge).await;
+    told.iter().filter(|event| object(event).labels.contains_key("config")).count()
+}
+
 #[tokio::test]
-async fn the_node_is_what_the_kubelet_says_or_the_pod() {
+async fn a_flood_of_unknown_kinds_leaves_other_namespaces_their_lookups() {
+    let enriched = enriched_in_a_flood(ObjectOptions::default(), |number| {
+        let api_version = format!("g{number}.example.com/v1");
+        about("Widget", &api_version, "w", &uid(7, number), "Made")
+    });
+    let enriched = enriched.await;
+    assert!(enriched >= 14, "{enriched} of 15");
+}
+
+#[tokio::test]
+async fn a_flood_of_objects_leaves_other_namespaces_their_share() {
+    // Half of the rate is enough for all of them within the budget, and all of it is not enough for
+    // those that were written first.
+    let options = ObjectOptions { qps: 50, burst: 5, ..ObjectOptions::default() };
+    let enriched = enriched_in_a_flood(options, |number| {
+        about("ConfigMap", "v1", &format!("none-{number}"), &uid(8, number), "Updated")
+    });
+    let enriched = enriched.await;
+    assert!(enriched >= 14, "{enriched} of 15");
+}
+
+#[tokio::test]
+async fn the_node_is_what_the_api_server_says_and_a_claim_is_marked() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let enrich = Enrich { node: true, ..Enrich::default() };
@@ -298,18 +348,33 @@ async fn the_node_is_what_the_kubelet_says_or_the_pod() {
         event.reporting_component.clear();
         server.create(event).unwrap();
     };
+    // Without an answer of the API server there is the claim.
+    server.set_fault(On::Get.of("pods"), None, Fault::Unavailable);
     by(about_pod(&names[0], 1, "Pulled"), "kubelet", "node-a");
     sink.wait_for(1).await;
+    server.clear_faults();
     by(about_pod(&names[0], 1, "Scheduled"), "default-scheduler", "");
     by(about_pod(&names[1], 2, "Scheduled"), "default-scheduler", "");
     by(about("Node", "v1", "node-c", "node-c", "NodeReady"), "kubelet", "node-c");
     let metadata = json!({"name": "node-c", "uid": uid(5, 1)});
     server.create_object("nodes", json!({"metadata": metadata, "spec": {}})).unwrap();
-    let told = sink.wait_for(4).await;
-    let nodes: Vec<_> = told.iter().map(|event| object(event).node).collect();
-    let expected = ["node-a", "node-a", "node-2", "node-c"].map(|node| Some(node.to_owned()));
-    assert_eq!(nodes, expected);
-    assert_eq!(server.request_count(Verb::Get, "pods"), 1);
+    sink.wait_for(4).await;
+    let asked = server.request_count(Verb::Get, "pods");
+    // What the API server has said once is not overridden, whoever claims otherwise.
+    by(about_pod(&names[0], 1, "Killing"), "kubelet", "node-b");
+    let told = sink.wait_for(5).await;
+    let nodes: Vec<_> =
+        told.iter().map(object).map(|told| (told.node, told.node_claimed)).collect();
+    let expected = [
+        ("node-a", true),
+        ("node-1", false),
+        ("node-2", false),
+        ("node-c", false),
+        ("node-1", false),
+    ];
+    assert_eq!(nodes, expected.map(|(node, claimed)| (Some(node.to_owned()), claimed)));
+    assert!(told[0].envelope.contains(r#""node":"node-a","nodeClaimed":true"#), "{:?}", told[0]);
+    assert_eq!(server.request_count(Verb::Get, "pods"), asked);
     stop(bridge).await;
 }
 

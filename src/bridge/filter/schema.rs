@@ -54,6 +54,7 @@ const OBJECT: &[Field] = &[
         ]),
     ),
     field("node", Text),
+    field("nodeClaimed", Bool),
     field("missing", Text),
 ];
 

@@ -2,26 +2,31 @@
 //! requests.
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use kube::core::ApiResource;
-use tokio::time::timeout;
+use tokio::{
+    sync,
+    time::{Instant, timeout},
+};
 
 use super::{
     ResourceName,
+    rate::Rate,
     reference::{Ref, group_version},
 };
-use crate::{bridge::shared::lock, cache::workqueue::TokenBucket};
+use crate::bridge::shared::lock;
 
 /// A request without an answer is given up after this, or a server that hangs would hold all of
 /// them.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A kind that the API server does not know is taken for unknown so long, and with it all others: it
+/// is asked for its lists of kinds no more often, however many kinds Events are about that nobody
+/// knows. A custom resource that is added is known so late at most.
+const UNKNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// Why something could not be asked, or has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -40,24 +45,35 @@ pub(super) enum AskError {
 /// See the [module](self).
 pub(super) struct Discovery {
     client: kube::Client,
-    rate: TokenBucket,
-    requests: Arc<AtomicU64>,
-    /// By apiVersion, its resources.
-    known: Mutex<HashMap<String, Arc<[Found]>>>,
+    rate: Arc<Rate>,
+    /// The apiVersions that are served, but for those of the core group. Locked while they are asked
+    /// for, so that it is done once.
+    served: sync::Mutex<Option<Listed<HashSet<String>>>>,
+    /// By apiVersion, its resources. There are no more than are served.
+    known: Mutex<HashMap<String, Listed<Arc<[Found]>>>>,
+}
+
+/// What was listed, and when.
+#[derive(Clone)]
+struct Listed<T> {
+    what: T,
+    at: Instant,
+}
+
+impl<T> Listed<T> {
+    /// What is not in it may be there by now.
+    fn is_old(&self) -> bool {
+        self.at.elapsed() >= UNKNOWN_FOR
+    }
 }
 
 /// A resource, and whether it is in namespaces.
 type Found = (ApiResource, bool);
 
 impl Discovery {
-    /// All requests to the API server share one rate; `requests` counts them.
-    pub(super) fn new(
-        client: kube::Client,
-        qps: f64,
-        burst: u32,
-        requests: Arc<AtomicU64>,
-    ) -> Self {
-        Self { client, rate: TokenBucket::new(qps, burst), requests, known: Mutex::default() }
+    /// All requests to the API server share one rate.
+    pub(super) fn new(client: kube::Client, rate: Arc<Rate>) -> Self {
+        Self { client, rate, served: sync::Mutex::default(), known: Mutex::default() }
     }
 
     /// Waits for its turn, and asks.
@@ -66,7 +82,6 @@ impl Discovery {
         question: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, AskError> {
         self.rate.take().await;
-        self.requests.fetch_add(1, Ordering::Relaxed);
         Ok(timeout(TIMEOUT, question).await.map_err(|_| AskError::Timeout)??)
     }
 
@@ -77,9 +92,7 @@ impl Discovery {
         {
             return Ok(found);
         }
-        let found = self.resources(object.api_version).await?;
-        let mut found = found.iter().filter(|(resource, _)| resource.kind == object.kind);
-        found.next().cloned().ok_or(AskError::Unknown)
+        self.find(object.api_version, |resource| resource.kind == object.kind).await
     }
 
     /// The resource of a name, in the version that the API server prefers.
@@ -99,15 +112,54 @@ impl Discovery {
                 preferred.ok_or(AskError::Unknown)?.group_version
             }
         };
-        let found = self.resources(&version).await?;
-        let mut found = found.iter().filter(|(resource, _)| resource.plural == name.plural);
-        found.next().cloned().ok_or(AskError::Unknown)
+        self.find(&version, |resource| resource.plural == name.plural).await
+    }
+
+    /// A resource of an apiVersion. Where the one that is looked for is not among those that were
+    /// listed a while ago, they are listed again.
+    async fn find(
+        &self,
+        api_version: &str,
+        is_it: impl Fn(&ApiResource) -> bool,
+    ) -> Result<Found, AskError> {
+        let found = |listed: &[Found]| listed.iter().find(|(resource, _)| is_it(resource)).cloned();
+        let known = lock(&self.known).get(api_version).cloned();
+        match known {
+            Some(listed) => match found(&listed.what) {
+                Some(found) => return Ok(found),
+                None if !listed.is_old() => return Err(AskError::Unknown),
+                None => {}
+            },
+            None if !self.serves(api_version).await? => return Err(AskError::Unknown),
+            None => {}
+        }
+        let listed = self.resources(api_version).await.inspect_err(|_| {
+            // It may be served no longer.
+            lock(&self.known).remove(api_version);
+        })?;
+        found(&listed).ok_or(AskError::Unknown)
+    }
+
+    /// Whether the API server has an apiVersion. One answer of it tells of all of them.
+    async fn serves(&self, api_version: &str) -> Result<bool, AskError> {
+        if let ("", version) = group_version(api_version) {
+            return Ok(version == "v1");
+        }
+        let mut served = self.served.lock().await;
+        if let Some(listed) = served.as_ref().filter(|listed| !listed.is_old()) {
+            return Ok(listed.what.contains(api_version));
+        }
+        let at = Instant::now();
+        let groups = self.ask(self.client.list_api_groups()).await?.groups;
+        let versions = groups.into_iter().flat_map(|group| group.versions);
+        let what: HashSet<_> = versions.map(|version| version.group_version).collect();
+        let there = what.contains(api_version);
+        *served = Some(Listed { what, at });
+        Ok(there)
     }
 
     async fn resources(&self, api_version: &str) -> Result<Arc<[Found]>, AskError> {
-        if let Some(known) = lock(&self.known).get(api_version) {
-            return Ok(Arc::clone(known));
-        }
+        let at = Instant::now();
         let list = match group_version(api_version) {
             ("", version) => self.ask(self.client.list_core_api_resources(version)).await?,
             _ => self.ask(self.client.list_api_group_resources(api_version)).await?,
@@ -116,8 +168,8 @@ impl Discovery {
         let resources = list.resources.into_iter().filter(|r| !r.name.contains('/'));
         let found: Arc<[Found]> =
             resources.map(|r| (resource(api_version, r.kind, r.name), r.namespaced)).collect();
-        // What a custom resource adds later is found after a restart.
-        lock(&self.known).insert(api_version.to_owned(), Arc::clone(&found));
+        let listed = Listed { what: Arc::clone(&found), at };
+        lock(&self.known).insert(api_version.to_owned(), listed);
         Ok(found)
     }
 }
@@ -156,3 +208,6 @@ fn resource(api_version: &str, kind: String, plural: String) -> ApiResource {
         plural,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,9 @@ use super::{
 };
 use crate::{cache::Metadata, event::Missing};
 
+/// No name, kind, group or version is longer.
+const MAX_SEGMENT: usize = 253;
+
 /// Who is asked for objects.
 pub(super) trait Api: Send + Sync + 'static {
     /// Gets the metadata of an object, or all of it and with it the node that it is on.
@@ -121,5 +124,6 @@ fn not_got(error: &AskError) -> NotGot {
 /// Whether a text can be a segment of a request's path and nothing more.
 fn is_segment(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':');
-    !text.is_empty() && text.bytes().all(allowed) && text != "." && text != ".."
+    let fits = (1..=MAX_SEGMENT).contains(&text.len());
+    fits && text.bytes().all(allowed) && text != "." && text != ".."
 }

@@ -27,6 +27,12 @@ impl Known {
         Self::new(ObjectInfo { missing: Some(why), ..ObjectInfo::default() })
     }
 
+    /// Whether an Event's claim to another node is to be put in the place of what is known.
+    pub(super) fn gives_way_to(&self, claim: &str) -> bool {
+        let known = self.info.node.as_deref();
+        known != Some(claim) && (known.is_none() || self.info.node_claimed)
+    }
+
     /// The member `object` for a sink, by its number among those that ask for it.
     pub(super) fn told(&self, sink: usize, enrich: &Enrich) -> Bytes {
         // A struct of strings and maps with string keys always serialises.

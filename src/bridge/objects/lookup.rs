@@ -52,6 +52,11 @@ impl Chain {
         &self.objects[0]
     }
 
+    /// Its uid.
+    pub(super) fn uid(&self) -> &str {
+        self.object().uid().unwrap_or_default()
+    }
+
     /// The controllers, the nearest first.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let wanted = if self.owners_wanted { &*self.objects } else { &[] };

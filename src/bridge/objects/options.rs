@@ -118,6 +118,7 @@ impl Enrich {
             annotations: pick(&self.annotations, &info.annotations),
             owners: if self.owners { info.owners.clone() } else { Vec::new() },
             node: info.node.clone().filter(|_| self.node),
+            node_claimed: info.node_claimed && self.node,
             missing: info.missing,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Known, Reference};
+use super::{Known, Place, Reference};
 use crate::{correlate::Key, event::Missing};
 
 /// What ingest finds about the object of a record that it is about to write.
@@ -24,8 +24,8 @@ pub(super) enum News {
     Partial(Finding, Reference),
     /// It was asked for in vain.
     Missing(Missing),
-    /// It is asked for; the node is what the Event says.
-    Unknown(Reference, Option<Box<str>>),
+    /// It is asked for; the place is what the Event says.
+    Unknown(Reference, Option<Place>),
 }
 
 /// What is known of an object, and where from.
@@ -33,7 +33,7 @@ pub(super) enum News {
 pub(super) struct Finding {
     pub(super) known: Arc<Known>,
     pub(super) fingerprint: u64,
-    pub(super) node: Option<Box<str>>,
+    pub(super) place: Option<Place>,
     pub(super) incomplete: bool,
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Finding {
 pub(super) enum Compared {
     Same,
     Old,
-    /// It is news; the node is what is known of that, and `patient` says not to ask for more yet.
+    /// It is news; the place is what is known of that, and `patient` says not to ask for more yet.
     News {
-        node: Option<Box<str>>,
+        place: Option<Place>,
         patient: bool,
     },
 }

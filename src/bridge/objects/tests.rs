@@ -29,7 +29,7 @@ fn info(number: u8) -> Arc<Known> {
 }
 
 fn finding(number: u8, incomplete: bool) -> Finding {
-    Finding { known: info(number), fingerprint: number.into(), node: None, incomplete }
+    Finding { known: info(number), fingerprint: number.into(), place: None, incomplete }
 }
 
 fn reference() -> Reference {

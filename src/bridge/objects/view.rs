@@ -19,7 +19,7 @@ use tokio::sync::{Notify, futures::Notified};
 use self::inner::{Inner, Recovery};
 pub(super) use self::inner::{REFRESH, millis};
 use super::{
-    Known, LISTED_WITHIN, Reference, Versions, key_of_stored,
+    Known, LISTED_WITHIN, Place, Reference, Versions, key_of_stored,
     sighting::{Answer, Compared, Decision, Remembered, Sighting},
 };
 use crate::{
@@ -88,23 +88,29 @@ impl View {
         self.changed.notify_waiters();
     }
 
-    /// Compares what is at hand of an object, by its fingerprint and the node that the Event says.
+    /// Compares what is at hand of an object, by its fingerprint, its uid, and the node that the Event
+    /// claims.
     pub(super) fn compare(
         &self,
         key: Key,
         fingerprint: u64,
-        says: Option<&str>,
+        uid: &str,
+        claim: Option<&str>,
         now_ms: u64,
     ) -> Compared {
+        let claimed = || claim.map(|node| Place::claimed(node, uid));
         let mut inner = self.inner();
         let Some(entry) = inner.entries.get(&key) else {
-            return Compared::News { node: says.map(Into::into), patient: false };
+            return Compared::News { place: claimed(), patient: false };
         };
-        let told = says.is_none_or(|node| entry.node.as_deref() == Some(node));
+        let place = entry.place.as_ref();
+        let news = claim.is_some_and(|node| place.is_none_or(|at| at.gives_way_to(node, uid)));
+        // Where the Event claims nothing, the claim of another one does not do.
+        let doubted = claim.is_none() && place.is_some_and(|at| at.claimed);
         let due = now_ms >= entry.again_ms;
-        if entry.fingerprint != fingerprint || !told || (entry.incomplete && due) {
-            let node = says.map(Into::into).or_else(|| entry.node.clone());
-            return Compared::News { node, patient: !due };
+        if entry.fingerprint != fingerprint || news || ((entry.incomplete || doubted) && due) {
+            let place = if news { claimed() } else { place.cloned() };
+            return Compared::News { place, patient: !due };
         }
         // Only what was fetched says when it is to be fetched again.
         if entry.again_ms > 0 && due { Compared::Old } else { Compared::Same }
@@ -161,8 +167,8 @@ impl View {
     }
 
     /// Where an object is, as far as that was said.
-    pub(super) fn node(&self, key: Key) -> Option<Box<str>> {
-        self.inner().entries.peek(&key)?.node.clone()
+    pub(super) fn place(&self, key: Key) -> Option<Place> {
+        self.inner().entries.peek(&key)?.place.clone()
     }
 
     /// Whether the state store may have versions that are not known here.

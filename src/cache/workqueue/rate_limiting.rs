@@ -15,7 +15,12 @@ pub struct RateLimitingQueue<T: Clone + Eq + Hash> {
 impl<T: Clone + Eq + Hash> RateLimitingQueue<T> {
     /// An empty queue.
     pub fn new(limiter: impl RateLimiter<T> + 'static) -> Self {
-        Self { queue: WorkQueue::new(), limiter: Arc::new(limiter) }
+        Self::over(WorkQueue::new(), limiter)
+    }
+
+    /// The same over a queue that is made already.
+    pub fn over(queue: WorkQueue<T>, limiter: impl RateLimiter<T> + 'static) -> Self {
+        Self { queue, limiter: Arc::new(limiter) }
     }
 
     /// Queues an item after as long as the limiter says.

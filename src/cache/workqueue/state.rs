@@ -1,14 +1,14 @@
 //! The queue itself: items and time in, decisions out. It neither waits nor wakes anybody.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     hash::Hash,
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{waiting::Waiting, work_queue::WorkQueueStats};
+use super::{lanes::Lanes, waiting::Waiting, work_queue::WorkQueueStats};
 
 /// Later than anybody waits: what is put off until beyond the end of the clock is ready then.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
@@ -27,7 +27,7 @@ enum Stage {
 
 #[derive(Debug)]
 pub(super) struct State<T> {
-    queue: VecDeque<T>,
+    queue: Lanes<T>,
     stages: HashMap<T, Stage>,
     waiting: Waiting<T>,
     shutting_down: bool,
@@ -48,10 +48,10 @@ pub(super) enum Next<T> {
     End,
 }
 
-impl<T> Default for State<T> {
-    fn default() -> Self {
+impl<T> State<T> {
+    pub(super) fn new(lane_of: fn(&T) -> &str) -> Self {
         Self {
-            queue: VecDeque::new(),
+            queue: Lanes::new(lane_of),
             stages: HashMap::new(),
             waiting: Waiting::default(),
             shutting_down: false,
@@ -73,7 +73,7 @@ impl<T: Clone + Eq + Hash> State<T> {
         }
         match self.stages.entry(item) {
             Entry::Vacant(vacant) => {
-                self.queue.push_back(vacant.key().clone());
+                self.queue.push(vacant.key().clone());
                 vacant.insert(Stage::Queued);
                 self.added += 1;
                 true
@@ -111,7 +111,7 @@ impl<T: Clone + Eq + Hash> State<T> {
 
     /// Gives the next item to a worker.
     pub(super) fn next(&mut self) -> Next<T> {
-        if let Some(item) = self.queue.pop_front() {
+        if let Some(item) = self.queue.pop() {
             if let Some(stage) = self.stages.get_mut(&item) {
                 *stage = Stage::Processing;
             }
@@ -124,7 +124,7 @@ impl<T: Clone + Eq + Hash> State<T> {
     pub(super) fn done(&mut self, item: &T) -> bool {
         if let Some(stage @ Stage::AddedAgain) = self.stages.get_mut(item) {
             *stage = Stage::Queued;
-            self.queue.push_back(item.clone());
+            self.queue.push(item.clone());
             return true;
         }
         self.stages.remove(item);

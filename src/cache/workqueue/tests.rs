@@ -25,6 +25,26 @@ fn get_now<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Option<Item
 }
 
 #[tokio::test]
+async fn lanes_take_turns() {
+    let queue = WorkQueue::with_lanes(|item: &String| item.split_once('/').map_or("", |of| of.0));
+    for item in ["a/1", "a/2", "a/3", "a/1", "b/1", "plain", "b/2"] {
+        queue.add(item.to_owned());
+    }
+    assert_eq!(queue.stats().queued, 6);
+    let mut out = Vec::new();
+    for _ in 0..4 {
+        out.push(queue.get().await.unwrap().to_owned());
+    }
+    // A lane that is empty gives up its turn, and gets one at the end when it is used again.
+    queue.add("plain".to_owned());
+    queue.shut_down();
+    while let Some(item) = queue.get().await {
+        out.push(item.to_owned());
+    }
+    assert_eq!(out, ["a/1", "b/1", "plain", "a/2", "b/2", "a/3", "plain"]);
+}
+
+#[tokio::test]
 async fn items_come_out_once_and_in_order() {
     let queue = WorkQueue::new();
     for item in ["b", "a", "b", "c", "a"] {

@@ -53,7 +53,15 @@ pub struct WorkQueueStats {
 impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// An empty queue.
     pub fn new() -> Self {
-        let (state, workers, drains) = (Mutex::default(), Notify::new(), Notify::new());
+        Self::with_lanes(|_| "")
+    }
+
+    /// An empty queue whose items come out lane by lane in turn: of the lanes that have any each gives
+    /// one, so that however many are in one lane, they do not hold up those of another. Within a lane
+    /// they come out in the order in which they went in. An item is always in the same lane.
+    pub fn with_lanes(lane_of: fn(&T) -> &str) -> Self {
+        let (workers, drains) = (Notify::new(), Notify::new());
+        let state = Mutex::new(State::new(lane_of));
         Self { shared: Arc::new(Shared { state, workers, drains }) }
     }
 

@@ -48,7 +48,12 @@ async fn each_object_is_asked_for_once_and_only_what_is_wanted_of_it_is_kept() {
     let enrich = Enrich { labels, owners: true, ..Enrich::default() };
     let objects = Arc::new(Objects::new(options, vec![enrich], None, state.objects(), 1));
     let api = Arc::new(Jobs::default());
-    let resolver = Resolver { objects: Arc::clone(&objects), api: Arc::clone(&api) as _ };
+    let resolver = Resolver {
+        objects: Arc::clone(&objects),
+        api: Arc::clone(&api) as _,
+        rate: Arc::new(Rate::new(10.0, 10, Arc::default())),
+        choosing: Arc::default(),
+    };
     let job =
         Ref { api_version: "batch/v1", kind: "Job", namespace: "shop", name: "job", uid: "1" };
     let asked = tokio::time::timeout(Duration::from_secs(1), async {

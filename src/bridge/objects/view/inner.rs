@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::{
     bridge::objects::{
-        Known, Reference, Versions,
+        Known, Place, Reference, Versions,
         sighting::{Answer, Decision, Finding, News},
         stored_key,
         versions::Version,
@@ -65,8 +65,7 @@ pub(super) struct Entry {
     pub(super) fingerprint: u64,
     /// Something above or about it is not known.
     pub(super) incomplete: bool,
-    /// Where it is, as far as that was said.
-    pub(super) node: Option<Box<str>>,
+    pub(super) place: Option<Place>,
     pub(super) waiting: Option<Waiting>,
     /// It is not asked for again before, in milliseconds since the epoch.
     pub(super) again_ms: u64,
@@ -166,8 +165,8 @@ impl Inner {
                 let from = entry.waiting.take().map_or(seq, |waiting| waiting.first);
                 self.push(key, from, Arc::new(Known::missing(why)));
             }
-            News::Unknown(reference, node) => {
-                entry.node = node.or_else(|| entry.node.take());
+            News::Unknown(reference, place) => {
+                entry.place = Place::newer(entry.place.take(), place);
                 if entry.wait(seq, until_ms, None) {
                     asks.push(reference);
                 }
@@ -330,9 +329,7 @@ impl Entry {
     pub(super) fn take(&mut self, finding: &Finding) {
         self.fingerprint = finding.fingerprint;
         self.incomplete = finding.incomplete;
-        if finding.node.is_some() {
-            self.node.clone_from(&finding.node);
-        }
+        self.place = Place::newer(self.place.take(), finding.place.clone());
     }
 
     /// A record waits; answers whether it is the first to do so.
