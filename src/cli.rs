@@ -11,15 +11,11 @@ mod logging;
 mod own_events;
 mod run;
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, CheckSecrets, Summary};
+use crate::config::{self, CheckSecrets};
 
 /// The exit code of a mistake in the configuration; clap's own for a mistake in the usage.
 const EXIT_CONFIGURATION: u8 = 2;
@@ -75,7 +71,7 @@ pub fn main() -> ExitCode {
         Command::Check { config, without_secrets } => {
             let secrets =
                 if without_secrets { CheckSecrets::Optional } else { CheckSecrets::Required };
-            match check(&config, secrets) {
+            match config::check(&config, std::env::vars_os(), secrets) {
                 Ok(summary) => print(&format!("{summary}\n")),
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
             }
@@ -90,16 +86,6 @@ pub fn main() -> ExitCode {
             Err(error) => failed(&error, 1),
         },
     }
-}
-
-/// Checks a configuration as far as it can be without asking anyone.
-fn check(path: &Path, secrets: CheckSecrets) -> Result<Summary, Box<dyn std::error::Error>> {
-    let summary = config::check(path, std::env::vars_os(), secrets)?;
-    if secrets == CheckSecrets::Required {
-        // What only a transport knows, such as whether a certificate can be read.
-        config::load(path, std::env::vars_os())?.into_bridge_options()?;
-    }
-    Ok(summary)
 }
 
 /// Says on stderr why the program ends.

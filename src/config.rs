@@ -102,7 +102,8 @@ pub fn load_journal(
     Ok(JournalOnly { journal, sinks: sinks.iter().map(|entry| entry.key.clone()).collect() })
 }
 
-/// Checks a configuration file without running by it.
+/// Checks a configuration file without running by it: all that a start would refuse before it asks
+/// anyone.
 pub fn check(
     path: &Path,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -110,7 +111,7 @@ pub fn check(
 ) -> Result<Summary, Error> {
     let variables = Variables::new(variables);
     let loaded = load::from_file(&path.to_string_lossy(), &variables)?;
-    build::build(&loaded, &variables, secrets).map(|settings| Summary::new(&loaded, &settings))
+    build::check(&loaded, &variables, secrets).map(|settings| Summary::new(&loaded, &settings))
 }
 
 /// What a configuration that is in order comes to; its `Display` is the answer of `check`.
@@ -124,6 +125,8 @@ pub struct Summary {
     pub permissions: Option<String>,
     /// The sinks with `overflow: block`.
     pub blocking: Vec<String>,
+    /// Where a secret stands in the file itself.
+    pub plain_secrets: Vec<String>,
 }
 
 impl Summary {
@@ -140,6 +143,7 @@ impl Summary {
                 .filter(|sink| sink.overflow == Overflow::Block)
                 .map(|sink| sink.name.clone())
                 .collect(),
+            plain_secrets: settings.plain_secrets.clone(),
         }
     }
 }
@@ -165,6 +169,14 @@ impl fmt::Display for Summary {
                  Events for an hour as a rule (--event-ttl): what is longer ago by then is stated \
                  as a gap. A sink that never returns stops all of it",
                 self.blocking.join(", ")
+            )?;
+        }
+        if !self.plain_secrets.is_empty() {
+            write!(
+                f,
+                "\nwarning: who reads the file reads secrets in it: {}. Write {{env: NAME}} or \
+                 {{file: PATH}} instead",
+                self.plain_secrets.join(", ")
             )?;
         }
         Ok(())

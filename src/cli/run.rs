@@ -58,6 +58,12 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
             Err(error) => return failed(&format!("cannot listen to signals: {error}"), 1),
         }
     };
+    if !settings.plain_secrets.is_empty() {
+        tracing::warn!(
+            at = settings.plain_secrets.join(", "),
+            "secrets stand in the configuration file itself: write {{env: NAME}} or {{file: PATH}} instead"
+        );
+    }
     // Without a configuration nothing is kept: the journal goes with the process.
     let scratch = match path {
         Some(_) => None,

@@ -70,7 +70,7 @@ fn journal_options(journal: JournalSettings) -> JournalOptions {
 
 fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
     let kind = settings.kind.name();
-    let sink = build(settings.kind)
+    let sink = build(&settings.kind)
         .map_err(|error| AssembleError { sink: settings.name.clone(), error })?;
     Ok(SinkOptions {
         name: settings.name,
@@ -88,14 +88,21 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
     })
 }
 
-fn build(kind: SinkKind) -> Result<Box<dyn Sink>, sinks::SinkBuildError> {
+impl SinkKind {
+    /// Whether the transport takes its options.
+    pub(super) fn try_build(&self) -> Result<(), sinks::SinkBuildError> {
+        build(self).map(drop)
+    }
+}
+
+fn build(kind: &SinkKind) -> Result<Box<dyn Sink>, sinks::SinkBuildError> {
     Ok(match kind {
         #[cfg(feature = "kafka")]
-        SinkKind::Kafka(options) => Box::new(sinks::KafkaSink::new(&options)?),
+        SinkKind::Kafka(options) => Box::new(sinks::KafkaSink::new(options)?),
         #[cfg(feature = "otlp")]
-        SinkKind::Otlp(options) => Box::new(sinks::OtlpSink::new(&options)?),
+        SinkKind::Otlp(options) => Box::new(sinks::OtlpSink::new(options)?),
         #[cfg(feature = "webhook")]
-        SinkKind::Webhook(options) => Box::new(sinks::WebhookSink::new(&options)?),
+        SinkKind::Webhook(options) => Box::new(sinks::WebhookSink::new(options)?),
         SinkKind::Stdout => Box::new(sinks::StdoutSink::new()?),
         // The configuration refuses a kind that is not built in.
         #[cfg(not(all(feature = "kafka", feature = "otlp", feature = "webhook")))]

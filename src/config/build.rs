@@ -1,12 +1,14 @@
 //! From the model to the settings: references resolved, values checked, defaults applied.
 //!
 //! A value that cannot be had is `None` here and its problem is on the list; building goes on with
-//! a stand-in, so that one run of `check` shows all problems. Stand-ins never leave this module:
-//! settings are given out only when the list is empty and every reference was resolved.
+//! a [stand-in](stand_ins), so that one run of `check` shows all problems. Settings to run by are given
+//! out only when the list is empty and every reference was resolved.
 
+mod credentials;
 mod forwards;
 mod objects;
 mod sink;
+mod stand_ins;
 
 use std::path::PathBuf;
 
@@ -35,9 +37,22 @@ pub(super) fn build(
     secrets: CheckSecrets,
 ) -> Result<Settings, Error> {
     let problems = loaded.problems.clone();
-    let mut builder = Builder { loaded, variables, secrets, problems };
+    let mut builder = Builder { loaded, variables, secrets, problems, plain_secrets: Vec::new() };
     let settings = builder.settings();
     if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
+}
+
+/// Checks a configuration as far as it can be without asking anyone: the sinks are built as well, of
+/// stand-ins where a secret is not here and need not be.
+pub(super) fn check(
+    loaded: &Loaded,
+    variables: &Variables,
+    secrets: CheckSecrets,
+) -> Result<Settings, Error> {
+    let settings = build(loaded, variables, secrets)?;
+    let refusals = settings.sinks.iter().filter_map(|sink| stand_ins::refusal(loaded, sink));
+    let problems: Vec<_> = refusals.collect();
+    if problems.is_empty() { Ok(settings) } else { Err(Error::new(problems)) }
 }
 
 /// Checks and resolves the section `journal` alone.
@@ -47,7 +62,7 @@ pub(super) fn build_journal(
 ) -> Result<JournalSettings, Error> {
     let problems = loaded.problems.clone();
     let secrets = CheckSecrets::Required;
-    let mut builder = Builder { loaded, variables, secrets, problems };
+    let mut builder = Builder { loaded, variables, secrets, problems, plain_secrets: Vec::new() };
     let settings = builder.journal();
     if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
 }
@@ -57,6 +72,8 @@ struct Builder<'a> {
     variables: &'a Variables,
     secrets: CheckSecrets,
     problems: Vec<Problem>,
+    /// Where secrets stand in the file itself.
+    plain_secrets: Vec<String>,
 }
 
 impl Builder<'_> {
@@ -80,6 +97,7 @@ impl Builder<'_> {
             journal: self.journal(),
             sinks: self.sinks(),
             objects: self.objects(),
+            plain_secrets: std::mem::take(&mut self.plain_secrets),
             server: self.server(),
             log: LogSettings { level: model.log.level, format: model.log.format },
         }

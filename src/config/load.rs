@@ -235,8 +235,18 @@ impl Reader<'_> {
 }
 
 /// The keys that all kinds of sinks share.
-fn common_keys() -> [&'static str; 8] {
-    ["batch", "match", "correlate", "retry", "timeout", "compression", "overflow", "start"]
+fn common_keys() -> [&'static str; 9] {
+    [
+        "batch",
+        "match",
+        "correlate",
+        "retry",
+        "timeout",
+        "compression",
+        "allowPlaintext",
+        "overflow",
+        "start",
+    ]
 }
 
 #[cfg(all(test, not(feature = "kafka")))]

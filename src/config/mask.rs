@@ -37,6 +37,7 @@ const SHOWN: &[&str] = &[
     "format",
     "enabled",
     "lease",
+    "allowPlaintext",
     "env",
     "file",
 ];

@@ -22,6 +22,8 @@ pub struct Settings {
     pub journal: JournalSettings,
     /// Where they go; at least one, in the order of the file, names unique.
     pub sinks: Vec<SinkSettings>,
+    /// Where a secret stands in the file itself, and not a reference to one.
+    pub plain_secrets: Vec<String>,
     /// How objects are read that events are about, if a sink is told of them.
     pub objects: ObjectOptions,
     /// The admin server.

@@ -12,7 +12,9 @@ use crate::{
 mod bad_input;
 mod journal_alone;
 mod overlaid;
+mod plaintext;
 mod secret_values;
+mod without_secrets;
 
 fn vars(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
     pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
@@ -96,8 +98,9 @@ fn every_key_reaches_the_settings() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let cert = file("cert.pem", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n");
-    let key = file("key.pem", "-----BEGIN EC PRIVATE KEY-----\nx\n-----END EC PRIVATE KEY-----\n");
+    let cert = file("cert.pem", "-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n");
+    let key =
+        file("key.pem", "-----BEGIN EC PRIVATE KEY-----\neA==\n-----END EC PRIVATE KEY-----\n");
     let password = file("password", "hunter2\r\n");
     let text = format!(
         r#"
@@ -169,7 +172,7 @@ fn check_says_what_it_found() {
     let path = dir.path().join("tidings.yaml");
     fs::write(
         &path,
-        "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n  a: {stdout: }\n",
+        "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}, tls: {}}}\n  a: {stdout: }\n",
     )
     .unwrap();
     let name = path.to_str().unwrap();
@@ -185,7 +188,7 @@ fn check_says_what_it_found() {
     assert!(summary.contains("\nwarning: overflow: block (a): "), "{summary}");
     fs::write(
         &path,
-        "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n  a: {stdout: }\n",
+        "sinks:\n  b: {kafka: {brokers: [\"k:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: P}}, tls: {}}}\n  a: {stdout: }\n",
     )
     .unwrap();
     let error = check(&path, vars(&[]), CheckSecrets::Required).unwrap_err().to_string();

@@ -274,10 +274,32 @@ pub(super) fn pem(text: &str, kind: Pem) -> Result<(), Wrong> {
     };
     let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(label);
     if text.lines().any(begins) {
+        if !readable(text, kind) {
+            return Err(wrong(format!("the {name} in it cannot be read"))
+                .hint("it must be whole and in PEM format: base64 up to `-----END`"));
+        }
         Ok(())
     } else {
         Err(wrong(format!("there is no {name} in it"))
             .hint("it must be in PEM format, which starts with `-----BEGIN`"))
+    }
+}
+
+/// Whether what the frames of a PEM text hold is there and is base64. A build without TLS leaves it to
+/// the transport.
+fn readable(text: &str, kind: Pem) -> bool {
+    #[cfg(feature = "tls")]
+    {
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+        match kind {
+            Pem::Certificate => CertificateDer::pem_slice_iter(text.as_bytes()).all(|c| c.is_ok()),
+            Pem::PrivateKey => PrivateKeyDer::from_pem_slice(text.as_bytes()).is_ok(),
+        }
+    }
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = (text, kind);
+        true
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::Builder;
+use super::{Builder, stand_ins};
 use crate::{
     bridge::{BatchOptions, Filter, Overflow, RetryOptions, SinkStart},
     config::{
@@ -40,12 +40,17 @@ impl Builder<'_> {
             CompressionModel::Gzip => Compression::Gzip,
             CompressionModel::Zstd => Compression::Zstd,
         };
+        let plain = model.allow_plaintext;
         let kind = if let Some(kafka) = &model.kafka {
-            SinkKind::Kafka(self.kafka(&path.key("kafka"), kafka, compression, timeout))
+            let mut options = self.kafka(&path.key("kafka"), kafka, plain, timeout);
+            options.compression = compression;
+            SinkKind::Kafka(options)
         } else if let Some(otlp) = &model.otlp {
-            SinkKind::Otlp(self.otlp(&path.key("otlp"), otlp, compression, timeout))
+            let mut options = self.otlp(&path.key("otlp"), otlp, plain, timeout);
+            options.compression = compression;
+            SinkKind::Otlp(options)
         } else if let Some(webhook) = &model.webhook {
-            let mut options = self.webhook(&path.key("webhook"), webhook, timeout);
+            let mut options = self.webhook(&path.key("webhook"), webhook, plain, timeout);
             options.compression = compression;
             options.single = batch.events == 1;
             SinkKind::Webhook(options)
@@ -54,6 +59,9 @@ impl Builder<'_> {
                 let wrong =
                     wrong("a `stdout` sink cannot compress").hint("remove it or use `none`");
                 self.wrong(&path.key("compression"), wrong);
+            }
+            if plain {
+                self.nothing_to_allow(&path);
             }
             SinkKind::Stdout
         };
@@ -157,7 +165,7 @@ impl Builder<'_> {
         &mut self,
         path: &Path,
         model: &KafkaModel,
-        compression: Compression,
+        plain: bool,
         timeout: Duration,
     ) -> KafkaOptions {
         if model.brokers.is_empty() {
@@ -174,13 +182,21 @@ impl Builder<'_> {
                 brokers.extend(value.split(',').map(|broker| broker.trim().to_owned()));
             }
         }
+        if model.sasl.is_some() && model.tls.is_none() && !plain {
+            self.no_plain_sasl(path, &brokers);
+        }
+        if brokers.is_empty() {
+            brokers.push(stand_ins::BROKER.to_owned());
+        }
         let topic = self.checked(&path.key("topic"), &model.topic, validate::topic);
         let tls = model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls));
         let sasl = model.sasl.as_ref().map(|sasl| self.sasl(&path.key("sasl"), sasl));
-        KafkaOptions { brokers, topic: topic.unwrap_or_default(), tls, sasl, compression, timeout }
+        let topic = topic.unwrap_or_else(|| stand_ins::TEXT.to_owned());
+        KafkaOptions { brokers, topic, tls, sasl, compression: Compression::None, timeout }
     }
 
     fn sasl(&mut self, path: &Path, model: &SaslModel) -> SaslOptions {
+        self.note_plain(&path.key("password"), &model.password);
         SaslOptions {
             mechanism: match model.mechanism {
                 SaslMechanismModel::Plain => SaslMechanism::Plain,
@@ -196,7 +212,7 @@ impl Builder<'_> {
         &mut self,
         path: &Path,
         model: &OtlpModel,
-        compression: Compression,
+        plain: bool,
         timeout: Duration,
     ) -> OtlpOptions {
         let check = |value: &str| {
@@ -208,31 +224,47 @@ impl Builder<'_> {
         };
         let endpoint = self.checked(&path.key("endpoint"), &model.endpoint, check);
         self.tls_needs_https(path, endpoint.as_deref(), model.tls.as_ref(), "endpoint");
+        self.note_plain_address(&path.key("endpoint"), &model.endpoint);
+        if !plain {
+            self.no_plain_http(path, "endpoint", endpoint.as_deref(), &model.headers);
+        }
         let grpc = matches!(model.protocol, ProtocolModel::Grpc);
         OtlpOptions {
-            endpoint: endpoint.unwrap_or_default(),
+            endpoint: endpoint.unwrap_or_else(|| stand_ins::url(model.tls.is_some())),
             protocol: if grpc { OtlpProtocol::Grpc } else { OtlpProtocol::Http },
             headers: self.headers(&path.key("headers"), &model.headers, grpc),
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
-            compression,
+            compression: Compression::None,
             timeout,
         }
     }
 
-    fn webhook(&mut self, path: &Path, model: &WebhookModel, timeout: Duration) -> WebhookOptions {
+    fn webhook(
+        &mut self,
+        path: &Path,
+        model: &WebhookModel,
+        plain: bool,
+        timeout: Duration,
+    ) -> WebhookOptions {
         let check = |value: &str| validate::url(value).map(drop);
         let url = self.checked(&path.key("url"), &model.url, check);
         self.tls_needs_https(path, url.as_deref(), model.tls.as_ref(), "url");
+        self.note_plain_address(&path.key("url"), &model.url);
+        if !plain {
+            self.no_plain_http(path, "url", url.as_deref(), &model.headers);
+        }
         let signing_secret = model.signing.as_ref().map(|signing| {
             let path = path.key("signing").key("secret");
             let check = |value: &str| match value {
                 "" => Err(wrong("the secret is empty").hint("write one, or remove `signing`")),
                 _ => validate::signing_secret(value),
             };
-            Secret::new(self.checked(&path, &signing.secret, check).unwrap_or_default())
+            self.note_plain(&path, &signing.secret);
+            let secret = self.checked(&path, &signing.secret, check);
+            Secret::new(secret.unwrap_or_else(|| stand_ins::SIGNING_SECRET.to_owned()))
         });
         WebhookOptions {
-            url: Secret::new(url.unwrap_or_default()),
+            url: Secret::new(url.unwrap_or_else(|| stand_ins::url(model.tls.is_some()))),
             headers: self.headers(&path.key("headers"), &model.headers, false),
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
             signing_secret,
@@ -263,6 +295,7 @@ impl Builder<'_> {
         headers: &BTreeMap<String, Text>,
         grpc: bool,
     ) -> Vec<(String, Secret)> {
+        self.note_plain_headers(path, headers);
         let mut all: Vec<(String, Secret)> = Vec::with_capacity(headers.len());
         for (name, value) in headers {
             let path = path.key(name);
@@ -273,14 +306,16 @@ impl Builder<'_> {
                 let wrong = wrong("the header stands twice, in different letter cases");
                 self.wrong_key(&path, wrong.hint("remove one of the two"));
             }
-            let value = self.checked(&path, value, validate::header_value).unwrap_or_default();
+            let value = self.checked(&path, value, validate::header_value);
+            let value = value.unwrap_or_else(|| stand_ins::TEXT.to_owned());
             all.push((name.clone(), Secret::new(value)));
         }
         all
     }
 
     fn secret(&mut self, path: &Path, text: &Text) -> Secret {
-        Secret::new(self.optional(path, Some(text)).unwrap_or_default())
+        let value = self.optional(path, Some(text));
+        Secret::new(value.unwrap_or_else(|| stand_ins::TEXT.to_owned()))
     }
 
     fn tls(&mut self, path: &Path, model: &TlsModel) -> TlsOptions {
@@ -297,11 +332,16 @@ impl Builder<'_> {
         let ca = self.pem(&path.key("ca"), model.ca.as_ref(), Pem::Certificate);
         let cert = self.pem(&path.key("cert"), model.cert.as_ref(), Pem::Certificate);
         let key = self.pem(&path.key("key"), model.key.as_ref(), Pem::PrivateKey);
+        let name = self.optional(&path.key("serverName"), model.server_name.as_ref());
+        let ca = ca.or_else(|| model.ca.as_ref().map(|_| stand_ins::AUTHORITY.to_owned()));
+        // They are of no use to anybody without each other, and no stand-in fits the one of them.
+        let (cert, key) = cert.zip(key).unzip();
         TlsOptions {
             ca: ca.map(String::into_bytes),
             cert: cert.map(String::into_bytes),
             key: key.map(Secret::new),
-            server_name: self.optional(&path.key("serverName"), model.server_name.as_ref()),
+            server_name: name
+                .or_else(|| model.server_name.as_ref().map(|_| stand_ins::HOST.to_owned())),
         }
     }
 

@@ -44,6 +44,10 @@ pub struct SinkModel {
     /// How what is sent is compressed. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub compression: Option<CompressionModel>,
+    /// Whether credentials may travel in plain text to another host: SASL without `tls`, headers or a
+    /// query over `http://`.
+    #[schemars(extend("default" = false))]
+    pub allow_plaintext: bool,
     /// What happens when this sink lags by more than the journal holds: `dropOldest`, the oldest
     /// events go and count as lost for it, or `block`, intake stops for all sinks until this one has
     /// had some of them.

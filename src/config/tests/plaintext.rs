@@ -1,0 +1,67 @@
+//! Credentials do not travel in plain text, and those in the file itself are told of.
+
+use super::*;
+
+fn sink(sink: &str) -> Result<Settings, Error> {
+    read(&format!("sinks: {{a: {sink}}}\n"), &[("URL", "http://receiver/x"), ("T", "hunter2")])
+}
+
+#[test]
+fn credentials_in_plain_text_are_refused() {
+    let kafka = "{kafka: {brokers: [\"localhost:9092\", \"kafka:9092\"], topic: t, sasl: {mechanism: scram-sha-512, username: u, password: {env: T}}}}";
+    let shown: Vec<String> = [
+        "{webhook: {url: \"http://receiver/x\", headers: {Authorization: {env: T}, Accept: a}}}",
+        "{webhook: {url: {env: URL}, headers: {authorization: {env: T}}}}",
+        "{webhook: {url: \"http://receiver/x?key=hunter2\"}}",
+        "{otlp: {endpoint: \"http://127.0.0.1.example.com:4317\", headers: {X-Api-Key: {env: T}}}}",
+        kafka,
+    ]
+    .map(|text| sink(text).map(|_| ()).expect_err(text).to_string())
+    .into();
+    assert!(!shown.concat().contains("hunter2"));
+    insta::assert_snapshot!(shown.join("\n\n"));
+    let allowed = kafka.replace("{kafka", "{allowPlaintext: true, kafka");
+    assert!(sink(&allowed).is_ok());
+}
+
+#[test]
+fn what_holds_no_credentials_or_stays_here_is_taken() {
+    for text in [
+        "{webhook: {url: \"http://receiver/x\", headers: {X-Scope-OrgID: prod, user-agent: b, Accept: c}}}",
+        "{webhook: {url: \"http://127.9.9.9/x?key=k\", headers: {Authorization: {env: T}}}}",
+        "{webhook: {url: \"http://localhost:1/x?key=k\", headers: {Authorization: {env: T}}}}",
+        "{webhook: {url: \"http://a.localhost/?key=k\"}}",
+        "{otlp: {endpoint: \"http://[::1]:4317\", headers: {X-Api-Key: {env: T}}}}",
+        "{otlp: {endpoint: \"https://collector\", headers: {X-Api-Key: {env: T}}}}",
+        "{otlp: {endpoint: \"http://collector\", headers: {X-Api-Key: {env: T}}}, allowPlaintext: true}",
+        "{webhook: {url: {env: URL}, headers: {Authorization: {env: T}}}, allowPlaintext: true}",
+        "{kafka: {brokers: [\"127.0.0.1:1\", \"[::1]:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: T}}}}",
+        "{kafka: {brokers: [\"kafka:9092\"], topic: t, tls: {}, sasl: {mechanism: plain, username: u, password: {env: T}}}}",
+    ] {
+        assert!(sink(text).is_ok(), "{text}: {}", sink(text).unwrap_err());
+    }
+}
+
+#[test]
+fn secrets_in_the_file_itself_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tidings.yaml");
+    fs::write(
+        &path,
+        "sinks:
+  k: {kafka: {brokers: [\"k:1\"], topic: t, tls: {}, sasl: {mechanism: plain, username: u, password: p}}}
+  o: {otlp: {endpoint: \"https://c\", headers: {X-Api-Key: k, X-Scope-OrgID: o, Other: {env: O}}}}
+  w: {webhook: {url: \"https://h/services/T0123/B0123/aBcDeFgH\", signing: {secret: whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h}}}
+  x: {webhook: {url: \"https://h/hooks/events\", signing: {secret: {env: S}}}}
+",
+    )
+    .unwrap();
+    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap().to_string();
+    let (_, warning) = summary.split_once('\n').unwrap();
+    assert_eq!(
+        warning,
+        "warning: who reads the file reads secrets in it: sinks.k.kafka.sasl.password, \
+         sinks.o.otlp.headers.X-Api-Key, sinks.w.webhook.url, sinks.w.webhook.signing.secret. \
+         Write {env: NAME} or {file: PATH} instead"
+    );
+}
