@@ -5,9 +5,9 @@ use crate::config::model::SinkModel;
 
 /// What a configuration is refused for, with its secrets and without.
 fn both(text: &str, secrets: &[(&str, &str)]) -> [Result<String, String>; 2] {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("tidings.yaml");
-    fs::write(&path, text).unwrap();
+    fs::write(&path, text).expect("it can be written");
     let told = |result: Result<Summary, Error>| {
         let text = result.map(|summary| summary.to_string()).map_err(|error| error.to_string());
         let short = |text: String| text.replace(&path.display().to_string(), "tidings.yaml");
@@ -21,7 +21,8 @@ fn both(text: &str, secrets: &[(&str, &str)]) -> [Result<String, String>; 2] {
 
 /// A certificate and its key, for whoever asks.
 fn pair() -> (String, String) {
-    let made = rcgen::generate_simple_self_signed(["receiver".to_owned()]).unwrap();
+    let made =
+        rcgen::generate_simple_self_signed(["receiver".to_owned()]).expect("one can be made");
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
