@@ -45,6 +45,7 @@ mod state;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod times;
 mod trail;
 
 pub(crate) use delivered::Delivered;

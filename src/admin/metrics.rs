@@ -97,7 +97,7 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(
         encoder,
         "sink_lag",
-        "Age of the oldest event without a fate",
+        "Age of the oldest event without a fate that is not held back",
         Some(&Unit::Seconds),
         values,
     )?;

@@ -231,7 +231,7 @@ pub struct SinkStatus {
     pub overflow: Overflow,
     /// Delivered again after a crash, outside the identity.
     pub redelivered: u64,
-    /// How old the oldest record without a fate is.
+    /// How old the oldest record without a fate is that is not held, in seconds.
     pub lag_seconds: f64,
     /// The sequence after the last record with a fate.
     pub next_sequence: u64,
@@ -341,7 +341,7 @@ pub fn status(view: &BridgeView) -> Status {
                     + totals.correlated_away
                     + totals.dead_lettered
                     + totals.lost;
-                let lag = sink.oldest_in_hand_ms.filter(|_| behind > 0);
+                let lag = sink.oldest_in_hand_ms.or_else(|| view.log.time_of(sink.position.next));
                 let backlog_bytes = view.log.bytes_from(sink.unsettled_from());
                 SinkStatus {
                     name: sink.name,

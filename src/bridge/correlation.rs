@@ -57,6 +57,8 @@ pub(super) const HOLD: Duration = Duration::from_secs(600);
 
 /// What is held is announced when this part of the journal's size has come behind it.
 const HOLD_SHARE: u64 = 8;
+/// The state of one that holds versions back is saved when this part of it has come.
+const SAVE_SHARE: u64 = 32;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -202,6 +204,13 @@ impl Correlator {
     /// When the next is due if nothing more is read, in milliseconds since the epoch.
     pub(super) fn next_due_ms(&self) -> Option<u64> {
         self.held.next_due_ms()
+    }
+
+    /// When so much has been read, its state is to be saved: the log has to keep all that came since,
+    /// for the sums to be the same after a crash.
+    pub(super) fn saves_after(&self) -> u64 {
+        let suppresses = self.mode == CorrelateMode::Suppress;
+        if suppresses { self.held.most_bytes() * HOLD_SHARE / SAVE_SHARE } else { u64::MAX }
     }
 
     /// What waits for its fate.

@@ -31,6 +31,9 @@ pub(super) use work::{Mark, Reached, Work};
 
 /// The correlator's state is saved so often; what came since is brought up from the log.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// It is saved sooner when as much has been read since as a [part](Stage::saves_after) of the journal,
+/// which may not be able to keep more than that; but no sooner than this.
+const SAVE_AT_MOST_EVERY: Duration = Duration::from_millis(250);
 /// How long after its time a summary is sent that no record brings about: by then every frame of
 /// an earlier time has come.
 const GRACE: Duration = Duration::from_secs(1);
@@ -53,6 +56,8 @@ pub(super) struct Gather {
     /// The time of the next summary, and when it is sent if no record brings it about.
     summary: Option<(u64, Instant)>,
     last_save: Instant,
+    /// How much had been read by then.
+    saved_at: u64,
     /// What earlier runs have delivered, whatever they saved.
     delivered_before: Arc<Ranges>,
     /// Of the frame in hand.
@@ -74,6 +79,7 @@ impl Gather {
         // A run in which nothing comes ends where it began.
         let position = progress.snapshot().position;
         let (held, first_held) = (stage.holding(), stage.first_held());
+        let saved_at = stage.read_bytes();
         let work = Work::standing_at(position, held, first_held);
         Self {
             options,
@@ -87,6 +93,7 @@ impl Gather {
             due: None,
             summary: None,
             last_save: Instant::now(),
+            saved_at,
             delivered_before: Arc::default(),
             enrichments: Enrichments::default(),
         }
@@ -170,7 +177,7 @@ impl Gather {
             Position { next: fed.frame().next(), skipped: fed.frame().skipped };
         self.covered.push(fed.frame().next(), Arc::clone(&fed.frame().source), fed.frame().resume);
         self.cover();
-        if self.last_save.elapsed() >= SAVE_EVERY {
+        if self.is_save_due() {
             self.save();
         }
         if self.work.batch.records.is_empty() || self.due.is_some_and(|due| due <= Instant::now()) {
@@ -357,9 +364,16 @@ impl Gather {
         }
     }
 
+    fn is_save_due(&self) -> bool {
+        let since = self.last_save.elapsed();
+        let read = self.stage.read_bytes().saturating_sub(self.saved_at);
+        since >= SAVE_EVERY || since >= SAVE_AT_MOST_EVERY && read >= self.stage.saves_after()
+    }
+
     /// Has the correlator's state saved with the work in hand.
     fn save(&mut self) {
         self.last_save = Instant::now();
+        self.saved_at = self.stage.read_bytes();
         self.work.correlator = Some(self.stage.save(self.work.reached.position));
     }
 

@@ -196,6 +196,10 @@ struct Kept {
     unsettled: u64,
     /// and by what is being saved.
     then_unsettled: u64,
+    /// So many versions are held, by what has been saved,
+    held: u64,
+    /// and by what is being saved.
+    then_held: u64,
 }
 
 #[derive(Debug)]
@@ -247,7 +251,12 @@ impl SinkProgress {
         // correlator, because what comes after is brought up from there.
         let SaveOf { correlator, needs } = SaveOf::new(correlator, saved.position);
         let unsaved = Unsaved { correlator: Some(correlator), ..Unsaved::default() };
-        let kept = Kept { correlator: needs, then_correlator: needs, ..Kept::default() };
+        let kept = Kept {
+            correlator: needs,
+            then_correlator: needs,
+            held: snapshot.held,
+            ..Kept::default()
+        };
         let held_mark = saved.held_mark;
         let inner = Inner { snapshot, kept, held_mark, positions, unsaved, changed: true };
         Self { inner: Mutex::new(inner) }
@@ -271,6 +280,24 @@ impl SinkProgress {
     /// crash with the same fates for all of them.
     pub(super) fn keep_from(&self) -> u64 {
         lock(&self.inner).kept.from
+    }
+
+    /// From which record on the log has to stay for the sums of a correlator that holds versions back
+    /// to be the same after a crash; nothing where there is none.
+    pub(super) fn sums_need(&self) -> Option<u64> {
+        let kept = &lock(&self.inner).kept;
+        (kept.correlator.min(kept.then_correlator) != u64::MAX).then_some(kept.from)
+    }
+
+    /// Whether the correlator holds something, or did when it was saved last.
+    pub(super) fn holds(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.snapshot.held > 0 || inner.kept.held > 0
+    }
+
+    /// The sequence of the first record that it has not been given, or that is not settled.
+    pub(super) fn next(&self) -> u64 {
+        lock(&self.inner).snapshot.position.next
     }
 
     /// The sequence of the first record without a fate, as it was saved last.
@@ -347,6 +374,7 @@ impl SinkProgress {
         }
         inner.kept.then = inner.snapshot.position.next.min(inner.kept.then_correlator);
         inner.kept.then_unsettled = inner.snapshot.unsettled_from();
+        inner.kept.then_held = inner.snapshot.held;
         Some(Changes { state: state_of(&inner), unsaved })
     }
 
@@ -355,6 +383,7 @@ impl SinkProgress {
         let kept = &mut lock(&self.inner).kept;
         kept.from = kept.then;
         kept.unsettled = kept.then_unsettled;
+        kept.held = kept.then_held;
         kept.failing = false;
     }
 

@@ -64,4 +64,11 @@ impl LogHandle {
     pub fn bytes_from(&self, sequence: u64) -> u64 {
         self.shared.lock().bytes_from(sequence)
     }
+
+    /// When the record `sequence` was appended, about, in milliseconds since the epoch: at a time a
+    /// hundredth of its age before that at most, or, if it was appended before the log was opened,
+    /// up to an hour after it. Nothing for one that does not exist.
+    pub fn time_of(&self, sequence: u64) -> Option<u64> {
+        self.shared.lock().time_of(sequence)
+    }
 }

@@ -396,6 +396,7 @@ impl Log {
         let Some(active) = &self.active else { return };
         let mut row = self.shared.lock();
         row.tail = self.tail;
+        row.times.note(first, self.newest_ms);
         if let Some(segment) = row.last_mut() {
             segment.length = active.length;
             segment.newest_ms = self.newest_ms;

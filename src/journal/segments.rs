@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Damages, frame::Position};
+use super::{Damages, frame::Position, times::Times};
 
 /// How far apart the places are that a segment's index knows, in bytes.
 const INDEX_STEP: u64 = 256 << 10;
@@ -64,6 +64,8 @@ pub(super) struct Row {
     segments: VecDeque<Segment>,
     /// After the last record appended.
     pub tail: Position,
+    /// When what was appended.
+    pub times: Times,
     /// Bytes in the directory that are not the log's.
     pub other_bytes: u64,
     next_generation: u64,
@@ -156,6 +158,16 @@ impl Row {
         let rest = self.segments.iter().skip(at).map(|segment| segment.length).sum::<u64>();
         let before = self.segments.get(at).map_or(0, |segment| segment.place_of(sequence).0);
         if sequence >= self.tail.next { 0 } else { rest.saturating_sub(before) }
+    }
+
+    /// When the record `sequence` was appended, or one shortly before it; of what was appended before
+    /// the log was opened, when the segment ended that it is in. Nothing for one that does not exist.
+    pub(super) fn time_of(&self, sequence: u64) -> Option<u64> {
+        let noted = self.times.of(sequence);
+        let ended = || self.segments.get(self.locate(sequence)).map(|segment| segment.newest_ms);
+        let known = self.times.first().is_some_and(|first| first <= sequence);
+        let time_ms = if known { noted } else { ended().into_iter().chain(noted).min() };
+        time_ms.filter(|_| sequence < self.tail.next)
     }
 
     /// Which segment to start in to read from `sequence`: the last that starts before it. One that

@@ -331,6 +331,57 @@ fn what_was_held_at_the_last_save_comes_out_where_the_match_can_no_longer_be_rea
     runtime.block_on(stop(bridge));
 }
 
+#[test]
+fn what_comes_out_adds_up_over_kills_in_a_journal_that_holds_less_than_comes_between_two_saves() {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = || {
+        let runtime = Runtime::new().unwrap();
+        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
+        setup.retention = 1 << 20;
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let message = "again".repeat(400);
+    let mut versions = 0;
+    for round in 0..4 {
+        let (runtime, bridge) = start();
+        let view = bridge.view();
+        runtime.block_on(until("a watch", || server.open_watches() == 1));
+        let mut events = loud_saying(&server, &format!("web-{round}"), 0..30, &message);
+        versions += 30;
+        // Some 4 MiB in all.
+        for at in 0..2000 {
+            events[25 + at % 5].again(&server);
+            versions += 1;
+            if at % 20 == 0 {
+                runtime.block_on(until("it is had, or held", || {
+                    let status = sink_status(&view, "pager");
+                    status.seen == versions && status.pending == status.held
+                }));
+            }
+        }
+        if round == 0 {
+            runtime.block_on(until("old segments go", || view.log.oldest().ordinal() > 30));
+        }
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        drop((bridge, view));
+    }
+    let (runtime, bridge) = start();
+    let status = sink_status(&bridge.view(), "pager");
+    assert_eq!(status.lost, 0, "{status:?}");
+    runtime
+        .block_on(until("all is read", || sink_status(&bridge.view(), "pager").seen == versions));
+    runtime.block_on(stop(bridge));
+    let mut deltas = BTreeMap::new();
+    for event in sink.received() {
+        let before = deltas.insert(event.id.clone(), event.delta);
+        assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
+    }
+    assert_eq!(deltas.values().sum::<u64>(), versions);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// Events about one of three Pods.
@@ -380,11 +431,7 @@ fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
     let start = || {
         let runtime = Runtime::new().unwrap();
         let batch = BatchOptions { events: batch, ..Tuning::default().batch };
-        let mut tuning = Tuning { batch, ..suppress() };
-        if small {
-            // What is brought up after a crash has to be there.
-            tuning.overflow = Overflow::Block;
-        }
+        let tuning = Tuning { batch, ..suppress() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
         if small {
             setup.retention = 1 << 20;
@@ -403,6 +450,12 @@ fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
                 let range = events.len()..events.len() + usize::from(count);
                 events.extend(loud_saying(&server, &format!("pod-{pod}"), range, &message));
                 versions += u64::from(count);
+                // Not more than a small journal holds is outstanding.
+                let view = bridge.view();
+                runtime.block_on(until("it is had, or held", || {
+                    let status = sink_status(&view, "pager");
+                    status.seen == versions && status.pending == status.held
+                }));
             }
             Step::Again(_) if events.is_empty() => {}
             Step::Again(which) => {

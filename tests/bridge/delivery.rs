@@ -7,8 +7,8 @@ use std::{
 
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass, RetryOptions, Secrets,
-        SinkCondition,
+        BatchOptions, Bridge, CorrelateMode, EventFate, Outcome, RefusedClass, RetryClass,
+        RetryOptions, Secrets, SinkCondition,
     },
     demo::api_server::{ApiServer, EventObject},
 };
@@ -417,5 +417,29 @@ async fn an_event_that_costs_match_too_much_goes_through_and_the_next_is_judged(
     let status = settled(&bridge.view(), "a", 3).await;
     assert_eq!((status.delivered, status.filtered, status.match_errors), (2, 1, 1));
     assert!(!sink.received().iter().any(|event| event.envelope.contains("\"name\":\"different\"")));
+    stop(bridge).await;
+}
+
+#[tokio::test]
+async fn the_lag_is_that_of_what_is_pending_and_not_held_back() {
+    let (server, slow, held) = (server(), MemorySink::default(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let patient = BatchOptions { linger: Duration::from_secs(600), ..BatchOptions::default() };
+    let bridge = Setup::new(&server, journal.path())
+        .tuned("slow", &slow, Tuning { batch: patient, ..Tuning::default() })
+        .tuned("held", &held, Tuning { correlate: CorrelateMode::Suppress, ..Tuning::default() })
+        .start()
+        .await;
+    let view = bridge.view();
+    for n in 0..30 {
+        let event = EventObject::about_pod("shop", "web", &format!("R{n}"), "again");
+        server.create(event).unwrap();
+    }
+    until("five are held back", || sink_status(&view, "held").held == 5).await;
+    // Its batch waits for more, so nothing is on its way.
+    until("one lags", || sink_status(&view, "slow").lag_seconds > 1.0).await;
+    assert_eq!(sink_status(&view, "slow").attempts, 0);
+    let status = sink_status(&view, "held");
+    assert_eq!((status.pending, status.lag_seconds), (5, 0.0));
     stop(bridge).await;
 }

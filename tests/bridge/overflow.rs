@@ -543,3 +543,83 @@ async fn the_count_of_redelivered_survives_kills() {
     }
     assert_eq!(sink.received().len(), 401);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_by_age_does_not_take_what_is_held_before_its_summary_is_sent() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let setup = |age| {
+        let tuning = Tuning { correlate: CorrelateMode::Suppress, ..Tuning::default() };
+        let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+        setup.retention = 8 << 20;
+        setup.age = age;
+        setup
+    };
+    let bridge = setup(Duration::from_secs(3600)).start().await;
+    let view = bridge.view();
+    let mut created = flood(&server);
+    created.extend(fill(&server, 80));
+    until("all is had or held", || {
+        let counts = sink_status(&view, "pager");
+        counts.seen == 110 && counts.pending == counts.held
+    })
+    .await;
+    assert_eq!(sink_status(&view, "pager").held, 5);
+    // The state is saved once a second.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    drop((bridge, view));
+    // As when the clock has gone ahead: all of it is older than the age.
+    let bridge = restarted(|| setup(Duration::ZERO)).await;
+    // Retention looks at it at once, and again.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(bridge.view().log.oldest().ordinal(), 0);
+    stop(bridge).await;
+    let bridge = setup(Duration::ZERO).start().await;
+    let counts = settled(&bridge.view(), "pager", 110).await;
+    assert_eq!((counts.delivered, counts.lost), (110, 0));
+    until("it had them: now they go", || bridge.view().log.oldest().ordinal() > 0).await;
+    assert_eq!(told(&sink).len(), created.len());
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_version() {
+    for kill in [false, true] {
+        let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+        let setup = || {
+            let tuning = suppressing(Overflow::DropOldest);
+            let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+            setup.retention = 1 << 20;
+            setup
+        };
+        let bridge = setup().start().await;
+        let mut view = bridge.view();
+        until("a watch", || server.open_watches() == 1).await;
+        let events = flood(&server);
+        for count in 2..=4 {
+            for event in &events[25..] {
+                server.patch_count("shop", &event.name, count, jiff::Timestamp::now()).unwrap();
+            }
+        }
+        until("twenty versions are held", || sink_status(&view, "pager").held == 20).await;
+        sink.hold(true);
+        let others = fill_about(&server, 100..1800);
+        let versions = 45 + others.len() as u64;
+        until("all is journalled", || journalled(&view) == versions).await;
+        until("old segments go", || view.log.oldest().ordinal() > 100).await;
+        let mut bridge = bridge;
+        if kill {
+            drop((bridge, view));
+            bridge = restarted(setup).await;
+            view = bridge.view();
+        }
+        sink.hold(false);
+        let counts = settled(&view, "pager", versions).await;
+        let delivered: HashMap<_, _> =
+            sink.received().into_iter().map(|event| (event.id, event.delta)).collect();
+        // Each version is one increment.
+        assert_eq!(counts.delivered, delivered.len() as u64);
+        assert_eq!(counts.lost + delivered.values().sum::<u64>(), versions, "{counts:?}");
+        assert!(counts.lost > 20, "{counts:?}");
+        stop(bridge).await;
+    }
+}

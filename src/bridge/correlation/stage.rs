@@ -205,6 +205,16 @@ impl Stage {
         }
     }
 
+    /// How much was journalled of all that was read.
+    pub(in crate::bridge) fn read_bytes(&self) -> u64 {
+        self.correlator.as_ref().map_or(0, |correlator| correlator.held.read_bytes())
+    }
+
+    /// See [`Correlator::saves_after`].
+    pub(in crate::bridge) fn saves_after(&self) -> u64 {
+        self.correlator.as_ref().map_or(u64::MAX, Correlator::saves_after)
+    }
+
     /// What is to be kept at a position.
     pub(in crate::bridge) fn save(&self, position: Position) -> SaveOf {
         SaveOf::new(self.correlator.as_ref(), position)

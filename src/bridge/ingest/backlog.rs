@@ -1,42 +1,67 @@
-//! What sinks with `overflow: block` have not had, held against the size of the journal.
+//! What sinks have not had, held against the size of the journal.
 //!
-//! Nothing that such a sink has not had is dropped, so intake has to stop before the journal
+//! Nothing that a sink with `overflow: block` has not had is dropped, so intake has to stop before the journal
 //! outgrows its size, and goes on when an eighth of it is free again: or it would stop and go with
 //! every frame. What a sink has not had only grows by what is appended, so it is counted anew only
 //! when as much has been appended as was free at the last count.
+//!
+//! For a sink with `overflow: dropOldest` and a correlator that holds versions back, the log keeps what
+//! it would be brought up with after a crash, and the records of what is held: or the increments that
+//! come out would not be those that went in. That is little while the sink keeps up. Where what it has
+//! not had outgrows the journal it goes, as everything does that such a sink has not had.
 
 use std::sync::Arc;
 
 use crate::{
     bridge::{Overflow, SinkProgress, shared::BlockedBy},
-    journal::{Log, LogHandle},
+    journal::{Log, LogHandle, LogOptions},
 };
 
 /// Intake goes on when this part of the room is free. What correlators hold leaves it free: see
 /// [`correlation`](crate::bridge::correlation).
 const FREE_AGAIN: u64 = 8;
+/// A journal that is no larger than this may keep all of its size for a sink that holds versions back,
+/// whatever is beside the log: the smallest one has little more than what comes in a second.
+const SMALL: u64 = 4 << 20;
 
 /// See the [module](self).
 pub(super) struct Backlog {
     /// Those that block.
     sinks: Vec<Arc<SinkProgress>>,
+    /// The others.
+    dropping: Vec<Arc<SinkProgress>>,
     log: LogHandle,
     retention_size: u64,
+    retention_age_ms: u64,
     /// So many bytes can be appended before any sink can be over the limit.
     free: u64,
 }
 
 impl Backlog {
     pub(super) fn new(sinks: &[Arc<SinkProgress>], log: &Log) -> Self {
-        let blocks = |sink: &&Arc<SinkProgress>| sink.overflow() == Overflow::Block;
-        let sinks = sinks.iter().filter(blocks).cloned().collect();
-        let retention_size = log.options().retention_size;
-        Self { sinks, log: log.handle(), retention_size, free: 0 }
+        let blocks = |sink: &Arc<SinkProgress>| sink.overflow() == Overflow::Block;
+        let (sinks, dropping) = sinks.iter().cloned().partition(blocks);
+        let LogOptions { retention_size, retention_age, .. } = *log.options();
+        let retention_age_ms = u64::try_from(retention_age.as_millis()).unwrap_or(u64::MAX);
+        Self { sinks, dropping, log: log.handle(), retention_size, retention_age_ms, free: 0 }
     }
 
     /// The first record that has to stay in the log; nothing if none has to.
-    pub(super) fn hold(&self) -> Option<u64> {
-        self.sinks.iter().map(|sink| sink.keep_from()).min()
+    pub(super) fn hold(&self, now_ms: u64) -> Option<u64> {
+        let blocking = self.sinks.iter().map(|sink| sink.keep_from());
+        let summing = self.dropping.iter().filter_map(|sink| {
+            let from = sink.sums_need()?;
+            let fits = self.log.bytes_from(sink.unsettled_from()) < self.sums_limit();
+            // What nobody has held back goes with its time.
+            let young = |ms: u64| now_ms.saturating_sub(ms) <= self.retention_age_ms;
+            let stays = || sink.holds() || self.log.time_of(sink.next()).is_none_or(young);
+            (fits && stays()).then_some(from)
+        });
+        blocking.chain(summing).min()
+    }
+
+    fn sums_limit(&self) -> u64 {
+        self.limit().max(self.retention_size.min(SMALL))
     }
 
     /// So many bytes have been appended.

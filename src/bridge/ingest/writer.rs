@@ -282,7 +282,7 @@ impl Writer {
         // What is beside the log counts, too, and has been measured.
         self.backlog.count_anew();
         let unsaved = self.seen.keep_from();
-        let hold = self.backlog.hold().into_iter().chain(unsaved).min();
+        let hold = self.backlog.hold(now_ms()).into_iter().chain(unsaved).min();
         match self.log.retain(now_ms(), hold) {
             Ok(retained) => {
                 self.stuck = false;
