@@ -36,6 +36,7 @@ mod marks;
 mod objects;
 mod options;
 mod own_events;
+mod own_writes;
 mod past;
 mod progress;
 mod published;
@@ -62,6 +63,7 @@ pub use options::{
     SinkOptions, SinkStart, SourceOptions, SourceStart,
 };
 pub use own_events::{COMPONENT, OwnEvents};
+pub use own_writes::OwnWrites;
 pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};
 pub use reason::{Reason, Secrets};
 pub(crate) use reason::{escaped, plain};

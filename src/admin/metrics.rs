@@ -146,7 +146,11 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("source_events", "Changes read and journalled", ingest.events)?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
     counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
-    counter("source_heartbeats", "Heartbeats of a bridge that came by a watch", ingest.heartbeats)?;
+    counter(
+        "source_heartbeats",
+        "Heartbeats of this bridge that came by a watch",
+        ingest.heartbeats,
+    )?;
     counter(
         "source_heartbeats_missed",
         "Watches opened anew because they did not bring our own heartbeat in time",

@@ -19,7 +19,8 @@ use super::{
     Outcome, Reason, RetryClass, RetryOptions, Secrets, Sink, SinkCondition, SinkProgress,
     errands::Errand,
     gather::{Mark, Work},
-    own_events::is_own,
+    own_events::all_own,
+    own_writes::OwnWrites,
     progress::Settled,
     watchdog::Pulse,
 };
@@ -62,6 +63,8 @@ pub(super) struct Deliver {
     /// The sink that dead letters are forwarded to.
     pub(super) forward: Option<String>,
     pub(super) refusals_in_a_row: u32,
+    /// Nothing where the bridge writes no Events.
+    pub(super) own_writes: Option<OwnWrites>,
     /// Of an attempt.
     pub(super) pulse: Pulse,
 }
@@ -265,11 +268,12 @@ impl Deliver {
         };
         let wait = self.retry.wait(piece.failures, class, after);
         let mut news = false;
+        let own = self.own_writes.as_ref();
         self.progress.update(|sink| {
             let before = sink.last_error.replace(reason.clone());
             news = sink.condition != condition || before.as_ref() != Some(reason);
             sink.condition = condition;
-            if sink.trouble != Some(condition) && !piece.batch.records.iter().all(is_own) {
+            if sink.trouble != Some(condition) && !all_own(&piece.batch.records, own) {
                 sink.trouble = Some(condition);
             }
         });

@@ -6,7 +6,9 @@
 //! cluster the same Event keeps the resume point younger than etcd's compaction, without which every
 //! watch that ends after five minutes would be a 410 and a list.
 //!
-//! It is never exported: ingest moves the resume point and drops it, also that of another bridge.
+//! It is never exported: ingest moves the resume point and drops it. It is known by the uid that its
+//! writes are answered with ([`OwnWrites`]); what only looks like one, as that of another bridge, is an
+//! Event like any other.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -21,8 +23,7 @@ use kube::{
 };
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::{BridgeView, COMPONENT, shared::lock};
-use crate::event::EventFields;
+use super::{BridgeView, COMPONENT, OwnWrites, own_writes::OwnWrite, shared::lock};
 
 /// A watch has to bring it within this time after it was written, or within half an interval if
 /// that is less.
@@ -48,25 +49,30 @@ pub struct Heartbeat {
     pub every: Duration,
 }
 
-/// Whether an Event is the heartbeat of a bridge.
-pub(super) fn is_heartbeat(event: &EventFields<'_>) -> bool {
-    &*event.reason == REASON
-        && &*event.source.component == COMPONENT
-        && event.metadata.name.strip_suffix(SUFFIX) == Some(&*event.involved_object.name)
-}
-
 impl Heartbeat {
-    /// Runs until it is dropped.
-    pub(super) async fn run(self, client: Client, view: BridgeView) {
+    /// Runs until it is dropped. The first write is under way from this call on, so that a watch
+    /// does not bring the heartbeat of a run before that has no name for it yet.
+    pub(super) fn run(
+        self,
+        client: Client,
+        view: BridgeView,
+        own_writes: OwnWrites,
+    ) -> impl Future<Output = ()> {
+        let first = own_writes.begin();
+        self.beat(client, view, own_writes, first)
+    }
+
+    async fn beat(self, client: Client, view: BridgeView, own_writes: OwnWrites, first: OwnWrite) {
         let namespace = self.about.namespace.clone().unwrap_or_default();
         let events = Api::<Event>::namespaced(client, &namespace);
         let every = self.every.max(LEAST);
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut failing = false;
+        let (mut failing, mut first) = (false, Some(first));
         loop {
             ticks.tick().await;
-            let written = timeout(WRITTEN_WITHIN, self.write(&events)).await;
+            let write = first.take().unwrap_or_else(|| own_writes.begin());
+            let written = timeout(WRITTEN_WITHIN, self.write(&events, write)).await;
             match written {
                 Ok(Ok(version)) => {
                     if std::mem::take(&mut failing) {
@@ -99,7 +105,7 @@ impl Heartbeat {
     }
 
     /// Writes one beat; answers the resourceVersion that it has.
-    async fn write(&self, events: &Api<Event>) -> Result<u64, kube::Error> {
+    async fn write(&self, events: &Api<Event>, write: OwnWrite) -> Result<u64, kube::Error> {
         let now = Time(Timestamp::now());
         let name = format!("{}{SUFFIX}", self.about.name.as_deref().unwrap_or_default());
         let beat = serde_json::json!({ "lastTimestamp": &now });
@@ -130,6 +136,7 @@ impl Heartbeat {
             }
             written => written,
         }?;
+        write.made_heartbeat(written.metadata.uid.as_deref().unwrap_or_default());
         Ok(written.metadata.resource_version.and_then(|rv| rv.parse().ok()).unwrap_or(0))
     }
 }
@@ -149,26 +156,5 @@ fn reconnect_the_dead(view: &BridgeView, namespace: &str, version: u64) {
             view.ingest.heartbeats_missed.fetch_add(1, Ordering::Relaxed);
             source.reconnect.now();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_heartbeat_of_a_bridge_is_one() {
-        let event = |name: &str, component: &str, reason: &str| {
-            let json = format!(
-                r#"{{"metadata":{{"name":"{name}"}},"reason":"{reason}",
-                    "involvedObject":{{"name":"tidings-0"}},"source":{{"component":"{component}"}}}}"#
-            );
-            is_heartbeat(&serde_json::from_str(&json).unwrap())
-        };
-        assert!(event("tidings-0.heartbeat", "tidings", "Heartbeat"));
-        assert!(!event("tidings-0.heartbeat", "tidings", "SinkUnavailable"));
-        assert!(!event("tidings-0.heartbeat", "kubelet", "Heartbeat"));
-        assert!(!event("tidings-1.heartbeat", "tidings", "Heartbeat"));
-        assert!(!event("tidings-0.186f2", "tidings", "Heartbeat"));
     }
 }

@@ -16,6 +16,7 @@ mod writer;
 use std::{
     mem,
     sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -30,13 +31,13 @@ pub(super) use self::{
 };
 use self::{
     source::Source,
-    writer::{GaveUp, Writer},
+    writer::{GaveUp, LOOK_EVERY, Writer},
 };
 use super::{
     SinkProgress,
     correlation::Names,
-    heartbeat::is_heartbeat,
     objects::{Objects, Sighting},
+    own_writes::{OwnWrites, Whose},
     published::Published,
     seen::Seen,
     shared::{IngestCounters, now_ms},
@@ -45,7 +46,10 @@ use super::{
 use crate::{
     cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
-    event::{Change, Cluster, DecodeError, EnvelopeHead, Incoming, SeenChanges, SeenEntry, UidKey},
+    event::{
+        Change, Cluster, DecodeError, EnvelopeHead, EventFields, Incoming, Metadata, SeenChanges,
+        SeenEntry, UidKey,
+    },
     journal::{FrameBuilder, Log, Resume},
     watch::Broadcaster,
 };
@@ -108,6 +112,8 @@ pub(super) struct IngestShared {
     pub(super) sinks: Vec<Arc<SinkProgress>>,
     pub(super) desk: Arc<Desk>,
     pub(super) ending: Arc<Ending>,
+    /// Nothing where the bridge writes no Events.
+    pub(super) own_writes: Option<OwnWrites>,
     /// It rests while it is known what is waited for.
     pub(super) pulse: Pulse,
 }
@@ -207,7 +213,7 @@ impl Ingest {
     }
 
     fn apply(&mut self, source: usize, events: &[WatchEvent]) -> Result<(), GaveUp> {
-        let observed = Timestamp::now().to_string();
+        let (observed, read) = (Timestamp::now().to_string(), Instant::now());
         let mut resume = self.sources[source].spec.resume;
         if let Some(facts) = self.sources[source].unfinished {
             // A list that a crash cut short, and the watch goes on without another one.
@@ -237,17 +243,24 @@ impl Ingest {
             };
             let resume_before = resume;
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
-            if left == 0 && event.kind != WatchEventType::Deleted {
-                self.sources[source].note_witness(&incoming, resume.epoch);
-            }
-            if is_heartbeat(&incoming.fields) {
-                self.shared.counters.heartbeats.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 frame.builder.forget(incoming.uid);
                 frame.changed.insert(incoming.uid, None);
+                continue;
+            }
+            let mut whose = self.whose(&incoming.fields, read, Duration::ZERO);
+            if whose == Whose::NotKnown {
+                // What was before it does not wait.
+                let before_it = mem::replace(&mut frame, self.frame(source, expected));
+                self.append(source, before_it, resume_before)?;
+                whose = self.told_whose(&incoming.fields, read)?;
+            }
+            if left == 0 {
+                self.sources[source].note_witness(&incoming, resume.epoch);
+            }
+            if whose == Whose::Heartbeat {
+                self.shared.counters.heartbeats.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
             let before = self.before(&frame, incoming.uid)?;
@@ -271,6 +284,25 @@ impl Ingest {
         self.append(source, frame, resume)?;
         self.sources[source].show_witness();
         Ok(())
+    }
+
+    /// Whose an Event is that had been read by then, when it has been waited so long for an answer.
+    fn whose(&self, event: &EventFields<'_>, read: Instant, most: Duration) -> Whose {
+        let own_writes = self.shared.own_writes.as_ref();
+        let Metadata { namespace, uid, .. } = &event.metadata;
+        own_writes.map_or(Whose::Others, |own| own.whose(namespace, uid, read, most))
+    }
+
+    /// The same, when the answers that may tell have come, or have not in time. Intake stands still
+    /// meanwhile: no resume point passes the Event.
+    fn told_whose(&mut self, event: &EventFields<'_>, read: Instant) -> Result<Whose, GaveUp> {
+        loop {
+            let whose = self.whose(event, read, LOOK_EVERY);
+            if whose != Whose::NotKnown {
+                return Ok(whose);
+            }
+            self.writer.stand_still()?;
+        }
     }
 
     /// What is known of an Event before a change that comes into a frame next.

@@ -26,6 +26,7 @@ use super::{
     ingest::{Desk, Message},
     marks::SourceMarks,
     objects::Objects,
+    own_writes::OwnWrites,
     progress::{Changes, Unsaved},
     restore::{log_damage, positions_of},
     seen::{Demand, Seen},
@@ -64,6 +65,9 @@ pub(super) struct Keeper {
     pub(super) cluster: Arc<Mutex<Cluster>>,
     pub(super) sources: Vec<Arc<SourceMarks>>,
     pub(super) saved_cluster_uid: Option<String>,
+    pub(super) saved_heartbeats: Vec<String>,
+    /// Nothing where the bridge writes no Events.
+    pub(super) own_writes: Option<OwnWrites>,
     /// Up to where the view `seen` is saved.
     pub(super) applied: u64,
     pub(super) last_positions: Instant,
@@ -247,6 +251,8 @@ impl Keeper {
             .uid
             .clone()
             .filter(|uid| Some(uid) != self.saved_cluster_uid.as_ref());
+        let heartbeats = self.own_writes.as_ref().map(OwnWrites::heartbeats);
+        commit.heartbeats = heartbeats.filter(|uids| *uids != self.saved_heartbeats);
         (commit, waiting)
     }
 
@@ -265,7 +271,8 @@ impl Keeper {
             && commit.seen.is_empty()
             && commit.sources.is_empty()
             && commit.objects.view.is_none()
-            && commit.cluster_uid.is_none();
+            && commit.cluster_uid.is_none()
+            && commit.heartbeats.is_none();
         // Only what is put away makes what is there go.
         let overflowed = (!commit.dead_letters.is_empty()).then(|| self.overflowed());
         // A command that failed on it leaves it closed, and nobody can read it until it is opened again.
@@ -295,6 +302,9 @@ impl Keeper {
                 self.applied = commit.applied;
                 if commit.cluster_uid.is_some() {
                     self.saved_cluster_uid = commit.cluster_uid;
+                }
+                if let Some(heartbeats) = commit.heartbeats {
+                    self.saved_heartbeats = heartbeats;
                 }
                 if std::mem::take(&mut self.failing) {
                     tracing::info!("the state can be saved again");

@@ -5,9 +5,10 @@
 //! overrun, intake that stands still for one, a gap in the watch. They are recorded as any controller records its own, come back
 //! through the watch, and are exported like any other.
 //!
-//! Two rules keep that from feeding on itself. A sink's failure with nothing but Events of a
-//! Tidings in hand is not [its trouble](super::SinkSnapshot::trouble), so what becomes of such an
-//! Event never causes another. And there is at most one for each sink and reason a minute.
+//! Two rules keep that from feeding on itself. A sink's failure with nothing but Events of its own
+//! bridge in hand is not [its trouble](super::SinkSnapshot::trouble), so what becomes of such an
+//! Event never causes another; which these are is known by [their answers](super::OwnWrites). And
+//! there is at most one for each sink and reason a minute.
 
 mod news;
 
@@ -16,7 +17,7 @@ use std::{collections::HashMap, time::Duration};
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{BridgeView, Overflow};
+use super::{BridgeView, Overflow, OwnWrites};
 use crate::{
     event::{EnvelopeParts, Record},
     record::EventRecorder,
@@ -35,13 +36,19 @@ pub struct OwnEvents {
     pub recorder: EventRecorder,
     /// What they are about: the Pod that the bridge runs in.
     pub about: ObjectReference,
+    /// By what they are known: the recorder writes [through](OwnWrites::through) it.
+    pub writes: OwnWrites,
 }
 
-/// Whether a record is an Event that a bridge recorded about itself.
-pub(super) fn is_own(record: &Record) -> bool {
-    EnvelopeParts::of(&record.envelope)
-        .and_then(|parts| parts.fields())
-        .is_some_and(|event| &*event.source.component == COMPONENT)
+/// Whether all of these records are Events of the bridge's own.
+pub(super) fn all_own(records: &[Record], writes: Option<&OwnWrites>) -> bool {
+    let is_own = |record: &Record| {
+        let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
+        writes.zip(fields).is_some_and(|(writes, event)| {
+            writes.has(&event.metadata.namespace, &event.metadata.uid)
+        })
+    };
+    records.iter().all(is_own)
 }
 
 impl OwnEvents {

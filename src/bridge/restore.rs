@@ -52,6 +52,8 @@ pub(super) struct Restored {
     /// Gaps whose statement a crash may have taken.
     pub(super) unstated: Vec<Gap>,
     pub(super) cluster_uid: Option<String>,
+    /// The uids of the bridge's own heartbeats.
+    pub(super) heartbeats: Vec<String>,
     /// Up to where the view `objects` is kept.
     pub(super) objects: Option<ObjectsView>,
     sinks: BTreeMap<String, SinkState>,
@@ -116,6 +118,7 @@ impl Restored {
             resume,
             unstated: Vec::new(),
             cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
+            heartbeats: loaded.heartbeats,
             objects: loaded.objects,
             sinks: loaded.sinks,
             keys: loaded

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    BridgeOptions, BridgeView, JournalOptions, SinkProgress, TaskEnd, Watchdog,
+    BridgeOptions, BridgeView, JournalOptions, OwnWrites, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
     control::{Control, ReplayDesk},
     correlation::Stage,
@@ -133,6 +133,12 @@ impl Bridge {
         let BridgeOptions { cluster, source, journal, sinks, objects, own_events, heartbeat } =
             options;
         let restored = open_when_free(&journal).await?;
+        let beats_in = heartbeat.as_ref().and_then(|heartbeat| heartbeat.about.namespace.clone());
+        let own_writes = own_events.as_ref().map(|own_events| own_events.writes.clone());
+        let own_writes = own_writes.or_else(|| beats_in.map(OwnWrites::in_namespace));
+        if let Some(own_writes) = &own_writes {
+            own_writes.know_heartbeats(restored.heartbeats.iter().cloned());
+        }
         let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
         // With an answer, sinks start after the journal is known to be of this cluster.
         identity.ask_once().await?;
@@ -200,6 +206,7 @@ impl Bridge {
                 progress,
                 had,
                 errands,
+                own_writes: own_writes.clone(),
                 stop: stop.clone(),
                 watchdog: &watchdog,
             };
@@ -232,6 +239,7 @@ impl Bridge {
             resume,
             applied,
             unstated,
+            heartbeats,
             keys,
             ..
         } = restored;
@@ -249,6 +257,8 @@ impl Bridge {
             cluster: Arc::clone(&identity.cluster),
             sources: sources.iter().map(SourceSetup::marks).collect(),
             saved_cluster_uid: None,
+            saved_heartbeats: heartbeats,
+            own_writes: own_writes.clone(),
             applied,
             last_positions: Instant::now(),
             last_seen: Instant::now(),
@@ -278,6 +288,7 @@ impl Bridge {
                 sinks: progresses,
                 desk,
                 ending: Arc::clone(&ending),
+                own_writes: own_writes.clone(),
                 pulse: watchdog.pulse("ingest"),
             },
         );
@@ -285,8 +296,9 @@ impl Bridge {
             let speaking = own_events.run(view.clone(), journal.log.retention_size, lost_before);
             aside.spawn("the recording of own events", speaking);
         }
-        if let Some(heartbeat) = heartbeat {
-            aside.spawn("the heartbeat", heartbeat.run(client.clone(), view.clone()));
+        if let Some((heartbeat, own_writes)) = heartbeat.zip(own_writes) {
+            let beating = heartbeat.run(client.clone(), view.clone(), own_writes);
+            aside.spawn("the heartbeat", beating);
         }
         let (stop_intake, intake_stops) = oneshot::channel();
         let intake = Intake {

@@ -32,7 +32,7 @@ pub struct IngestCounters {
     pub repeats: AtomicU64,
     /// Objects that are no Events.
     pub undecodable: AtomicU64,
-    /// Heartbeats of a bridge, which are not journalled.
+    /// Heartbeats of this bridge, which are not journalled.
     pub heartbeats: AtomicU64,
     /// Watches that did not bring this bridge's own heartbeat in time, and were opened anew.
     pub heartbeats_missed: AtomicU64,

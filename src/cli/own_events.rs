@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{EventSource, ObjectReference};
 use kube::Client;
 
 use crate::{
-    bridge::{COMPONENT, OwnEvents},
+    bridge::{COMPONENT, OwnEvents, OwnWrites},
     correlate::CorrelatorOptions,
     record::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy, Running},
     watch::Stopped,
@@ -49,7 +49,8 @@ impl Recording {
             retry: RetryPolicy::PATIENT,
             ..BroadcasterOptions::default()
         });
-        let sink = ApiServerSink::for_namespace(client.clone(), &*namespace);
+        let writes = OwnWrites::in_namespace(&*namespace);
+        let sink = writes.through(ApiServerSink::for_namespace(client.clone(), &*namespace));
         let writing = broadcaster.start_recording_to_sink(sink).await?;
         let source =
             EventSource { component: Some(COMPONENT.to_owned()), host: variable("NODE_NAME") };
@@ -63,6 +64,7 @@ impl Recording {
                 uid: variable("POD_UID"),
                 ..ObjectReference::default()
             },
+            writes,
         };
         Ok(Some((Self { broadcaster, writing }, own_events)))
     }

@@ -58,6 +58,7 @@ const VERSION: u64 = 1;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const CLUSTER: TableDefinition<'_, &str, &str> = TableDefinition::new("cluster");
+const OWN: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("own");
 const SINKS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sinks");
 const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources");
 /// What it knows up to, as the next sequence and how many were never used, and the state itself.
@@ -298,6 +299,9 @@ fn write(transaction: &WriteTransaction, commit: &StateCommit) -> Result<Vec<boo
     if let Some(uid) = &commit.cluster_uid {
         transaction.open_table(CLUSTER)?.insert("uid", uid.as_str())?;
     }
+    if let Some(uids) = &commit.heartbeats {
+        transaction.open_table(OWN)?.insert("heartbeats", &*json(uids))?;
+    }
     let mut sinks = transaction.open_table(SINKS)?;
     for (name, sink) in &commit.sinks {
         sinks.insert(name.as_str(), &*json(sink))?;
@@ -365,6 +369,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
             meta.insert("version", VERSION)?;
         }
         transaction.open_table(CLUSTER)?;
+        transaction.open_table(OWN)?;
         transaction.open_table(SINKS)?;
         transaction.open_table(CORRELATORS)?;
         if transaction.open_table(SOURCES)?.is_empty()? {
@@ -385,7 +390,11 @@ fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
     let transaction = database.begin_read()?;
     let applied = transaction.open_table(META)?.get("applied")?.map_or(1, |v| v.value());
     let cluster_uid = transaction.open_table(CLUSTER)?.get("uid")?.map(|v| v.value().to_owned());
-    let mut loaded = Loaded { applied, cluster_uid, ..Loaded::default() };
+    let heartbeats = match transaction.open_table(OWN)?.get("heartbeats")? {
+        Some(uids) => parse(uids.value())?,
+        None => Vec::new(),
+    };
+    let mut loaded = Loaded { applied, cluster_uid, heartbeats, ..Loaded::default() };
     for item in transaction.open_table(SINKS)?.iter()? {
         let (name, value) = item?;
         loaded.sinks.insert(name.value().to_owned(), parse(value.value())?);

@@ -6,10 +6,12 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tidings::{
     admin::status,
     bridge::Heartbeat,
-    demo::api_server::{ApiServer, Fault, On, Recorded, StreamFault},
+    demo::api_server::{
+        ApiServer, EventObject, Fault, On, Recorded, StreamFault, Written, seconds,
+    },
 };
 
-use crate::support::{MemorySink, Setup, create, server, stop, until};
+use crate::support::{MemorySink, Setup, Tuning, create, server, stop, until};
 
 fn heartbeat() -> Heartbeat {
     let about = ObjectReference {
@@ -93,18 +95,65 @@ async fn a_watch_of_another_namespace_or_of_some_events_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_heartbeat_of_another_bridge_is_not_exported_either() {
+async fn the_heartbeat_of_another_bridge_is_an_event_like_any_other() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let pager = MemorySink::default();
     let other_dir = tempfile::tempdir().unwrap();
     let other = beating(&server, other_dir.path(), &MemorySink::default()).start().await;
     until("a beat before the list", || status(&other.view()).ingest.heartbeats >= 1).await;
-    // It has none of its own.
-    let bridge = Setup::new(&server, dir.path()).sink("audit", &sink).start().await;
-    let view = bridge.view();
-    until("a beat by the watch", || status(&view).ingest.heartbeats >= 1).await;
+    // What README says of leaving them out.
+    let filter = r#"!(event.reason == "Heartbeat" && event.source.component == "tidings")"#;
+    let tuning = Tuning { filter: Some(filter), ..Tuning::default() };
+    let setup = Setup::new(&server, dir.path()).sink("audit", &sink).tuned("pager", &pager, tuning);
+    let bridge = setup.start().await;
+    let received = sink.wait_for(2).await;
+    assert!(received.iter().all(|event| event.envelope.contains("tidings-0.heartbeat")));
     create(&server, "web");
-    sink.wait_for(1).await;
-    assert_eq!(sink.received().len(), 1);
+    pager.wait_for(1).await;
+    assert!(pager.received()[0].envelope.contains("\"name\":\"web\""));
+    assert_eq!(status(&bridge.view()).ingest.heartbeats, 0);
     stop(bridge).await;
     stop(other).await;
+}
+
+/// Our heartbeat as an earlier run left it.
+fn left_over(server: &ApiServer) -> Written {
+    let mut event = EventObject::about_pod("tidings", "tidings-0", "Heartbeat", "of a run before");
+    "tidings-0.heartbeat".clone_into(&mut event.metadata.name);
+    "tidings".clone_into(&mut event.source.component);
+    server.create(event).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_of_a_build_that_did_not_note_it_is_known_by_the_answer_to_the_first_beat() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    left_over(&server);
+    server.fail_once(On::Write, Fault::Delay(Duration::from_secs(1)));
+    let bridge = beating(&server, dir.path(), &sink).start().await;
+    let view = bridge.view();
+    until("two beats", || status(&view).ingest.heartbeats >= 2).await;
+    let web = create(&server, "web").id();
+    assert_eq!(sink.wait_for(1).await[0].id, web);
+    stop(bridge).await;
+    assert_eq!(sink.ids(), [web]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_is_known_in_the_next_run_before_it_is_written_again() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let bridge = beating(&server, dir.path(), &sink).start().await;
+    let view = bridge.view();
+    until("a beat", || status(&view).ingest.heartbeats >= 1).await;
+    stop(bridge).await;
+    // Written on its way down, and read by the next run, whose own writes all fail.
+    let now = seconds(jiff::Timestamp::now());
+    let beat = serde_json::json!({"lastTimestamp": now, "message": "the last"});
+    server.patch("tidings", "tidings-0.heartbeat", &beat).unwrap();
+    server.set_fault(On::Write, None, Fault::Forbidden);
+    let bridge = beating(&server, dir.path(), &sink).start().await;
+    let view = bridge.view();
+    until("it is read", || status(&view).ingest.heartbeats >= 1).await;
+    let web = create(&server, "web").id();
+    assert_eq!(sink.wait_for(1).await[0].id, web);
+    stop(bridge).await;
 }

@@ -13,6 +13,7 @@ mod dead_letters;
 mod delivery;
 mod disk;
 mod enrichment;
+mod forged;
 mod fronts;
 mod gaps;
 mod heartbeat;

@@ -3,17 +3,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use prometheus_client::encoding::text::encode;
 use tidings::{
     admin::registry,
-    bridge::{COMPONENT, OwnEvents, RetryClass},
+    bridge::{COMPONENT, OwnEvents, OwnWrites, RetryClass},
     correlate::Patch,
     demo::api_server::{ApiServer, EventObject},
     record::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
 };
 
-use crate::support::{MemorySink, Received, Setup, create, retry, server, stop, until};
+use tokio::sync::Semaphore;
+
+use crate::support::{MemorySink, Received, Setup, create, health, retry, server, stop, until};
 
 fn pod() -> ObjectReference {
     ObjectReference {
@@ -28,7 +33,7 @@ fn pod() -> ObjectReference {
 
 pub(crate) fn fake() -> (OwnEvents, FakeEvents) {
     let (recorder, events) = fake_recorder(100);
-    (OwnEvents { recorder, about: pod() }, events)
+    (OwnEvents { recorder, about: pod(), writes: OwnWrites::in_namespace("tidings") }, events)
 }
 
 pub(crate) async fn next(events: &mut FakeEvents) -> (String, String) {
@@ -39,8 +44,23 @@ pub(crate) async fn next(events: &mut FakeEvents) -> (String, String) {
 }
 
 /// An Event as a bridge records it about itself.
-fn of_a_bridge() -> EventObject {
-    let mut event = EventObject::about_pod("tidings", "tidings-0", "SinkUnavailable", "x");
+fn of_a_bridge() -> Event {
+    Event {
+        metadata: ObjectMeta {
+            namespace: Some("tidings".to_owned()),
+            name: Some("tidings-0.18ea1753419cae39".to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: pod(),
+        reason: Some("SinkUnavailable".to_owned()),
+        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
+        ..Event::default()
+    }
+}
+
+/// The same as somebody else writes it.
+fn forged(namespace: &str) -> EventObject {
+    let mut event = EventObject::about_pod(namespace, "tidings-0", "SinkUnavailable", "x");
     COMPONENT.clone_into(&mut event.source.component);
     event
 }
@@ -65,14 +85,16 @@ async fn a_sink_that_somebody_has_to_mend_and_its_recovery_are_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fate_of_an_event_of_our_own_causes_no_other() {
-    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
     let (own_events, mut events) = fake();
+    let writing = own_events.writes.through(Into(Arc::clone(&server)));
     let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
     setup.own_events = Some(own_events);
     let own = |events: &[Received]| events.iter().all(|event| event.envelope.contains(COMPONENT));
     sink.respond(move |batch| own(batch).then(|| retry(RetryClass::Misconfigured)));
     let bridge = setup.start().await;
-    server.create(of_a_bridge()).unwrap();
+    writing.create(&of_a_bridge()).await.unwrap();
     until("some attempts", || sink.attempts().len() > 3).await;
     // A look is made each second.
     tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -81,6 +103,70 @@ async fn the_fate_of_an_event_of_our_own_causes_no_other() {
     sink.wait_for(1).await;
     stop(bridge).await;
     assert!(events.events().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_claims_to_be_of_a_bridge_does_not_silence_a_sick_sink() {
+    for namespace in ["shop", "tidings"] {
+        let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+        let (own_events, mut events) = fake();
+        let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
+        setup.own_events = Some(own_events);
+        sink.respond(|_| Some(retry(RetryClass::Misconfigured)));
+        let bridge = setup.start().await;
+        server.create(forged(namespace)).unwrap();
+        assert_eq!(next(&mut events).await.0, "SinkMisconfigured", "{namespace}");
+        sink.accept_everything();
+        stop(bridge).await;
+    }
+}
+
+/// Writes into the scripted API server at once, and answers when it is let.
+struct Answers(Into, Arc<Semaphore>);
+
+impl EventSink for Answers {
+    async fn create(&self, event: &Event) -> Result<Event, SinkError> {
+        let written = self.0.create(event).await;
+        self.1.acquire().await.unwrap().forget();
+        written
+    }
+    async fn patch(&self, event: &Event, patch: Option<&Patch>) -> Result<Event, SinkError> {
+        self.0.patch(event, patch).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_our_namespace_waits_for_the_answer_to_a_write_of_ours_and_not_for_ever() {
+    for answered in [true, false] {
+        let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
+        let sink = MemorySink::default();
+        let (own_events, _events) = fake();
+        let answers = Arc::new(Semaphore::new(0));
+        let writing =
+            own_events.writes.through(Answers(Into(Arc::clone(&server)), Arc::clone(&answers)));
+        let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
+        setup.own_events = Some(own_events);
+        let bridge = setup.start().await;
+        until("a watch", || server.open_watches() == 1).await;
+        create(&server, "before");
+        sink.wait_for(1).await;
+        let view = bridge.view();
+        let writing = tokio::spawn(async move { writing.create(&of_a_bridge()).await });
+        until("it is written", || server.live_events() == 2).await;
+        create(&server, "behind");
+        let read = server.revision().to_string();
+        until("both are read", || health(&view).last_sync_resource_version == read).await;
+        // What does not wait is there in some milliseconds.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!((sink.received().len(), view.log.tail().next), (1, 2));
+        if answered {
+            answers.add_permits(1);
+        }
+        let ids = sink.wait_for(3).await;
+        assert!(ids[1].envelope.contains("SinkUnavailable"));
+        writing.abort();
+        stop(bridge).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,11 +250,13 @@ async fn what_is_said_comes_back_through_the_watch_and_is_exported() {
     let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
     let (broken, well) = (MemorySink::default(), MemorySink::default());
     let broadcaster = EventBroadcaster::default();
-    broadcaster.start_recording_to_sink(Into(Arc::clone(&server))).await.unwrap();
+    let writes = OwnWrites::in_namespace("tidings");
+    let writing = writes.through(Into(Arc::clone(&server)));
+    broadcaster.start_recording_to_sink(writing).await.unwrap();
     let source = EventSource { component: Some(COMPONENT.to_owned()), host: None };
     let recorder = broadcaster.new_recorder(source);
     let mut setup = Setup::new(&server, dir.path()).sink("broken", &broken).sink("well", &well);
-    setup.own_events = Some(OwnEvents { recorder, about: pod() });
+    setup.own_events = Some(OwnEvents { recorder, about: pod(), writes });
     broken.respond(|_| Some(retry(RetryClass::Misconfigured)));
     let bridge = setup.start().await;
     create(&server, "web");

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     bridge::{
-        EventFate, Reason, RefusedClass, Secrets, SinkCondition, own_events::is_own, shared::now_ms,
+        EventFate, Reason, RefusedClass, Secrets, SinkCondition, own_events::all_own,
+        shared::now_ms,
     },
     event::{Batch, Record},
     journal::{DeadLetter, LetterState},
@@ -29,11 +30,12 @@ impl Deliver {
             fates.set(*place, if again { Fate::Redelivered } else { Fate::Delivered });
         }
         let mut recovered = false;
+        let own = self.own_writes.as_ref();
         self.progress.update(|sink| {
             recovered = sink.last_error.take().is_some();
             sink.condition = SinkCondition::Healthy;
             // Only a sink that was in trouble has its records looked at.
-            if sink.trouble.is_some() && !records.iter().all(is_own) {
+            if sink.trouble.is_some() && !all_own(records, own) {
                 sink.trouble = None;
             }
         });

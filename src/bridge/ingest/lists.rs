@@ -5,14 +5,14 @@
 //! journal: of a list that is larger the oldest part is exported, and then it is fetched again for
 //! the rest.
 
-use std::{io, mem, sync::Arc};
+use std::{io, mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
-    bridge::{gap::Gap, heartbeat::is_heartbeat, shared::now_ms},
+    bridge::{gap::Gap, own_writes::Whose, shared::now_ms},
     cache::{ReplaceReason, Replaced},
     event::Incoming,
     journal::{Directory, Resume, SortedUids, StagedUids, Staging, Unfinished},
@@ -135,7 +135,7 @@ impl Ingest {
         items: &[Bytes],
         came_ms: u64,
     ) -> Result<(), GaveUp> {
-        let cutoff = self.sources[source].cutoff();
+        let (cutoff, read) = (self.sources[source].cutoff(), Instant::now());
         // To halve it takes half as much again.
         let most = self.room * 2 / 3 / self.lists_under_way().max(1);
         if let Some(replacing) = &mut self.sources[source].replacing {
@@ -149,7 +149,7 @@ impl Ingest {
                     continue;
                 }
             };
-            if is_heartbeat(&incoming.fields) {
+            if self.told_whose(&incoming.fields, read)? == Whose::Heartbeat {
                 continue;
             }
             let Some(replacing) = &self.sources[source].replacing else { return Ok(()) };

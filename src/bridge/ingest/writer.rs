@@ -34,7 +34,7 @@ use crate::{
 const RETRY: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(5);
 /// While it waits it looks so often whether it has to.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Retention is looked after so often.
 const RETAIN_EVERY: Duration = Duration::from_secs(1);
 /// That a sink has stopped intake is said aloud once in this time, however often it does.
@@ -235,11 +235,22 @@ impl Writer {
 
     /// Waits for a moment in which intake stands still.
     fn pause(&mut self, most: Duration) {
+        self.meanwhile();
+        std::thread::sleep(most.min(LOOK_EVERY));
+    }
+
+    /// Intake stands still for what does not depend on the log.
+    pub(super) fn stand_still(&mut self) -> Result<(), GaveUp> {
+        self.ending.has_begun()?;
+        self.meanwhile();
+        Ok(())
+    }
+
+    fn meanwhile(&mut self) {
         self.counters.stands_still();
         self.pulse.works("looking after the log");
         self.look_after();
         self.pulse.rests();
-        std::thread::sleep(most.min(LOOK_EVERY));
     }
 
     /// Does what is due beside the messages.

@@ -31,6 +31,8 @@ fn keeper(journal: &Path) -> Keeper {
         cluster: Arc::default(),
         sources: Vec::new(),
         saved_cluster_uid: None,
+        saved_heartbeats: Vec::new(),
+        own_writes: None,
         applied: restored.applied,
         last_positions: Instant::now(),
         last_seen: Instant::now(),

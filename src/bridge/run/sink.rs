@@ -11,6 +11,7 @@ use crate::bridge::{
     errands::{Errand, LetterRound, Replays},
     feed::Feed,
     gather::Gather,
+    own_writes::OwnWrites,
     tasks::Tasks,
 };
 use crate::journal::Delivered;
@@ -35,6 +36,7 @@ pub(super) struct SinkParts<'a> {
     pub(super) progress: Arc<SinkProgress>,
     pub(super) had: Delivered,
     pub(super) errands: Errands,
+    pub(super) own_writes: Option<OwnWrites>,
     pub(super) stop: watch::Receiver<Stop>,
     pub(super) watchdog: &'a Watchdog,
 }
@@ -43,7 +45,7 @@ impl SinkParts<'_> {
     /// Tasks of their own, so that the next batch is made while one is on its way. None of them
     /// outlives delivery, but for what it knows by then and is still to be saved.
     pub(super) fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
-        let Self { feed, stage, progress, had, errands, stop, watchdog } = self;
+        let Self { feed, stage, progress, had, errands, own_writes, stop, watchdog } = self;
         let Errands { letters, replays, to_deliver } = errands;
         let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
         let (out, works) = mpsc::channel(ahead);
@@ -65,6 +67,7 @@ impl SinkParts<'_> {
             live_in_a_row: 0,
             forward: sink.forward_dead_letters,
             refusals_in_a_row: 0,
+            own_writes,
             pulse: watchdog.pulse(&*name),
         };
         sinks.spawn(name, deliver.run(works));

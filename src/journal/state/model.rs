@@ -206,6 +206,8 @@ pub struct StateCommit {
     pub objects: ObjectsCommit,
     /// The cluster's uid, when it is news.
     pub cluster_uid: Option<String>,
+    /// The uids of the bridge's own heartbeats, when there is another.
+    pub heartbeats: Option<Vec<String>>,
 }
 
 /// What the last commit left.
@@ -223,6 +225,8 @@ pub struct Loaded {
     pub objects: Option<ObjectsView>,
     /// The cluster's uid, if it was ever known.
     pub cluster_uid: Option<String>,
+    /// The uids of the bridge's own heartbeats, the oldest first.
+    pub heartbeats: Vec<String>,
     /// A state that could not be used: where it is now, and what is wrong with it.
     pub set_aside: Option<(PathBuf, String)>,
 }

@@ -66,6 +66,7 @@ fn sample() -> StateCommit {
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
         letter_fates: BTreeMap::new(),
         cluster_uid: Some("c".to_owned()),
+        heartbeats: Some(vec!["h-1".to_owned(), "h-2".to_owned()]),
     }
 }
 
@@ -76,6 +77,7 @@ fn is_sample(state: &State, loaded: &Loaded) -> bool {
         && loaded.sources == sample.sources
         && loaded.applied == sample.applied
         && loaded.cluster_uid == sample.cluster_uid
+        && Some(&loaded.heartbeats) == sample.heartbeats.as_ref()
         && seen.len() == 500
         && sample.seen.iter().all(|(uid, entry)| seen.get(*uid).unwrap() == *entry)
 }
