@@ -21,4 +21,4 @@ pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Tex
 pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
-pub(crate) use time::timestamp;
+pub(crate) use time::{bounded, timestamp};

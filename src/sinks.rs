@@ -33,8 +33,8 @@ use crate::bridge::Reason;
 #[cfg(feature = "kafka")]
 pub use kafka::KafkaSink;
 pub use options::{
-    Compression, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions, Secret,
-    TlsOptions, WebhookOptions,
+    Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions,
+    Secret, TlsOptions, WebhookOptions,
 };
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSink;

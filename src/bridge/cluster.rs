@@ -114,11 +114,23 @@ impl Identity {
             None => match ask(&self.client).await {
                 Answer::Uid(uid) => uid,
                 Answer::Refused(reason) => {
-                    tracing::warn!(
-                        reason,
-                        hint = "grant get on the namespace kube-system, or set cluster.uid",
-                        "the cluster's uid is not known and is left out"
-                    );
+                    let hint = "grant get on the namespace kube-system, or set cluster.uid";
+                    // A refusal says nothing of another cluster, and keys are made of the uid.
+                    let remembered = self.journalled.clone();
+                    match &remembered {
+                        Some(uid) => tracing::warn!(
+                            reason,
+                            hint,
+                            uid,
+                            "the cluster's uid is not told: it is taken for the journal's"
+                        ),
+                        None => tracing::warn!(
+                            reason,
+                            hint,
+                            "the cluster's uid is not known and is left out"
+                        ),
+                    }
+                    lock(&self.cluster).uid = remembered;
                     self.known = true;
                     return Ok(true);
                 }

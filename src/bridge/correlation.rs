@@ -130,8 +130,8 @@ impl Correlator {
     }
 
     /// Under which keys a version is counted.
-    pub(super) fn names(&self, event: &EventFields<'_>) -> Names {
-        Names::of(event, &self.keys)
+    pub(super) fn names(&self, parts: &EnvelopeParts<'_>, event: &EventFields<'_>) -> Names {
+        Names::of(parts.cluster(), event, &self.keys)
     }
 
     /// The next record, which the sink may want or not, has an envelope of so many bytes. What is
@@ -182,7 +182,7 @@ impl Correlator {
         self.read(record.envelope.len());
         while self.due(time_ms).is_some() {}
         if let Some((parts, event)) = read(record).filter(|_| wanted) {
-            let names = self.names(&event);
+            let names = self.names(&parts, &event);
             self.decide(&names, record.seq, parts.delta, time_ms);
         }
     }

@@ -335,7 +335,9 @@ impl Ingest {
         if let Some(objects) = &self.shared.objects {
             frame.sightings.push(objects.look(&incoming.fields));
         }
-        frame.names.extend(self.keys.as_ref().map(|keys| Names::of(&incoming.fields, keys)));
+        frame
+            .names
+            .extend(self.keys.as_ref().map(|keys| Names::of(cluster_json, &incoming.fields, keys)));
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
         delta

@@ -11,9 +11,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 pub use self::sink::{
-    BatchModel, CompressionModel, CorrelateModel, EnrichModel, KafkaModel, OtlpModel,
-    OverflowModel, ProtocolModel, RetryModel, SaslMechanismModel, SaslModel, SigningModel,
-    SinkModel, SinkStartModel, StdoutModel, TlsModel, WebhookModel,
+    BatchModel, CompressionModel, CorrelateModel, EnrichModel, KafkaKeyModel, KafkaModel,
+    OtlpModel, OverflowModel, ProtocolModel, RetryModel, SaslMechanismModel, SaslModel,
+    SigningModel, SinkModel, SinkStartModel, StdoutModel, TlsModel, WebhookModel,
 };
 use super::values::{self, DURATION_PATTERN, Size, Span, Text};
 

@@ -112,6 +112,7 @@ sinks:
     kafka:
       brokers: ["a:1", {{env: BROKERS}}]
       topic: t
+      key: object
       tls: {{ca: {cert}, cert: {{env: CERT}}, key: {{file: {key}}}, serverName: s}}
       sasl: {{mechanism: scram-sha-512, username: u, password: {{file: {password}}}}}
     batch: {{events: 7, size: 2048, linger: 0s}}

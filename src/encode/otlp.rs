@@ -11,7 +11,8 @@
 //! | resource `k8s.<kind>.{label,annotation}.<key>` | `object` of the envelope; `k8s.object.…` where the kind has no attributes of its own |
 //! | resource `k8s.<kind>.{name,uid}` of the controllers above it | `object.owners` of the envelope |
 //! | resource and record `k8s.namespace.name` | `involvedObject.namespace` |
-//! | Timestamp, ObservedTimestamp | the envelope's `time` and `observedTime` |
+//! | Timestamp | the envelope's `time`, not before `metadata.creationTimestamp` − 1 h and not after `observedTime` |
+//! | ObservedTimestamp | the envelope's `observedTime` |
 //! | severity | `type`: Normal 9, Warning 13, Error 17, Critical 21; the text as it is |
 //! | body | `message`, which stands nowhere else |
 //! | event name | `k8s.event` |
@@ -34,6 +35,7 @@
 
 use std::{collections::HashMap, hash::Hasher as _, ops::Range};
 
+use jiff::Timestamp;
 use rustc_hash::{FxBuildHasher, FxHasher};
 use serde::Deserialize;
 
@@ -42,7 +44,7 @@ use super::protobuf::{
     put_head, put_str, put_uint,
 };
 use crate::event::{
-    Batch, Correlation, DeadLetterInfo, EventFields, ObjectInfo, ObjectReference, Text,
+    Batch, Correlation, DeadLetterInfo, EventFields, ObjectInfo, ObjectReference, Text, bounded,
 };
 
 /// The field of `LogRecord`.
@@ -276,7 +278,8 @@ fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
 /// The members of `LogRecord`.
 fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     let event = &envelope.event;
-    put_fixed64(out, 1, unix_nanos(&envelope.time));
+    let created = &event.metadata.creation_timestamp;
+    put_fixed64(out, 1, unix_nanos(bounded(&envelope.time, created, &envelope.observed_time)));
     put_uint(out, 2, severity(&event.type_));
     put_str(out, 3, &event.type_);
     if !event.message.is_empty() {
@@ -319,7 +322,7 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     if let Some(letter) = &envelope.dead_letter {
         put_dead_letter(out, letter);
     }
-    put_fixed64(out, 11, unix_nanos(&envelope.observed_time));
+    put_fixed64(out, 11, unix_nanos(envelope.observed_time.parse().ok()));
     put_str(out, 12, EVENT_NAME);
 }
 
@@ -343,8 +346,7 @@ fn severity(event_type: &str) -> u64 {
 }
 
 /// Nanoseconds since 1970; 0, which OTLP reads as unknown, for what is no time.
-fn unix_nanos(text: &str) -> u64 {
-    let time: Option<jiff::Timestamp> = text.parse().ok();
+fn unix_nanos(time: Option<Timestamp>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
 }
 

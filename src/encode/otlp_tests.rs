@@ -195,6 +195,23 @@ fn ids_by_resource(request: &ExportLogsServiceRequest) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn a_time_that_is_claimed_is_kept_within_bounds() {
+    for (claimed, nanos) in [
+        ("2026-11-21T09:30:00Z", 1_795_253_400_000_000_000),
+        ("2036-11-21T12:00:00Z", 1_795_255_201_500_000_000),
+        ("1970-01-01T00:00:00Z", 1_795_248_000_000_000_000),
+    ] {
+        let event = format!(
+            r#"{{"metadata":{{"uid":"e","resourceVersion":"1","creationTimestamp":"2026-11-21T09:00:00Z"}},"lastTimestamp":"{claimed}"}}"#
+        );
+        let request = encode(vec![record(1, false, &event)]);
+        let log = only_record(&request);
+        assert_eq!(log.time_unix_nano, nanos, "{claimed}");
+        assert_eq!(log.observed_time_unix_nano, 1_795_255_201_500_000_000);
+    }
+}
+
+#[test]
 fn records_of_one_resource_stand_together_in_order() {
     let of = |seq: u64, pod: &str| {
         let event = format!(

@@ -169,6 +169,14 @@ impl<'a> EnvelopeParts<'a> {
         })
     }
 
+    /// The cluster's JSON, as ingest wrote it.
+    pub(crate) fn cluster(&self) -> &'a str {
+        let behind = |at: usize| &self.before_delta[at + CLUSTER.len()..];
+        let json = memmem::find(self.before_delta, CLUSTER).map_or(&b""[..], behind);
+        let end = memmem::find(json, CHANGE).unwrap_or(json.len());
+        std::str::from_utf8(&json[..end]).unwrap_or_default()
+    }
+
     /// The Event's members that the bridge knows; nothing if it is none.
     pub fn fields(&self) -> Option<EventFields<'a>> {
         // From text: one look at the whole is cheaper than one at each string.
@@ -272,6 +280,9 @@ const CHUNK: usize = 64 << 10;
 /// More than it adds: names, an action and three numbers.
 const ADDED: usize = 192;
 
+/// The members in front of and behind `cluster`'s value.
+const CLUSTER: &[u8] = b",\"cluster\":";
+const CHANGE: &[u8] = b",\"change\":";
 const DELTA: &[u8] = b"\"delta\":";
 const OBJECT: &[u8] = b",\"object\":";
 const EVENT: &[u8] = b",\"event\":";

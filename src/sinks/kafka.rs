@@ -1,8 +1,9 @@
 //! Kafka, through librdkafka's idempotent producer.
 //!
-//! Key: the involved object's uid, else `kind/namespace/name`, so that one object's events stay in
-//! order in one partition. Value: the envelope. Headers: `id`, `content-type`. Timestamp: the
-//! envelope's `time`.
+//! Key: `<cluster uid>/<namespace>/<involved object's uid, else kind/name>`, so that one object's events
+//! stay in order in one partition, and nobody's Events pass for those of another namespace; or, with
+//! [`KafkaKey::Object`], the object alone. Value: the envelope. Headers: `id`, `content-type`.
+//! Timestamp: the envelope's `time`, within `event::bounded`.
 //!
 //! Order and loss. librdkafka keeps the order of each partition and retries by itself, without an
 //! end. When it does report an error, nothing more is queued, all outstanding reports are waited
@@ -45,10 +46,10 @@ use self::{
     ledger::{Ledger, State},
     reports::{Context, Reports},
 };
-use super::{KafkaOptions, SinkBuildError, own_deadline};
+use super::{KafkaKey, KafkaOptions, SinkBuildError, own_deadline};
 use crate::{
     bridge::{EventFate, Outcome, Reason, RefusedClass, RetryClass, Secrets, Sink},
-    event::{Batch, ObjectReference, Record, Text},
+    event::{Batch, Cluster, Metadata, ObjectReference, Record, Text, bounded},
 };
 
 /// Produces batches to one topic.
@@ -56,6 +57,7 @@ pub struct KafkaSink {
     config: ClientConfig,
     secrets: Secrets,
     topic: String,
+    key: KafkaKey,
     deadline: Duration,
     /// Made by the first attempt: making it connects.
     producer: Option<ThreadedProducer<Context>>,
@@ -74,9 +76,14 @@ impl std::fmt::Debug for KafkaSink {
 
 /// The members of an envelope that a message is made of.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Parts<'a> {
+    #[serde(default)]
+    cluster: Cluster,
     #[serde(borrow)]
     time: Text<'a>,
+    #[serde(borrow, default)]
+    observed_time: Text<'a>,
     #[serde(borrow)]
     event: PartsOfEvent<'a>,
 }
@@ -84,6 +91,8 @@ struct Parts<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartsOfEvent<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<Metadata<'a>>,
     #[serde(borrow, default)]
     involved_object: Option<ObjectReference<'a>>,
 }
@@ -105,6 +114,7 @@ impl KafkaSink {
             config: config::build(options, &secrets)?,
             secrets,
             topic: options.topic.clone(),
+            key: options.key,
             deadline: own_deadline(options.timeout),
             producer: None,
             reports: Arc::default(),
@@ -212,7 +222,14 @@ impl KafkaSink {
                     continue;
                 }
             };
-            let key = key(parts.event.involved_object.unwrap_or_default());
+            let metadata = parts.event.metadata.unwrap_or_default();
+            let object = parts.event.involved_object.unwrap_or_default();
+            let key = match self.key {
+                KafkaKey::Qualified => qualified_key(&parts.cluster, &metadata.namespace, &object),
+                KafkaKey::Object => object_key(&object),
+            };
+            let created = &metadata.creation_timestamp;
+            let time = bounded(&parts.time, created, &parts.observed_time);
             let headers = OwnedHeaders::new_with_capacity(2)
                 .insert(Header { key: "id", value: Some(record.id()) })
                 .insert(Header { key: "content-type", value: Some("application/json") });
@@ -220,7 +237,8 @@ impl KafkaSink {
                 .key(&key)
                 .payload(record.envelope.as_ref())
                 .headers(headers)
-                .timestamp(unix_millis(&parts.time));
+                // 0 is replaced by now.
+                .timestamp(time.map_or(0, |time| time.as_millisecond().max(0)));
             match producer.send(message) {
                 Ok(()) => self.ledger.queued(record.seq),
                 Err((error, _)) => {
@@ -351,16 +369,22 @@ fn retry(class: RetryClass, words: &str) -> Outcome {
     Outcome::Retry { after: None, class, reason: Secrets::none().reason(words) }
 }
 
-/// What keeps the events of one object together.
-fn key(object: ObjectReference<'_>) -> String {
+/// What keeps the events of one object together, behind where they are from. The name of the cluster
+/// stands in for a uid that is not known.
+fn qualified_key(cluster: &Cluster, namespace: &str, object: &ObjectReference<'_>) -> String {
+    let cluster = cluster.uid.as_ref().or(cluster.name.as_ref()).map_or("", |text| text);
     if object.uid.is_empty() {
-        format!("{}/{}/{}", &*object.kind, &*object.namespace, &*object.name)
+        format!("{cluster}/{namespace}/{}/{}", &*object.kind, &*object.name)
     } else {
-        object.uid.0.into_owned()
+        format!("{cluster}/{namespace}/{}", &*object.uid)
     }
 }
 
-/// Milliseconds since 1970; 0, which librdkafka replaces by now, for what is no such time.
-fn unix_millis(text: &str) -> i64 {
-    text.parse::<jiff::Timestamp>().map_or(0, |time| time.as_millisecond().max(0))
+/// The object as the Event has it.
+fn object_key(object: &ObjectReference<'_>) -> String {
+    if object.uid.is_empty() {
+        format!("{}/{}/{}", &*object.kind, &*object.namespace, &*object.name)
+    } else {
+        object.uid.0.clone().into_owned()
+    }
 }

@@ -65,6 +65,16 @@ pub struct SaslOptions {
     pub password: Secret,
 }
 
+/// What the key of a Kafka message is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KafkaKey {
+    /// The cluster, the Event's namespace, and the object that it is about.
+    #[default]
+    Qualified,
+    /// The object alone: its uid, else `kind/namespace/name`.
+    Object,
+}
+
 /// A Kafka producer.
 #[derive(Clone, Debug)]
 pub struct KafkaOptions {
@@ -72,6 +82,10 @@ pub struct KafkaOptions {
     pub brokers: Vec<String>,
     /// The topic to produce to.
     pub topic: String,
+    /// What a message's key is made of.
+    pub key: KafkaKey,
+    /// The cluster's name, for the client's id.
+    pub cluster: Option<String>,
     /// TLS, where the brokers speak it.
     pub tls: Option<TlsOptions>,
     /// SASL, where the brokers ask for it.

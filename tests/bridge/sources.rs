@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tidings::{
     admin::status,
     bridge::{Bridge, SourceStart},
-    demo::api_server::{EventObject, Written, seconds},
+    demo::api_server::{EventObject, Fault, On, Written, seconds},
 };
 
 use tokio::runtime::Runtime;
@@ -28,6 +28,26 @@ fn names(received: &[Received]) -> Vec<String> {
     let mut names: Vec<_> = received.iter().map(event).collect();
     names.sort();
     names
+}
+
+/// Keys of messages begin with the uid, so it must not come and go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_whose_uid_is_refused_is_the_one_that_the_journal_remembers() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    for run in 1..=2 {
+        create(&server, &format!("web-{run}"));
+        let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+        sink.wait_for(run).await;
+        stop(bridge).await;
+        server.set_fault(On::Get.of("namespaces"), None, Fault::Forbidden);
+    }
+    let uids: Vec<_> = sink.received().iter().map(uid_of_cluster).collect();
+    assert!(uids[0].is_some() && uids[0] == uids[1], "{uids:?}");
+}
+
+fn uid_of_cluster(event: &Received) -> Option<String> {
+    let json: serde_json::Value = serde_json::from_str(&event.envelope).unwrap();
+    json["cluster"]["uid"].as_str().map(str::to_owned)
 }
 
 #[tokio::test(flavor = "multi_thread")]

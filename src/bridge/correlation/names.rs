@@ -5,7 +5,9 @@ use crate::{
     event::{EventFields, Text},
 };
 
-/// The keys of one version, each of client-go's but with separators between its parts.
+/// The keys of one version, each of client-go's but with separators between its parts, and behind the
+/// cluster and the Event's own namespace. What the Event says of its object is a claim; that namespace
+/// is the API server's word, so nobody counts among the Events of another.
 ///
 /// A recorder of events.k8s.io writes no `source`: its controller and instance stand in for it, as
 /// they do in the API server's own field selector; otherwise all such recorders would be one.
@@ -23,11 +25,14 @@ pub(in crate::bridge) struct Names {
 }
 
 impl Names {
-    pub(in crate::bridge) fn of(event: &EventFields<'_>, keys: &Keys) -> Self {
+    /// Of an event, with the JSON of its cluster.
+    pub(in crate::bridge) fn of(cluster: &str, event: &EventFields<'_>, keys: &Keys) -> Self {
         let component = first_of(&event.source.component, &event.reporting_component);
         let host = first_of(&event.source.host, &event.reporting_instance);
         let object = &event.involved_object;
         let reporter = keys.prefix(&[
+            cluster,
+            &event.metadata.namespace,
             component,
             host,
             &object.kind,

@@ -98,7 +98,10 @@ impl Stage {
             Some(names) if self.shares_keys => {
                 EnvelopeParts::of(&record.envelope).map(|parts| (parts, *names))
             }
-            _ => read(&record).map(|(parts, event)| (parts, correlator.names(&event))),
+            _ => read(&record).map(|(parts, event)| {
+                let names = correlator.names(&parts, &event);
+                (parts, names)
+            }),
         };
         let decision = known.map(|(parts, names)| {
             (parts, correlator.decide(&names, record.seq, parts.delta, time_ms))

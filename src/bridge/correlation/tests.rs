@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     bridge::{Overflow, SinkProgress},
-    event::{Change, Envelope, EnvelopeHead, Incoming},
+    event::{Change, Cluster, Envelope, EnvelopeHead, Incoming, Text},
     journal::{Directory, Log, LogOptions, SinkState, Sync},
 };
 
@@ -95,7 +95,7 @@ fn run(correlator: &mut Correlator, records: &[Read]) -> Outcome {
             continue;
         }
         let (parts, event) = read(record).unwrap();
-        let names = correlator.names(&event);
+        let names = correlator.names(&parts, &event);
         match correlator.decide(&names, record.seq, parts.delta, *time_ms) {
             Decision::Send { correlation, delta, released } => {
                 outcome.correlated_away += released;
@@ -435,8 +435,10 @@ proptest! {
         let keys = Keys::random();
         let json = event_json(&texts);
         let incoming = Incoming::decode(json.as_bytes()).unwrap();
+        let name = Some(format!("}},\"change\":{}", texts[0]));
+        let cluster = serde_json::to_string(&Cluster { name, uid: None }).unwrap();
         let head = EnvelopeHead {
-            cluster_json: "{}",
+            cluster_json: &cluster,
             change: Change::Created,
             observed_time: "",
             delta: 1,
@@ -445,8 +447,15 @@ proptest! {
         let mut envelope = Vec::new();
         head.write(&incoming, &mut envelope);
         let record = Record { seq: 1, envelope: envelope.into() };
-        let (_, event) = read(&record).unwrap();
-        prop_assert_eq!(Names::of(&event, &keys), Names::of(&incoming.fields, &keys));
+        let (parts, event) = read(&record).unwrap();
+        prop_assert_eq!(parts.cluster(), &cluster);
+        let names = Names::of(&cluster, &incoming.fields, &keys);
+        prop_assert_eq!(Names::of(parts.cluster(), &event, &keys), names);
+        // No text of an Event can stand for another namespace or cluster.
+        let mut other = incoming.fields.clone();
+        other.metadata.namespace = Text("other".into());
+        prop_assert_ne!(Names::of(&cluster, &other, &keys).spam, names.spam);
+        prop_assert_ne!(Names::of("{}", &incoming.fields, &keys).spam, names.spam);
     }
 }
 

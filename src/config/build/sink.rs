@@ -8,18 +8,19 @@ use crate::{
     config::{
         locate::locate,
         model::{
-            CompressionModel, KafkaModel, OtlpModel, OverflowModel, ProtocolModel,
+            CompressionModel, KafkaKeyModel, KafkaModel, OtlpModel, OverflowModel, ProtocolModel,
             SaslMechanismModel, SaslModel, SinkModel, SinkStartModel, TlsModel, WebhookModel,
         },
         path::Path,
+        secrets,
         settings::{SinkKind, SinkSettings},
         validate::{self, Pem, wrong},
         values::Text,
         yaml::Origin,
     },
     sinks::{
-        Compression, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions, Secret,
-        TlsOptions, WebhookOptions,
+        Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions,
+        Secret, TlsOptions, WebhookOptions,
     },
 };
 
@@ -192,7 +193,23 @@ impl Builder<'_> {
         let tls = model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls));
         let sasl = model.sasl.as_ref().map(|sasl| self.sasl(&path.key("sasl"), sasl));
         let topic = topic.unwrap_or_else(|| stand_ins::TEXT.to_owned());
-        KafkaOptions { brokers, topic, tls, sasl, compression: Compression::None, timeout }
+        // What is wrong with it is reported where it stands.
+        let cluster = self.loaded.model.cluster.name.as_ref();
+        let cluster = cluster
+            .and_then(|name| secrets::resolve(name, self.variables, self.secrets).ok().flatten());
+        KafkaOptions {
+            brokers,
+            topic,
+            key: match model.key {
+                KafkaKeyModel::Qualified => KafkaKey::Qualified,
+                KafkaKeyModel::Object => KafkaKey::Object,
+            },
+            cluster,
+            tls,
+            sasl,
+            compression: Compression::None,
+            timeout,
+        }
     }
 
     fn sasl(&mut self, path: &Path, model: &SaslModel) -> SaslOptions {

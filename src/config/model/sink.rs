@@ -73,8 +73,7 @@ fn one_kind(schema: &mut Schema) {
     schema.insert("oneOf".to_owned(), required.to_vec().into());
 }
 
-/// Produces to a Kafka topic; the key of a message is the uid of the object that the Event is
-/// about.
+/// Produces to a Kafka topic.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Kafka")]
@@ -84,10 +83,26 @@ pub struct KafkaModel {
     pub brokers: Vec<Text>,
     /// The topic to produce to.
     pub topic: Text,
+    /// What the key of a message is: `qualified`, `<cluster uid>/<namespace>/<uid of the object that the
+    /// Event is about, else kind/name>`, or `object`, that uid alone, else `kind/namespace/name`.
+    #[serde(default)]
+    #[schemars(extend("default" = "qualified"))]
+    pub key: KafkaKeyModel,
     /// TLS towards the brokers; `{}` for TLS with the system's authorities. Default: none.
     pub tls: Option<TlsModel>,
     /// SASL towards the brokers. Default: none.
     pub sasl: Option<SaslModel>,
+}
+
+/// What the key of a Kafka message is made of.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+#[schemars(rename = "KafkaKey")]
+pub enum KafkaKeyModel {
+    #[default]
+    Qualified,
+    Object,
 }
 
 /// SASL towards Kafka.

@@ -41,7 +41,7 @@ pub(super) fn build(
     }
     let mut config = ClientConfig::new();
     config
-        .set("client.id", "tidings")
+        .set("client.id", client_id(options.cluster.as_deref()))
         .set("acks", "all")
         .set("enable.idempotence", "true")
         // For ever: a message that timed out may still be in flight, and order would be lost. The
@@ -122,6 +122,15 @@ fn judge(config: &ClientConfig, secrets: &Secrets) -> Result<(), SinkBuildError>
     made.map(drop).map_err(|error| SinkBuildError::Kafka(secrets.reason(error)))
 }
 
+/// The name by which brokers set quotas and write logs: of the letters that they take everywhere.
+fn client_id(cluster: Option<&str>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let cluster = cluster.filter(|name| !name.is_empty());
+    cluster.map_or("tidings".to_owned(), |name| {
+        format!("tidings-{}", name.chars().take(200).map(plain).collect::<String>())
+    })
+}
+
 fn is_host_port(broker: &str) -> bool {
     broker.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && !host.contains([',', '/', ' ']) && port.parse::<u16>().is_ok()
@@ -141,5 +150,17 @@ fn mechanism(mechanism: SaslMechanism) -> &'static str {
         SaslMechanism::Plain => "PLAIN",
         SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
         SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::client_id;
+
+    #[test]
+    fn a_client_is_called_after_its_cluster() {
+        assert_eq!(client_id(Some("prod-eu-1")), "tidings-prod-eu-1");
+        assert_eq!(client_id(Some("Größe /1")), "tidings-Gr--e--1");
+        assert_eq!((client_id(None), client_id(Some(""))), ("tidings".into(), "tidings".into()));
     }
 }

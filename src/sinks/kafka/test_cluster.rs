@@ -94,7 +94,7 @@ pub(super) fn assert_all_in_order(consumed: &[Consumed], last: u64, counts: Arri
         }
         seqs.push(seq);
     }
-    for (pod, key) in (0..3).zip(["p0", "p1", "p2"]) {
+    for (pod, key) in (0..3).zip(["prod//p0", "prod//p1", "prod//p2"]) {
         let expected: Vec<u64> = (1..=last).filter(|seq| seq % 3 == pod).collect();
         let found = &keys[key];
         let odd = expected.iter().zip(found).position(|(a, b)| a != b);

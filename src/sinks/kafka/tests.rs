@@ -12,6 +12,8 @@ fn options(brokers: &str) -> KafkaOptions {
     KafkaOptions {
         brokers: vec![brokers.into()],
         topic: TOPIC.into(),
+        key: KafkaKey::default(),
+        cluster: None,
         tls: None,
         sasl: None,
         compression: Compression::None,
@@ -61,7 +63,7 @@ async fn messages_are_what_the_contract_says() {
     let mut sink = sink(&cluster, LONG);
     let nameless = Record {
         seq: 601,
-        envelope: r#"{"id":"n-1","time":"","event":{"involvedObject":{"kind":"Node","name":"a"}}}"#
+        envelope: r#"{"id":"n-1","cluster":{"name":"prod","uid":"c1"},"time":"","event":{"metadata":{"namespace":"default"},"involvedObject":{"kind":"Node","name":"a"}}}"#
             .into(),
     };
     let batch = fixtures::batch(1..=600);
@@ -73,7 +75,10 @@ async fn messages_are_what_the_contract_says() {
     let mut consumed = consume(&cluster);
     let odd = consumed.iter().position(|message| message.id == "n-1").unwrap();
     let odd = consumed.remove(odd);
-    assert_eq!((&*odd.key, odd.payload.as_slice()), ("Node//a", nameless.envelope.as_ref()));
+    assert_eq!(
+        (&*odd.key, odd.payload.as_slice()),
+        ("c1/default/Node/a", nameless.envelope.as_ref())
+    );
     assert_eq!(consumed.len(), 600);
     assert_all_in_order(&consumed, 600, Arrival::First);
     for message in &consumed {
@@ -81,6 +86,47 @@ async fn messages_are_what_the_contract_says() {
         assert_eq!(message.timestamp, Some(1_795_255_200_000));
         let seq: usize = message.id.split_once('-').unwrap().1.parse().unwrap();
         assert_eq!(message.payload, batch.records[seq - 1].envelope);
+    }
+}
+
+/// What a reporter claims: the object's uid, and when it was.
+#[tokio::test]
+async fn claims_of_one_namespace_do_not_steer_the_messages_of_another() {
+    let cluster = cluster();
+    let options = options(&cluster.bootstrap_servers());
+    let claim = |seq: u64, namespace: &str, time: &str| {
+        let envelope = format!(
+            r#"{{"id":"e{seq}-1","cluster":{{"name":"prod","uid":"c1"}},"time":"{time}","observedTime":"2026-11-21T10:00:00Z","event":{{"metadata":{{"namespace":"{namespace}","creationTimestamp":"2026-11-21T09:00:00Z"}},"involvedObject":{{"kind":"Pod","namespace":"{namespace}","name":"a","uid":"p1"}}}}}}"#
+        );
+        Record { seq, envelope: envelope.into() }
+    };
+    let records = vec![
+        claim(1, "shop", "2026-11-21T09:30:00Z"),
+        claim(2, "evil", "2036-11-21T12:00:00Z"),
+        claim(3, "evil", "1970-01-01T00:00:00Z"),
+    ];
+    let (day, hour) = (1_795_219_200_000, 3_600_000);
+    for (kafka_key, keys) in [
+        (KafkaKey::Qualified, ["c1/shop/p1", "c1/evil/p1", "c1/evil/p1"]),
+        (KafkaKey::Object, ["p1", "p1", "p1"]),
+    ] {
+        let mut sink = KafkaSink::new(&KafkaOptions { key: kafka_key, ..options.clone() }).unwrap();
+        let before = consume(&cluster).len();
+        let batch = Batch { records: records.clone() };
+        assert_eq!(sink.send(&batch).await, Outcome::Delivered);
+        sink.close().await;
+        let consumed = consume(&cluster);
+        assert_eq!(consumed.len(), before + 3);
+        for (record, key) in records.iter().zip(keys) {
+            let message = consumed.iter().find(|m| m.id == record.id() && m.key == key).unwrap();
+            let time = match record.seq {
+                1 => day + 9 * hour + hour / 2,
+                2 => day + 10 * hour,
+                _ => day + 8 * hour,
+            };
+            assert_eq!(message.timestamp, Some(time));
+            assert_eq!(message.payload, record.envelope);
+        }
     }
 }
 

@@ -143,6 +143,19 @@ impl Reader {
     }
 }
 
+/// The key that the message of an envelope has to have.
+fn kafka_key(envelope: &str) -> String {
+    let envelope: serde_json::Value = serde_json::from_str(envelope).unwrap_or_default();
+    let text = |path: &str| envelope.pointer(path).and_then(|it| it.as_str()).unwrap_or_default();
+    let object = match text("/event/involvedObject/uid") {
+        "" => {
+            format!("{}/{}", text("/event/involvedObject/kind"), text("/event/involvedObject/name"))
+        }
+        uid => uid.to_owned(),
+    };
+    format!("{}/{}/{object}", text("/cluster/uid"), text("/event/metadata/namespace"))
+}
+
 /// Writes down a message, and what is wrong with it.
 fn record(message: &BorrowedMessage<'_>, ledger: &SharedLedger) {
     let text =
@@ -156,7 +169,7 @@ fn record(message: &BorrowedMessage<'_>, ledger: &SharedLedger) {
         Ok(delivery) => {
             let told = (text(message.key()), header("id"), header("content-type"));
             let wanted =
-                (delivery.object.clone(), delivery.id.clone(), "application/json".to_owned());
+                (kafka_key(&delivery.body), delivery.id.clone(), "application/json".to_owned());
             if told != wanted {
                 ledger.complain(format!("key, id and content-type are {told:?}, not {wanted:?}"));
             }
