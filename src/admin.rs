@@ -1,13 +1,16 @@
 //! What one sees of a running bridge, and asks of it, over plain HTTP.
 //!
 //! ```text
-//! AdminServer      TCP, for everybody: liveness, readiness, metrics and status. Read-only     server
+//! AdminServer      TCP: liveness and readiness for everybody, metrics and status for whom
+//!                  `access` permits. Read-only                                            server
 //! ControlSocket    <journal.path>/admin.sock, for its user: the same, and dead letters, replay   control, socket
 //! ```
 //!
-//! [`api`] has the documents of the socket.
+//! Both serve within the bounds of `connections`. [`api`] has the documents of the socket.
 
+mod access;
 pub mod api;
+mod connections;
 mod control;
 mod metrics;
 mod server;

@@ -41,8 +41,8 @@ pub use self::{
     schema::schema,
     secrets::CheckSecrets,
     settings::{
-        ClusterSettings, JournalSettings, LogFormat, LogLevel, LogSettings, ServerSettings,
-        Settings, SinkKind, SinkSettings, SourceSettings, SourceStart, SyncPolicy,
+        ClusterSettings, JournalSettings, LogFormat, LogLevel, LogSettings, ServerDetail,
+        ServerSettings, Settings, SinkKind, SinkSettings, SourceSettings, SourceStart, SyncPolicy,
     },
     values::{Size, Span, Text},
 };

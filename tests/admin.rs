@@ -6,12 +6,18 @@
 #[expect(dead_code, reason = "shared with the bridge's tests, which use more of it")]
 mod support;
 
-use std::time::Duration;
+#[path = "admin/access.rs"]
+mod access;
+#[path = "admin/bounds.rs"]
+mod bounds;
+
+use std::{net::SocketAddr, time::Duration};
 
 use serde_json::Value;
 use tidings::{
     admin::AdminServer,
     bridge::{Outcome, RetryClass, Secrets},
+    config::ServerSettings,
     demo::api_server::{EventObject, Fault, On},
     journal::Letters,
 };
@@ -27,8 +33,12 @@ async fn status(admin: &AdminServer) -> Value {
     serde_json::from_str(&get(admin, "/api/v1/status").await.1).unwrap()
 }
 
-async fn serve(bridge: &tidings::bridge::Bridge) -> AdminServer {
-    AdminServer::start("127.0.0.1:0".parse().unwrap(), bridge.view()).await.unwrap()
+fn at(address: &str) -> ServerSettings {
+    address.parse::<SocketAddr>().unwrap().into()
+}
+
+fn serve(bridge: &tidings::bridge::Bridge) -> AdminServer {
+    AdminServer::start(at("127.0.0.1:0"), bridge.view()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +51,7 @@ async fn status_and_metrics_say_what_became_of_each_event() {
         .tuned("warnings", &warnings, only_warnings)
         .start()
         .await;
-    let admin = serve(&bridge).await;
+    let admin = serve(&bridge);
     for n in 0..10 {
         let event = EventObject::about_pod("shop", "web-0", "BackOff", &format!("try {n}"));
         server.create(if n < 3 { event.warning() } else { event }).unwrap();
@@ -105,7 +115,7 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
         Some(Outcome::Retry { after: None, class: RetryClass::Unavailable, reason })
     });
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
-    let admin = serve(&bridge).await;
+    let admin = serve(&bridge);
     assert_eq!(get(&admin, "/livez").await.0, 200);
     let denied = async || {
         let (code, why) = get(&admin, "/readyz").await;
@@ -137,7 +147,7 @@ async fn a_dead_letter_that_is_delivered_in_the_end_takes_nothing_from_a_counter
     sink.refuse(|event| event.envelope.contains("poison").then(|| invalid("no")));
     let setup = || Setup::new(&server, dir.path()).sink("a", &sink).start();
     let (bridge, mut counted) = (setup().await, Vec::new());
-    let admin = serve(&bridge).await;
+    let admin = serve(&bridge);
     for message in ["poison", "fine", "poison"] {
         server.create(EventObject::about_pod("shop", "web-0", "BackOff", message)).unwrap();
     }
@@ -152,7 +162,7 @@ async fn a_dead_letter_that_is_delivered_in_the_end_takes_nothing_from_a_counter
     assert_eq!(status(&admin).await["sinks"][0]["deadLettered"], 0);
     stop(bridge).await;
     let bridge = setup().await;
-    let admin = serve(&bridge).await;
+    let admin = serve(&bridge);
     counted.push(get(&admin, "/metrics").await.1);
     stop(bridge).await;
     for (metrics, (delivered, retried)) in counted.iter().zip([(1, 0), (3, 2), (3, 2)]) {
@@ -179,7 +189,7 @@ async fn a_keeper_that_hangs_on_the_disk_is_stuck_and_one_that_gets_on_again_is_
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let sink = MemorySink::default();
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
-    let admin = serve(&bridge).await;
+    let admin = serve(&bridge);
     // What gathers for a sink reads the log at the start, and ingest is done with the first list.
     while get(&admin, "/readyz").await.0 != 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -221,8 +231,8 @@ async fn a_keeper_that_hangs_on_the_disk_is_stuck_and_one_that_gets_on_again_is_
 async fn an_address_in_use_is_an_error_that_says_so() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let bridge = Setup::new(&server, dir.path()).start().await;
-    let first = serve(&bridge).await;
-    let error = AdminServer::start(first.address(), bridge.view()).await.unwrap_err().to_string();
+    let first = serve(&bridge);
+    let error = AdminServer::start(first.address().into(), bridge.view()).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {}", first.address())), "{error}");
     assert!(error.contains("hint: "), "{error}");
     stop(bridge).await;

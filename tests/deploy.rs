@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, ffi::OsString, fs, path::Path};
 
 use serde_json::Value;
-use tidings::config::{self, CheckSecrets};
+use tidings::config::{self, CheckSecrets, ServerDetail};
 
 /// Every object that `deploy/kustomization.yaml` names.
 fn objects() -> Vec<Value> {
@@ -29,6 +29,16 @@ fn one(kind: &str) -> Value {
 
 fn container(stateful_set: &Value) -> &Value {
     &stateful_set["spec"]["template"]["spec"]["containers"][0]
+}
+
+/// The variables that the Pod gives the program, but for those that it takes from itself.
+fn variables() -> Vec<(OsString, OsString)> {
+    let stateful_set = one("StatefulSet");
+    let env = container(&stateful_set)["env"].as_array().unwrap();
+    let pair = |variable: &Value| {
+        Some((variable["name"].as_str()?.into(), variable["value"].as_str()?.into()))
+    };
+    env.iter().filter_map(pair).collect()
 }
 
 /// The configuration of the ConfigMap, in a file.
@@ -114,7 +124,7 @@ fn the_service_account_may_do_what_the_bridge_does_and_nothing_else() {
 #[test]
 fn the_pod_runs_by_that_configuration_with_a_volume_for_the_journal() {
     let file = configuration(str::to_owned);
-    let settings = config::load(file.path(), []).unwrap();
+    let settings = config::load(file.path(), variables()).unwrap();
     let stateful_set = one("StatefulSet");
     let container = container(&stateful_set);
     assert_eq!(
@@ -128,6 +138,8 @@ fn the_pod_runs_by_that_configuration_with_a_volume_for_the_journal() {
     assert_eq!(mount("journal"), settings.journal.path.to_str().unwrap());
     let claims = stateful_set["spec"]["volumeClaimTemplates"].as_array().unwrap();
     assert_eq!(claims[0]["metadata"]["name"], "journal");
+    assert_eq!(settings.server.listen.to_string(), "[::]:8080");
+    assert_eq!(settings.server.detail, ServerDetail::Metrics);
     assert_eq!(container["ports"][0]["containerPort"], settings.server.listen.port());
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], container["ports"][0]["name"], "{probe}");
@@ -137,8 +149,52 @@ fn the_pod_runs_by_that_configuration_with_a_volume_for_the_journal() {
     assert_eq!(stateful_set["spec"]["template"]["spec"]["enableServiceLinks"], false);
 }
 
+/// A ConfigMap is its owner's: one of before, or one that says otherwise, goes on under this template.
+#[test]
+fn the_probes_reach_the_pod_whatever_its_configmap_says() {
+    for server in
+        ["", "server: {listen: \"0.0.0.0:8080\"}\n", "server: {listen: \"127.0.0.1:9\"}\n"]
+    {
+        let file = configuration(|text| format!("{text}\n{server}"));
+        let settings = config::load(file.path(), variables()).unwrap();
+        assert_eq!(settings.server.listen.to_string(), "[::]:8080", "{server}");
+    }
+}
+
+#[test]
+fn nobody_can_own_the_image_and_little_of_the_node_is_taken() {
+    let stateful_set = one("StatefulSet");
+    let container = container(&stateful_set);
+    assert!(container["image"].as_str().unwrap().starts_with("registry.invalid/"));
+    for of in ["requests", "limits"] {
+        for what in ["memory", "ephemeral-storage"] {
+            assert!(container["resources"][of][what].is_string(), "{of} {what}");
+        }
+    }
+}
+
+#[test]
+fn the_policy_lets_only_the_namespace_of_monitoring_to_the_one_port() {
+    let (policy, stateful_set) = (one("NetworkPolicy"), one("StatefulSet"));
+    let (policy, pod) = (&policy["spec"], &stateful_set["spec"]["template"]);
+    assert_eq!(policy["podSelector"]["matchLabels"], pod["metadata"]["labels"]);
+    assert_eq!(policy["policyTypes"], serde_json::json!(["Ingress"]));
+    let [rule] = policy["ingress"].as_array().unwrap().as_slice() else { panic!("one rule") };
+    let monitoring = serde_json::json!({"kubernetes.io/metadata.name": "monitoring"});
+    let from = serde_json::json!([{"namespaceSelector": {"matchLabels": monitoring}}]);
+    assert_eq!(rule["from"], from);
+    let port = &container(&stateful_set)["ports"][0]["name"];
+    assert_eq!(rule["ports"], serde_json::json!([{"protocol": "TCP", "port": port}]));
+}
+
 #[test]
 fn the_pod_fits_the_restricted_profile() {
+    let labels = &one("Namespace")["metadata"]["labels"];
+    for mode in ["enforce", "warn", "audit"] {
+        assert_eq!(labels[format!("pod-security.kubernetes.io/{mode}")], "restricted");
+        assert!(labels[format!("pod-security.kubernetes.io/{mode}-version")].is_string(), "{mode}");
+    }
+
     let stateful_set = one("StatefulSet");
     let pod = &stateful_set["spec"]["template"]["spec"]["securityContext"];
     assert_eq!(

@@ -1,19 +1,22 @@
 //! The control socket: dead letters and replay, for the operator of this machine.
 
-use std::{future::IntoFuture, path::Path};
+use std::path::Path;
 
 use axum::{
     Json, Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path as Segment, RawQuery, State, rejection::BytesRejection},
+    extract::{DefaultBodyLimit, FromRequest as _, Path as Segment, RawQuery, Request, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use futures_util::stream;
+use tokio::time::timeout;
 
 use super::{
+    access::Access,
     api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal},
+    connections::{self, REQUEST_WITHIN},
     server::read_only,
     serving::{ServerEnded, Serving},
     socket::{self, Bound},
@@ -50,8 +53,9 @@ impl ControlSocket {
             .route("/api/v1/replay", post(replay))
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(control)
-            .merge(read_only(view));
-        let server = axum::serve(listener, routes).into_future();
+            .merge(read_only(view, Access::default()));
+        // A replay goes on for as long as its client reads.
+        let server = connections::serve(listener, routes, None);
         Ok(Self { serving: Serving::start("the control socket", server), _bound: bound })
     }
 
@@ -133,26 +137,23 @@ async fn show(
 
 async fn retry(
     State(control): State<Control>,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Json<Affected>, Refused> {
-    let letters = selection(body)?;
+    let letters = selection(request).await?;
     Ok(Json(Affected { dead_letters: control.retry(letters).await? }))
 }
 
 async fn drop_letters(
     State(control): State<Control>,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Json<Affected>, Refused> {
-    let letters = selection(body)?;
+    let letters = selection(request).await?;
     Ok(Json(Affected { dead_letters: control.drop_letters(letters).await? }))
 }
 
 /// A line for each step of it, until it is done; a client that goes away ends it.
-async fn replay(
-    State(control): State<Control>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refused> {
-    let asked = api::parse_replay(&whole(body)?)?;
+async fn replay(State(control): State<Control>, request: Request) -> Result<Response, Refused> {
+    let asked = api::parse_replay(&whole(request).await?)?;
     let run = control.replay(asked)?;
     let lines = stream::unfold(run, async |mut run: ReplayRun| {
         let progress = run.next().await?;
@@ -165,13 +166,19 @@ async fn replay(
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Refused> {
-    body.map_err(|rejection| {
+/// The body of a request, which has to be here in time.
+async fn whole(request: Request) -> Result<Bytes, Refused> {
+    let late = |_| {
+        let what = format!("the request is not whole after {} s", REQUEST_WITHIN.as_secs());
+        Refused(StatusCode::REQUEST_TIMEOUT, Refusal::new(what, "send all of it at once"))
+    };
+    let reading = timeout(REQUEST_WITHIN, Bytes::from_request(request, &()));
+    reading.await.map_err(late)?.map_err(|rejection| {
         let hint = format!("a body has {MAX_BODY} bytes at most; ask several times");
         Refused(rejection.status(), Refusal::new(rejection.body_text(), hint))
     })
 }
 
-fn selection(body: Result<Bytes, BytesRejection>) -> Result<Letters, Refused> {
-    Ok(api::parse_selection(&whole(body)?)?)
+async fn selection(request: Request) -> Result<Letters, Refused> {
+    Ok(api::parse_selection(&whole(request).await?)?)
 }

@@ -1,28 +1,38 @@
 //! The HTTP side of it.
 
 use std::{
-    future::IntoFuture,
-    net::SocketAddr,
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::net::TcpListener;
+use rustix::{io::Errno, net::sockopt};
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::{
+    access::{Access, Refused},
+    connections::{self, Peer, REQUEST_WITHIN},
     registry,
     serving::{ServerEnded, Serving},
     status,
 };
-use crate::bridge::{BridgeView, Stuck};
+use crate::{
+    bridge::{BridgeView, Stuck},
+    config::{ServerDetail, ServerSettings},
+};
+
+/// So many connections may wait to be accepted, if the kernel allows them (`net.core.somaxconn`): beside
+/// a flood, a probe that finds no room there tries again only after a second.
+const BACKLOG: u32 = 4096;
 
 /// A watch that has been closed for so long is not one that is just being renewed.
 const STREAM_MAY_BE_CLOSED: Duration = Duration::from_mins(1);
@@ -48,6 +58,7 @@ pub struct AdminServer {
 struct Shared {
     view: BridgeView,
     registry: Arc<Registry>,
+    access: Arc<Access>,
 }
 
 impl AdminServer {
@@ -56,11 +67,13 @@ impl AdminServer {
     /// # Errors
     ///
     /// The address cannot be bound.
-    pub async fn start(address: SocketAddr, view: BridgeView) -> Result<Self, ServeError> {
+    pub fn start(settings: ServerSettings, view: BridgeView) -> Result<Self, ServeError> {
+        let ServerSettings { listen: address, detail, token } = settings;
         let failed = |error| ServeError { address, error };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let server = axum::serve(listener, read_only(view)).into_future();
+        let routes = read_only(view, Access { detail, token });
+        let server = connections::serve(listener, routes, Some(REQUEST_WITHIN));
         Ok(Self { address, serving: Serving::start("the admin server", server) })
     }
 
@@ -80,34 +93,76 @@ impl AdminServer {
     }
 }
 
-/// Alive: nothing is at work on something that should long be done, so a restart would mend nothing.
-async fn livez(State(shared): State<Shared>) -> Response {
-    let stuck = shared.view.watchdog.stuck();
-    if stuck.is_empty() {
-        return "ok\n".into_response();
+/// Listens on an address. `[::]` is every address of both families, whatever `net.ipv6.bindv6only`
+/// says, and where there is no IPv6, every one of IPv4.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.ip() != Ipv6Addr::UNSPECIFIED {
+        return listen(address);
     }
-    let reason = |Stuck { part, doing, since }: &Stuck| {
-        format!("{part} is stuck: {doing}, for {} s\n", since.as_secs())
+    let lacks_ipv6 = |error: &io::Error| {
+        let code = error.raw_os_error();
+        [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].iter().any(|e| code == Some(e.raw_os_error()))
     };
-    let reasons: String = stuck.iter().map(reason).collect();
-    (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response()
+    match listen(address) {
+        Err(error) if lacks_ipv6(&error) => listen((Ipv4Addr::UNSPECIFIED, address.port()).into()),
+        listener => listener,
+    }
 }
 
-/// What everybody may ask who reaches the server.
-pub(super) fn read_only(view: BridgeView) -> Router {
-    let registry = Arc::new(registry(&view));
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Alive: nothing is at work on something that should long be done, so a restart would mend nothing.
+async fn livez(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    let reason = |Stuck { part, doing, since }: Stuck| {
+        format!("{part} is stuck: {doing}, for {} s", since.as_secs())
+    };
+    let reasons: Vec<_> = shared.view.watchdog.stuck().into_iter().map(reason).collect();
+    shared.probed(&reasons, "stuck", peer, &headers)
+}
+
+impl Shared {
+    /// What a probe is answered: what is wrong for whoever may know, one word for everybody else.
+    fn probed(&self, reasons: &[String], word: &str, peer: Peer, headers: &HeaderMap) -> Response {
+        if reasons.is_empty() {
+            return "ok\n".into_response();
+        }
+        let told = self.access.permit(ServerDetail::All, peer, headers).is_ok();
+        let said = if told { reasons.join("\n") } else { word.to_owned() };
+        (StatusCode::SERVICE_UNAVAILABLE, said + "\n").into_response()
+    }
+}
+
+/// What may be asked of a bridge without changing anything.
+pub(super) fn read_only(view: BridgeView, access: Access) -> Router {
+    let (registry, access) = (Arc::new(registry(&view)), Arc::new(access));
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/api/v1/status", get(serve_status))
-        .with_state(Shared { view, registry })
+        .with_state(Shared { view, registry, access })
 }
 
 /// Ready: the journal takes events, and each source has a stream open or had one a minute ago.
 /// A sink that is down does not count: the journal keeps what it has not had, until one with
 /// `overflow: block` has filled it.
-async fn readyz(State(shared): State<Shared>) -> Response {
+async fn readyz(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
     let mut reasons = Vec::new();
     if let Some(error) = shared.view.ingest.journal_error() {
         reasons.push(format!("the journal cannot be written: {error}"));
@@ -131,21 +186,28 @@ async fn readyz(State(shared): State<Shared>) -> Response {
             reasons.push(format!("no watch stream for {}: {why}", source.key));
         }
     }
-    if reasons.is_empty() {
-        return "ok\n".into_response();
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n").into_response()
+    shared.probed(&reasons, "unready", peer, &headers)
 }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
+async fn metrics(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    shared.access.permit(ServerDetail::Metrics, peer, &headers)?;
     let mut text = String::new();
     if encode(&mut text, &shared.registry).is_err() {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-async fn serve_status(State(shared): State<Shared>) -> Response {
-    Json(status(&shared.view)).into_response()
+async fn serve_status(
+    State(shared): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
+    shared.access.permit(ServerDetail::All, peer, &headers)?;
+    Ok(Json(status(&shared.view)).into_response())
 }

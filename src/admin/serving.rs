@@ -1,6 +1,6 @@
 //! A server as a task with a name.
 
-use std::io;
+use std::convert::Infallible;
 
 use tokio::task::JoinHandle;
 
@@ -15,13 +15,13 @@ pub struct ServerEnded(String);
 #[derive(Debug)]
 pub(super) struct Serving {
     name: &'static str,
-    task: JoinHandle<io::Result<()>>,
+    task: JoinHandle<Infallible>,
 }
 
 impl Serving {
     pub(super) fn start(
         name: &'static str,
-        server: impl Future<Output = io::Result<()>> + Send + 'static,
+        server: impl Future<Output = Infallible> + Send + 'static,
     ) -> Self {
         Self { name, task: tokio::spawn(server) }
     }
@@ -29,8 +29,6 @@ impl Serving {
     /// Completes when it does not serve any longer, which it does until it is told to end.
     pub(super) async fn failed(&mut self) -> ServerEnded {
         let end = match (&mut self.task).await {
-            Ok(Ok(())) => "has ended unexpectedly".to_owned(),
-            Ok(Err(error)) => format!("has ended: {error}"),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => format!("panicked: {}", panics::message(&*panic)),
                 Err(error) => format!("has ended: {error}"),
@@ -69,9 +67,6 @@ mod tests {
         let said = serving.failed().await.to_string();
         assert!(said.starts_with("the test server panicked: of itself; this is a bug"), "{said}");
         serving.stop().await;
-        let full = async { Err(io::Error::other("no more files")) };
-        let said = Serving::start("the other", full).failed().await.to_string();
-        assert!(said.starts_with("the other has ended: no more files"), "{said}");
     }
 
     #[tokio::test]

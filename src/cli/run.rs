@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures_util::future::OptionFuture;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
@@ -46,6 +47,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         Err(error) => return failed(&error, EXIT_CONFIGURATION),
     };
     logging::start(settings.log);
+    raise_descriptors();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("cannot start the runtime: {error}"), 1),
@@ -108,7 +110,7 @@ async fn follow(
         "starting"
     );
     let heartbeat = settings.source.heartbeat;
-    let listen = config.map(|_| settings.server.listen);
+    let server = config.map(|_| settings.server.clone());
     let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
     let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
         options.heartbeat =
@@ -122,11 +124,12 @@ async fn follow(
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
     };
-    let mut admin = match listen {
+    let mut admin = match server {
         None => None,
-        Some(address) => match AdminServer::start(address, bridge.view()).await {
+        Some(server) => match AdminServer::start(server, bridge.view()) {
             Ok(admin) => {
                 tracing::info!(address = %admin.address(), "the admin server listens");
+                warn_in_a_pod(&admin);
                 Some(admin)
             }
             Err(error) => {
@@ -175,6 +178,27 @@ async fn follow(
     say_where_it_stands(&view);
     failure.map_or(Ok(()), Err)?;
     Ok(stopped?)
+}
+
+/// In a Pod the probes come from outside of it.
+fn warn_in_a_pod(admin: &AdminServer) {
+    let in_a_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    if in_a_pod && admin.address().ip().is_loopback() {
+        tracing::warn!(
+            address = %admin.address(),
+            "the admin server listens on loopback alone, where the kubelet's probes do not reach it: \
+             give the container the variable TIDINGS_SERVER__LISTEN=[::]:8080, as \
+             deploy/statefulset.yaml does"
+        );
+    }
+}
+
+/// Journal, sinks and admin server need descriptors; that the soft limit is often 1024 is for programs
+/// that use `select`.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // What cannot be raised stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The socket for `dead-letters` and `replay`. The bridge does its work without it, too.

@@ -26,6 +26,7 @@ use super::{
     validate::{self, Wrong},
     values::{Span, Text},
 };
+use crate::sinks::Secret;
 
 /// A journal smaller than this could not hold a segment per sixteenth of it.
 const MIN_RETENTION_BYTES: u64 = 1 << 20;
@@ -205,9 +206,22 @@ impl Builder<'_> {
     }
 
     fn server(&mut self) -> ServerSettings {
-        let (model, path) = (&self.loaded.model.server, Path::root("server").key("listen"));
-        let listen = self.parsed(&path, &model.listen, validate::listen);
-        ServerSettings { listen: listen.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()) }
+        let (model, path) = (&self.loaded.model.server, Path::root("server"));
+        let listen = self.parsed(&path.key("listen"), &model.listen, validate::listen);
+        let token = model.token.as_ref().and_then(|token| {
+            let path = path.key("token");
+            if let Text::Plain(_) = token {
+                let wrong = validate::wrong("the token itself does not belong into this file");
+                self.wrong(&path, wrong.hint("write `{file: PATH}` or `{env: NAME}`"));
+                return None;
+            }
+            self.checked(&path, token, validate::token).map(Secret::new)
+        });
+        ServerSettings {
+            listen: listen.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()),
+            detail: model.detail,
+            token,
+        }
     }
 
     fn sinks(&mut self) -> Vec<SinkSettings> {

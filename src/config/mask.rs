@@ -33,6 +33,7 @@ const SHOWN: &[&str] = &[
     "compression",
     "overflow",
     "listen",
+    "detail",
     "level",
     "format",
     "enabled",

@@ -42,7 +42,8 @@ pub struct Model {
     /// How objects are read that events are about, for the sinks that have `enrich`.
     #[schemars(default)]
     pub objects: ObjectsModel,
-    /// The admin server: `/livez`, `/readyz`, `/metrics`, `/api/v1/status`.
+    /// The admin server: `/livez` and `/readyz` for everybody, `/metrics` and `/api/v1/status` for whom
+    /// `detail` and `token` let in.
     #[schemars(default)]
     pub server: ServerModel,
     /// The log of the bridge itself, on standard error.
@@ -278,14 +279,36 @@ pub struct ObjectsModel {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Server")]
 pub struct ServerModel {
-    /// The IP address and port to listen on. Port 0 takes any free one; the log says which.
-    #[schemars(extend("default" = "0.0.0.0:8080"))]
+    /// The IP address and port to listen on. `[::]` is every address, of IPv4 too. Port 0 takes any
+    /// free one; the log says which.
+    #[schemars(extend("default" = "127.0.0.1:8080"))]
     pub listen: Text,
+    /// What is shown to requests that do not come from loopback, beside the codes of the probes:
+    /// nothing (`loopback`), `metrics`, or `all`.
+    #[schemars(extend("default" = "loopback"))]
+    pub detail: ServerDetail,
+    /// Everything is shown to a request with `Authorization: Bearer` and this token, `{file: PATH}` or
+    /// `{env: NAME}`, of at least 16 characters. Default: none.
+    pub token: Option<Text>,
+}
+
+/// What the admin server shows to requests that do not come from loopback; each includes those before
+/// it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerDetail {
+    /// The codes of the probes, with one word.
+    #[default]
+    Loopback,
+    /// Metrics, which have no receiver's words.
+    Metrics,
+    /// The status, and what is wrong when a probe fails.
+    All,
 }
 
 impl Default for ServerModel {
     fn default() -> Self {
-        Self { listen: Text::from("0.0.0.0:8080") }
+        Self { listen: Text::from("127.0.0.1:8080"), detail: ServerDetail::default(), token: None }
     }
 }
 

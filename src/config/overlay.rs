@@ -20,7 +20,7 @@ use super::{
 use crate::suggest::nearest;
 
 /// What can be set.
-const SCALARS: [&[&str]; 14] = [
+const SCALARS: [&[&str]; 15] = [
     &["cluster", "name"],
     &["cluster", "uid"],
     &["source", "kubeconfig"],
@@ -33,12 +33,13 @@ const SCALARS: [&[&str]; 14] = [
     &["journal", "sync"],
     &["journal", "deadLetters"],
     &["server", "listen"],
+    &["server", "detail"],
     &["log", "level"],
     &["log", "format"],
 ];
 
 /// What the file has beyond those, sinks aside; in lower case and without separators of words.
-const FILE_ONLY: [&str; 2] = ["source.namespaces", "leaderelection"];
+const FILE_ONLY: [&str; 3] = ["source.namespaces", "server.token", "leaderelection"];
 
 const PREFIX: &str = "TIDINGS_";
 

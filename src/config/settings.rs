@@ -2,13 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-pub use super::model::{LogFormat, LogLevel};
+pub use super::model::{LogFormat, LogLevel, ServerDetail};
 use crate::{
     bridge::{
         BatchOptions, CorrelateMode, Enrich, Filter, ObjectOptions, Overflow, RetryOptions,
         SinkStart,
     },
-    sinks::{KafkaOptions, OtlpOptions, WebhookOptions},
+    sinks::{KafkaOptions, OtlpOptions, Secret, WebhookOptions},
 };
 
 /// A whole configuration.
@@ -147,10 +147,21 @@ impl SinkKind {
 }
 
 /// The admin server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// What it listens on; port 0 takes any.
     pub listen: SocketAddr,
+    /// What it shows to requests that do not come from loopback.
+    pub detail: ServerDetail,
+    /// What a request shows to see everything.
+    pub token: Option<Secret>,
+}
+
+impl From<SocketAddr> for ServerSettings {
+    /// Details for loopback alone.
+    fn from(listen: SocketAddr) -> Self {
+        Self { listen, detail: ServerDetail::Loopback, token: None }
+    }
 }
 
 /// The log.

@@ -52,7 +52,7 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(settings.journal.retention_size, 1 << 30);
     assert_eq!(settings.journal.retention_age, Duration::from_hours(24));
     assert_eq!(settings.journal.sync, SyncPolicy::Every(Duration::from_secs(1)));
-    assert_eq!(settings.server.listen.to_string(), "0.0.0.0:8080");
+    assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.log.format, LogFormat::Text);
     let [stdout, webhook] = settings.sinks.as_slice() else { panic!("two sinks") };
@@ -102,6 +102,7 @@ fn every_key_reaches_the_settings() {
     let key =
         file("key.pem", "-----BEGIN EC PRIVATE KEY-----\neA==\n-----END EC PRIVATE KEY-----\n");
     let password = file("password", "hunter2\r\n");
+    let token = file("token", "0123456789abcdef\n");
     let text = format!(
         r#"
 cluster: {{name: 1.10, uid: {{env: UID}}}}
@@ -129,7 +130,7 @@ sinks:
     webhook: {{url: {{env: URL}}, signing: {{secret: s}}, headers: }}
     batch: {{events: 2}}
 objects: {{watch: [jobs.batch], qps: 5, burst: 6, budget: 1s, cache: 7}}
-server: {{listen: "[::1]:0"}}
+server: {{listen: "[::1]:0", detail: metrics, token: {{file: {token}}}}}
 log: {{level: debug, format: json}}
 leaderElection: {{enabled: false, lease: l}}
 "#

@@ -148,11 +148,29 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
     text.parse().map_err(|_| {
         let wrong = wrong(format!("`{text}` is not an IP address and a port"));
         match text.rsplit_once(':') {
-            Some(("", port)) => wrong.hint(format!("write `0.0.0.0:{port}`")),
+            Some(("", port)) => {
+                wrong.hint(format!("write `127.0.0.1:{port}`, or `[::]:{port}` for every address"))
+            }
             Some(("localhost", port)) => wrong.hint(format!("write `127.0.0.1:{port}`")),
-            _ => wrong.hint("write for instance `0.0.0.0:8080` or `[::]:8080`"),
+            _ => wrong.hint("write for instance `127.0.0.1:8080` or `[::]:8080`"),
         }
     })
+}
+
+/// What opens the admin server to whoever shows it.
+pub(super) fn token(text: &str) -> Result<(), Wrong> {
+    // It is guessed at as fast as the server answers.
+    const LEAST: usize = 16;
+    let hint = "for instance what `openssl rand -hex 32` prints";
+    if text.len() < LEAST {
+        let what = format!("the token has {} characters, and needs {LEAST}", text.len());
+        return Err(wrong(what).hint(hint));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let what = "the token holds what no header can, or a space";
+        return Err(wrong(what).hint(hint));
+    }
+    Ok(())
 }
 
 /// `host:port` of a Kafka broker.
@@ -378,6 +396,7 @@ mod tests {
                     .map(|t| (t, field_selector(t))),
             ),
             refused([":8080", "localhost:8080", "8080", "0.0.0.0", "a:b"].map(|t| (t, listen(t)))),
+            refused(["", "fifteen-letters", "sixteen letters and more"].map(|t| (t, token(t)))),
             refused(
                 ["kafka", "kafka://a:1", "a:0", "a:x", ":9092", "::1:9092", "u:p@h:1", ""]
                     .map(|t| (t, broker(t))),

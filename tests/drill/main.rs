@@ -20,6 +20,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the page and its progress")]
 
 mod accounts;
+mod admin_flood;
 mod api_server;
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
@@ -94,6 +95,7 @@ const DRILLS: &[&[Drill]] = &[
     &outage::DRILLS,
     &retention::DRILLS,
     &disk::DRILLS,
+    &admin_flood::DRILLS,
     &poison::DRILLS,
     &webhook::DRILLS,
     &kafka::DRILLS,

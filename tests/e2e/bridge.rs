@@ -164,7 +164,7 @@ impl Bridge {
     }
 
     /// Where the admin server listens.
-    fn address(&self) -> Option<String> {
+    pub(crate) fn address(&self) -> Option<String> {
         Some(self.logged("the admin server listens")?["address"].as_str()?.to_owned())
     }
 }

@@ -6,7 +6,11 @@ use std::{
 };
 
 use tidings::demo::api_server::{ApiServer, EventObject};
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    process::{Child, Command},
+};
 
 use crate::{commands, support::server};
 
@@ -29,10 +33,16 @@ pub(crate) fn configured(server: &ApiServer, dir: &Path) {
 impl Process {
     /// Starts `tidings run`, and waits until it listens.
     async fn start(server: &ApiServer, dir: &Path) -> Self {
+        Self::start_with(server, dir, &[]).await
+    }
+
+    /// The same, with these variables.
+    async fn start_with(server: &ApiServer, dir: &Path, variables: &[(&str, &str)]) -> Self {
         configured(server, dir);
         let log = std::fs::File::create(dir.join("log")).unwrap();
         let mut run = Command::new(env!("CARGO_BIN_EXE_tidings"));
         run.args(["run", "--config"]).arg(dir.join("tidings.yaml"));
+        run.envs(variables.iter().copied());
         run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         let mut process = Self { child: run.spawn().unwrap(), dir: dir.to_owned() };
         while tokio::net::UnixStream::connect(dir.join("journal/admin.sock")).await.is_err() {
@@ -87,4 +97,34 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     let replay = commands::tidings(&config, &["replay", "--sink", "ouf", "--since", "1h"]).await;
     assert_eq!(replay.stderr, "error: there is no sink `ouf`\nhint: did you mean `out`?\n");
     assert_eq!(replay.code, 2);
+}
+
+/// Where a log says that the admin server listens.
+fn port(log: &str) -> u16 {
+    let (_, rest) = log.split_once("the admin server listens address=").unwrap();
+    let address = rest.split_whitespace().next().unwrap();
+    address.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_in_a_pod_that_listens_on_loopback_alone_warns() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let in_a_pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    let warning = "TIDINGS_SERVER__LISTEN=[::]:8080";
+    for (variables, warned) in [
+        (vec![], false),
+        (vec![in_a_pod], true),
+        // As the template of the Pod has it: the file says something else.
+        (vec![in_a_pod, ("TIDINGS_SERVER__LISTEN", "[::]:0")], false),
+    ] {
+        let own = tempfile::tempdir_in(dir.path()).unwrap();
+        let bridge = Process::start_with(&server, own.path(), &variables).await;
+        let log = bridge.log();
+        assert_eq!(log.contains(warning), warned, "{variables:?}: {log}");
+        let mut probe = TcpStream::connect(("127.0.0.1", port(&log))).await.unwrap();
+        probe.write_all(b"GET /livez HTTP/1.1\r\nhost: t\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{variables:?}: {answer}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The control socket itself: who may use it, and what it makes of what is sent there.
 
-use std::{os::unix::fs::MetadataExt as _, path::Path, time::Duration};
+use std::{net::SocketAddr, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ async fn it_answers_what_tcp_does_and_tcp_only_reads() {
     assert_eq!(status["sinks"][0]["deadLettered"], 1);
 
     let view = stage.bridge().view();
-    let tcp = AdminServer::start("127.0.0.1:0".parse().unwrap(), view).await.unwrap();
+    let tcp = AdminServer::start(SocketAddr::from(([127, 0, 0, 1], 0)).into(), view).unwrap();
     for request in [
         "POST /api/v1/dead-letters/drop",
         "POST /api/v1/dead-letters/retry",

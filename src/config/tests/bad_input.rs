@@ -126,6 +126,8 @@ fn source_journal_and_server() {
         "dead letters leave no room": "journal: {retention: {size: 64MiB}, deadLetters: 33MiB}\nsinks: {a: {stdout: {}}}\n",
         "sync": "journal: {sync: 0s}\nsinks: {a: {stdout: {}}}\n",
         "sync, not a word": "journal: {sync: often}\nsinks: {a: {stdout: {}}}\n",
+        "detail": "server: {detail: everything}\nsinks: {a: {stdout: {}}}\n",
+        "a token in the file": "server: {token: 0123456789abcdef}\nsinks: {a: {stdout: {}}}\n",
     });
 }
 

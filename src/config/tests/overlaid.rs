@@ -20,6 +20,7 @@ fn each_scalar_can_be_set() {
             ("TIDINGS_JOURNAL__RETENTION__AGE", "2h"),
             ("TIDINGS_JOURNAL__SYNC", "never"),
             ("TIDINGS_SERVER__LISTEN", "127.0.0.1:0"),
+            ("TIDINGS_SERVER__DETAIL", "all"),
             ("TIDINGS_LOG__LEVEL", "trace"),
             ("TIDINGS_LOG__FORMAT", "json"),
             ("TIDINGS_CONFORMANCE_DIR", "/anywhere"),

@@ -49,6 +49,7 @@ fn no_error_and_no_debug_shows_a_secret() {
         format!("sinks: {{a: {{webhook: {}}}}}\n", webhook.replace("secret: hunter2", "secret: whsec_hunter2")),
         format!("sinks: {{a: {{webhook: {}}}}}\n", webhook.replace("https:", "htp:")),
         "sinks: {a: {webhook: {url: hunter2}}}\n".to_owned(),
+        "server: {token: hunter2}\nsinks: {a: {stdout: {}}}\n".to_owned(),
         "sinks: {a: {webhook: {url: \"hunter2://x\"}}}\n".replace("hunter2:", "hunter2hunter2:"),
         "sinks: {a: {webhook: {url: \"https://x:hunter2\"}}}\n".to_owned(),
         "sinks: {a: {otlp: {endpoint: \"http://u:hunter2@x\"}}}\n".to_owned(),
