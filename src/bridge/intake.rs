@@ -69,10 +69,7 @@ impl SourceOptions {
                 key = format!("{key}?{}", self.field_selector);
             }
             let own = resume.get(&*key).copied().unwrap_or_default();
-            let past = match own.resource_version {
-                0 => Past::of(&key, known, resume),
-                _ => Past::None,
-            };
+            let past = Past::of(&key, known, resume);
             let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);
             let state = known
                 .entry(key.clone())
@@ -99,7 +96,8 @@ impl SourceOptions {
                     resume = whole.resume;
                     state.last_heard_ms = last_heard_ms;
                     state.whole_from = Some(whole_from.unwrap_or(resume.resource_version));
-                    (state.witness, state.unfinished) = (witness, unfinished);
+                    state.witness = witness;
+                    state.unfinished = unfinished.or(state.unfinished);
                 }
             }
             let since = match start {

@@ -1,18 +1,18 @@
-//! The past of a source that is new in a journal: others, of earlier runs with other namespaces or
-//! another field selector, may have read its Events.
+//! The past of a source that is new in a journal, or back after others: those, of earlier runs with
+//! other namespaces or another field selector, may have read its Events.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::journal::{Resume, SavedWitness, SourceState, Unfinished};
 
-/// What a journal has of a source without a resume point of its own.
+/// What a journal has of a source beside its own resume point.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Past {
-    /// Nobody has read any of it.
+    /// Nothing more.
     None,
     /// Others have read a part of it: what happened since the first of them fell silent may be missing.
     Part { last_heard_ms: u64 },
-    /// Another one has read all of it, and it goes on where that has ended.
+    /// Another one has read all of it since, and it goes on where that has ended.
     Whole(Ended),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Ended {
 }
 
 impl Past {
-    /// That of the source `key`, by what is known of the others and by where they stand. What is to
+    /// That of the source `key`, by what is known of all sources and by where they stand. What is to
     /// be stated of a list that a crash cut short goes to the first that asks.
     pub(super) fn of(
         key: &str,
@@ -35,11 +35,19 @@ impl Past {
         resume: &BTreeMap<Arc<str>, Resume>,
     ) -> Self {
         let scope = Scope::of(key);
+        let own = resume.get(key).copied().unwrap_or_default();
+        let own_heard_ms = known.get(key).and_then(|state| state.last_heard_ms);
         let others = |other: &&Arc<str>| ***other != *key && scope.overlaps(&Scope::of(other));
         let read = resume.iter().filter(|(_, resume)| resume.resource_version > 0);
         let read: Vec<_> = read.filter(|(other, _)| others(other)).collect();
-        let whole = read.iter().filter(|(other, _)| Scope::of(other).covers(&scope));
-        if let Some((other, resume)) = whole.max_by_key(|(_, resume)| **resume)
+        let heard_ms = |other: &Arc<str>| known.get(&**other).and_then(|state| state.last_heard_ms);
+        let since = |(other, resume): &&(&Arc<str>, &Resume)| {
+            let later = heard_ms(other) > own_heard_ms && **resume != own;
+            Scope::of(other).covers(&scope) && (own.resource_version == 0 || later)
+        };
+        let whole =
+            read.iter().filter(since).max_by_key(|(other, resume)| (heard_ms(other), **resume));
+        if let Some((other, resume)) = whole
             && let Some(state) = known.get_mut(&***other)
         {
             // It can be asked for wherever the source itself can.
@@ -53,6 +61,9 @@ impl Past {
                 witness: state.witness.clone().filter(near),
                 unfinished: state.unfinished.take(),
             });
+        }
+        if own.resource_version > 0 {
+            return Self::None;
         }
         let heard = read.iter().filter_map(|(other, _)| {
             let state = known.get(&***other)?;
@@ -119,7 +130,13 @@ mod tests {
         assert_eq!(goes_on_at("*?type=Warning", &[("*", 0, 7, 70)]), Some(7));
         assert_eq!(goes_on_at("shop?type=Warning", &[("*?type=Warning", 0, 7, 70)]), Some(7));
         assert_eq!(goes_on_at("shop?a", &[("*", 0, 7, 70), ("shop", 0, 9, 90)]), Some(9));
-        assert_eq!(goes_on_at("shop?a", &[("*", 1, 7, 70), ("shop", 0, 9, 90)]), Some(7));
+        assert_eq!(goes_on_at("shop?a", &[("*", 1, 7, 95), ("shop", 0, 9, 90)]), Some(7));
+        assert_eq!(
+            goes_on_at("shop", &[("shop", 0, 7, 70), ("*", 0, 9, 90)]),
+            Some(9),
+            "it is back"
+        );
+        assert_eq!(goes_on_at("shop", &[("shop", 0, 9, 90), ("*", 0, 7, 70)]), None);
     }
 
     #[test]

@@ -99,6 +99,22 @@ async fn a_source_of_which_all_was_read_goes_on_where_that_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_back_goes_on_where_the_one_ended_that_read_it_meanwhile() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let mut all = Vec::new();
+    for scope in [SHOP, ALL, SHOP] {
+        all.push(create(&server, "missed").id());
+        let bridge = start(&server, dir.path(), &sink, scope).await;
+        until("a watch", || server.open_watches() == 1).await;
+        all.push(create(&server, "watched").id());
+        sink.wait_for(all.len()).await;
+        assert_eq!(status(&bridge.view()).ingest.repeats, 0);
+        stop(bridge).await;
+    }
+    assert_eq!(sink.ids(), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_changed_source_missed_is_a_gap_with_whole_deltas() {
     let cases = [(ALL, SHOP), (ALL, NORMAL), (SHOP, ALL), (NORMAL, ALL), (NORMAL, SHOP)];
     for (before, after) in cases {
