@@ -52,6 +52,8 @@ fn seeds() -> Seeds {
         ("labels", r#""app" in event.metadata.labels && object.owners.exists(o, o.kind == "Job")"#),
         ("time", r#"timestamp(time) > timestamp("2026-01-01T00:00:00Z") ? delta * 2 > 1 : false"#),
         ("list", r#"event.reason in ["BackOff", "Failed"] && size(event.message) < 100"#),
+        ("loops", r#"event.metadata.labels.all(a, event.metadata.labels.exists(b, a + b != "x"))"#),
+        ("doubled", r#"size(["a"].map(x, x + x).map(x, x + x)) == event.metadata.labels.size()"#),
     ] {
         add("cel", name, text.as_bytes());
     }

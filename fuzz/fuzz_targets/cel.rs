@@ -1,5 +1,8 @@
-//! A `match`: it compiles or is refused with a message, and what compiles answers for each event.
+//! A `match`: it compiles or is refused with a message, and what compiles answers for each event, for
+//! one with thousands of labels too, within the time that an input has.
 #![no_main]
+
+use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use tidings::{bridge::Filter, event::Record};
@@ -10,12 +13,21 @@ const ENVELOPES: [&str; 3] = [
     "no envelope",
 ];
 
+/// An event with as many labels as fit into one.
+fn flood() -> &'static str {
+    static FLOOD: OnceLock<String> = OnceLock::new();
+    FLOOD.get_or_init(|| {
+        let labels: Vec<_> = (0..15_000).map(|n| format!("\"l{n}\":\"v\"")).collect();
+        format!(r#"{{"event":{{"metadata":{{"labels":{{{}}}}}}}}}"#, labels.join(","))
+    })
+}
+
 fuzz_target!(|text: &str| {
     match Filter::compile(text) {
         Err(error) => assert!(!error.to_string().is_empty()),
         Ok(filter) => {
             assert_eq!(filter.source(), text);
-            for envelope in ENVELOPES {
+            for envelope in ENVELOPES.into_iter().chain([flood()]) {
                 let record = Record { seq: 1, envelope: envelope.into() };
                 if let Err(error) = filter.wants(&record) {
                     assert!(!error.to_string().is_empty());

@@ -43,7 +43,7 @@ use self::{
     check::{Checker, Slot},
     slots::{Plan, Slots},
 };
-use crate::event::Record;
+use crate::{bridge::plain, event::Record};
 
 /// A longer expression is refused.
 const MAX_LENGTH: usize = 4096;
@@ -132,7 +132,7 @@ impl Filter {
     pub fn wants(&self, record: &Record) -> Result<bool, EvalError> {
         let Compiled { slots, plan, .. } = &*self.0;
         let values = Slots::read(plan, slots, &record.envelope)
-            .map_err(|error| EvalError::Event(error.to_string()))?;
+            .map_err(|error| EvalError::Event(shortened(&error.to_string())))?;
         self.evaluate(&values, meter::BUDGET)
     }
 
@@ -176,8 +176,9 @@ fn environment() -> Arc<Env> {
     Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(meter::environment())))
 }
 
-/// Errors of CEL quote values, and a message may be long.
+/// Errors of CEL quote values, and a message may be long, and made for a terminal.
 fn shortened(text: &str) -> String {
+    let text = &*plain(text);
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
