@@ -9,6 +9,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use serde::Serialize;
@@ -211,6 +212,7 @@ struct Inner {
     positions: BTreeMap<String, Resume>,
     unsaved: Unsaved,
     changed: bool,
+    settled_at: Instant,
 }
 
 /// One sink's progress, shared by its watcher, the keeper and the admin server.
@@ -258,7 +260,15 @@ impl SinkProgress {
             ..Kept::default()
         };
         let held_mark = saved.held_mark;
-        let inner = Inner { snapshot, kept, held_mark, positions, unsaved, changed: true };
+        let inner = Inner {
+            snapshot,
+            kept,
+            held_mark,
+            positions,
+            unsaved,
+            changed: true,
+            settled_at: Instant::now(),
+        };
         Self { inner: Mutex::new(inner) }
     }
 
@@ -312,8 +322,14 @@ impl SinkProgress {
         if inner.kept.failing { inner.kept.from } else { inner.snapshot.unsettled_from() }
     }
 
+    /// When something was settled last; at first, when it began.
+    pub(super) fn settled_at(&self) -> Instant {
+        lock(&self.inner).settled_at
+    }
+
     pub(super) fn settle(&self, settled: Settled) {
         let mut inner = lock(&self.inner);
+        inner.settled_at = Instant::now();
         inner.snapshot.position = settled.position;
         inner.snapshot.totals += settled.totals;
         inner.snapshot.held = settled.held.versions;

@@ -10,7 +10,7 @@
 //! come out would not be those that went in. That is little while the sink keeps up. Where what it has
 //! not had outgrows the journal it goes, as everything does that such a sink has not had.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     bridge::{Overflow, SinkProgress, shared::BlockedBy},
@@ -20,9 +20,11 @@ use crate::{
 /// Intake goes on when this part of the room is free. What correlators hold leaves it free: see
 /// [`correlation`](crate::bridge::correlation).
 const FREE_AGAIN: u64 = 8;
-/// A journal that is no larger than this may keep all of its size for a sink that holds versions back,
-/// whatever is beside the log: the smallest one has little more than what comes in a second.
+/// So much stays in any journal for a sink that holds versions back, as long as it does not stand
+/// still: the smallest one is less than what may come in the second before a kill and while it starts.
 const SMALL: u64 = 4 << 20;
+/// A sink stands still when nothing has been settled for so long.
+const STANDS_STILL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
 pub(super) struct Backlog {
@@ -51,17 +53,15 @@ impl Backlog {
         let blocking = self.sinks.iter().map(|sink| sink.keep_from());
         let summing = self.dropping.iter().filter_map(|sink| {
             let from = sink.sums_need()?;
-            let fits = self.log.bytes_from(sink.unsettled_from()) < self.sums_limit();
+            let bytes = self.log.bytes_from(sink.unsettled_from());
+            let fits =
+                bytes < self.limit() || bytes < SMALL && sink.settled_at().elapsed() < STANDS_STILL;
             // What nobody has held back goes with its time.
             let young = |ms: u64| now_ms.saturating_sub(ms) <= self.retention_age_ms;
             let stays = || sink.holds() || self.log.time_of(sink.next()).is_none_or(young);
             (fits && stays()).then_some(from)
         });
         blocking.chain(summing).min()
-    }
-
-    fn sums_limit(&self) -> u64 {
-        self.limit().max(self.retention_size.min(SMALL))
     }
 
     /// So many bytes have been appended.
