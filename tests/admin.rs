@@ -138,6 +138,41 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     stop(bridge).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_whose_files_were_taken_away_and_cannot_be_put_back_is_not_ready() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let journal = dir.path().join("journal");
+    let sink = MemorySink::default();
+    let bridge = Setup::new(&server, &journal).sink("a", &sink).start().await;
+    let admin = serve(&bridge);
+    server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
+    while get(&admin, "/readyz").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    sink.wait_for(1).await;
+    std::fs::remove_dir_all(&journal).unwrap();
+    std::fs::write(&journal, "no directory").unwrap();
+    // Though nothing comes that would have to be written.
+    let said = async || {
+        let (code, why) = get(&admin, "/readyz").await;
+        code == 503 && why.contains("its files were taken away") && why.contains("/journal")
+    };
+    while !said().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(get(&admin, "/metrics").await.1.contains("\ntidings_journal_writable 0\n"));
+    assert!(status(&admin).await["journal"]["error"].is_string());
+    std::fs::remove_file(&journal).unwrap();
+    while get(&admin, "/readyz").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.create(EventObject::about_pod("shop", "web-1", "Started", "")).unwrap();
+    sink.wait_for(2).await;
+    assert!(get(&admin, "/metrics").await.1.contains("\ntidings_journal_writable 1\n"));
+    assert!(status(&admin).await["journal"]["damage"]["places"].as_u64().unwrap() > 0);
+    stop(bridge).await;
+}
+
 /// What Prometheus takes for a counter may not go down: it would take that for a restart, and all that
 /// there is for new.
 #[tokio::test(flavor = "multi_thread")]

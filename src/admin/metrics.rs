@@ -197,7 +197,13 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let help = "Records missing in damaged places of the journal, at most";
     single(encoder, "journal_damage_records", help, None, &ConstCounter::new(records))?;
     let writable = ConstGauge::new(i64::from(journal.error.is_none()));
-    single(encoder, "journal_writable", "Whether the last append succeeded", None, &writable)?;
+    single(
+        encoder,
+        "journal_writable",
+        "Whether the journal can be written, and so that it stays",
+        None,
+        &writable,
+    )?;
     let blocking = now.sinks.iter().filter(|sink| sink.overflow == Overflow::Block);
     let values = blocking.map(|sink| {
         let blocks = journal.blocked_by.iter().any(|blocked| blocked.sink == sink.name);

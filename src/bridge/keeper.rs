@@ -30,7 +30,7 @@ use super::{
     progress::{Changes, Unsaved},
     restore::{log_damage, positions_of},
     seen::{Demand, Seen},
-    shared::lock,
+    shared::{lock, now_ms},
     tasks::answer_of,
     watchdog::Pulse,
 };
@@ -276,8 +276,10 @@ impl Keeper {
         // Only what is put away makes what is there go.
         let overflowed = (!commit.dead_letters.is_empty()).then(|| self.overflowed());
         // A command that failed on it leaves it closed, and nobody can read it until it is opened again.
-        let saved =
-            if nothing && self.state.is_open() { Ok(()) } else { self.state.commit(&commit) };
+        let in_place = self.state.keep_in_place(now_ms());
+        let saved = in_place.and_then(|()| {
+            if nothing && self.state.is_open() { Ok(()) } else { self.state.commit(&commit) }
+        });
         match saved {
             Ok(()) => {
                 if let Some(before) = overflowed {

@@ -5,12 +5,15 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Serialize;
 
 use super::gap::{Gap, GapSum, RecentGaps};
+
+/// A sync that fails for less is not worth a word to who asks whether the bridge is ready.
+const UNSAFE_FOR: Duration = Duration::from_secs(3);
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
@@ -47,6 +50,8 @@ pub struct IngestCounters {
     /// When intake last stood still, in milliseconds since the epoch.
     stood_still_ms: AtomicU64,
     journal_error: Mutex<Option<String>>,
+    /// Since when and why what was written may not stay.
+    unsafe_since: Mutex<Option<(Instant, String)>>,
     blocked: Mutex<Vec<BlockedBy>>,
     recent_gaps: Mutex<RecentGaps>,
 }
@@ -64,6 +69,13 @@ impl IngestCounters {
     /// Notes why the journal cannot be written; answers whether there was a reason before.
     pub(super) fn set_journal_error(&self, error: Option<String>) -> bool {
         std::mem::replace(&mut *lock(&self.journal_error), error).is_some()
+    }
+
+    /// Notes why what is written to the journal may not stay, while that is so.
+    pub(super) fn set_unsafe(&self, reason: Option<String>) {
+        let mut since = lock(&self.unsafe_since);
+        let began = since.as_ref().map_or_else(Instant::now, |(began, _)| *began);
+        *since = reason.map(|reason| (began, reason));
     }
 
     /// Intake stands still for a moment, whatever for.
@@ -111,8 +123,13 @@ impl IngestCounters {
         lock(&self.recent_gaps).take_untold()
     }
 
-    /// Why the journal cannot be written, while it cannot.
+    /// Why the journal cannot be written, while it cannot; and why not so that it stays, when that
+    /// has been so for some seconds.
     pub fn journal_error(&self) -> Option<String> {
-        lock(&self.journal_error).clone()
+        let lasting = |(since, reason): &(Instant, String)| {
+            (since.elapsed() >= UNSAFE_FOR).then(|| reason.clone())
+        };
+        let error = lock(&self.journal_error).clone();
+        error.or_else(|| lock(&self.unsafe_since).as_ref().and_then(lasting))
     }
 }

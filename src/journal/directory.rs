@@ -5,7 +5,7 @@ use std::{
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::{civil::DateTime, tz::TimeZone};
@@ -13,6 +13,8 @@ use jiff::{civil::DateTime, tz::TimeZone};
 use super::{Damage, DamageKind, Damages, access, delivered, format, positions, private, state};
 use crate::event::timestamp;
 
+/// The file that is locked.
+const LOCK: &str = "lock";
 /// What is set aside is moved to a directory of this name and the time.
 const ASIDE: &str = "damaged-";
 const ASIDE_TIME: &str = "%Y-%m-%dT%H-%M-%SZ";
@@ -141,7 +143,7 @@ struct Inner {
     remark: Option<String>,
     damages: Damages,
     /// Open for as long as the lock is to be held.
-    _lock: File,
+    lock: Mutex<File>,
 }
 
 impl Directory {
@@ -152,22 +154,7 @@ impl Directory {
     /// [`OpenError`], but not [`OpenError::Newer`].
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let remark = access::prepare(path)?;
-        let lock_path = path.join("lock");
-        if lock_path.is_dir() {
-            return Err(OpenError::NotALock { path: lock_path });
-        }
-        // The file stays when the lock is let go: to unlink it would be to lock another one.
-        let lock = private::file()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(OpenError::access(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => return Err(OpenError::access(&lock_path)(source)),
-        }
+        let lock = take_lock(path)?;
         for entry in fs::read_dir(path).map_err(OpenError::access(path))?.flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
@@ -181,7 +168,7 @@ impl Directory {
             }
         }
         let damages = Damages::default();
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), remark, damages, _lock: lock })))
+        Ok(Self(Arc::new(Inner { path: path.to_owned(), remark, damages, lock: Mutex::new(lock) })))
     }
 
     /// Where it is.
@@ -197,6 +184,39 @@ impl Directory {
     /// The damage that was found in it since it was opened.
     pub fn damages(&self) -> &Damages {
         &self.0.damages
+    }
+
+    /// Sees that the directory is there, with our lock in it: what was taken away is made again, and
+    /// that is stated.
+    pub(super) fn stand(&self, now_ms: u64) -> io::Result<()> {
+        let mut lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.path();
+        if private::is_at(&lock, &path.join(LOCK))? {
+            return Ok(());
+        }
+        let reason = if path.is_dir() {
+            "the lock on the journal was taken away, and is made again"
+        } else {
+            "the journal's directory was taken away, and is made again; what no process had open is gone"
+        };
+        let failed = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        private::directory().create(path).map_err(failed)?;
+        *lock = take_lock(path).map_err(|error| match error {
+            OpenError::Access { source, .. } => failed(source),
+            // All in one line, as what the operating system says.
+            other => io::Error::other(other.to_string().replace('\n', "; ")),
+        })?;
+        self.0.damages.note(Damage {
+            kind: DamageKind::File,
+            file: path.display().to_string(),
+            offset: 0,
+            bytes: 0,
+            from_ms: None,
+            to_ms: now_ms,
+            records: 0,
+            reason: reason.to_owned(),
+        });
+        Ok(())
     }
 
     /// Moves a file of the journal, by its name, to `damaged-<time>/` and notes that it was damaged
@@ -343,18 +363,34 @@ fn bytes_of(entry: &DirEntry) -> u64 {
     bytes
 }
 
+/// Makes the lock of a directory if it is not there, and takes it.
+fn take_lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join(LOCK);
+    if path.is_dir() {
+        return Err(OpenError::NotALock { path });
+    }
+    // The file stays when the lock is let go: to unlink it would be to lock another one.
+    let lock = private::file().write(true).create(true).truncate(false).open(&path);
+    let lock = lock.map_err(OpenError::access(&path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Held { path: directory.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(OpenError::access(&path)(source)),
+    }
+}
+
 /// What a journal writes under one name before it counts.
 fn is_leftover(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|name| {
         name.starts_with("staging-")
-            || name == positions::NAME
+            || [positions::NAME, state::NAME].contains(&name)
             || format::segment_first(name).is_some()
     })
 }
 
 /// What a journal keeps in its directory.
 fn is_of_journal(name: &str) -> bool {
-    ["lock", state::NAME, positions::NAME, delivered::DIR].contains(&name)
+    [LOCK, state::NAME, positions::NAME, delivered::DIR].contains(&name)
         || format::segment_first(name).is_some()
         || aside_time(name).is_some()
 }

@@ -1,6 +1,7 @@
 //! The one writer of the log.
 
 mod background_sync;
+mod in_place;
 mod rotation;
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};

@@ -1,7 +1,7 @@
 //! Files and directories that are for the user of the process alone, whatever the umask.
 
 use std::{
-    fs::{DirBuilder, Metadata, OpenOptions, Permissions},
+    fs::{DirBuilder, File, Metadata, OpenOptions, Permissions},
     io,
     os::unix::fs::{
         DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
@@ -21,6 +21,18 @@ pub(super) fn directory() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder
+}
+
+/// Whether an open file is the one of this name.
+pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    let named = match std::fs::metadata(path) {
+        Ok(named) => named,
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    let open = file.metadata()?;
+    Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
 }
 
 /// Whether the user of the process is the owner.

@@ -1,6 +1,10 @@
 //! Reading the log, behind the writer and beside it.
 
-use std::{fs::File, io, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, ErrorKind::NotFound},
+    sync::Arc,
+};
 
 use super::{
     Frame, Position,
@@ -74,6 +78,8 @@ impl Reader {
                     }
                     self.generation = Some(view.generation + 1);
                 }
+                // Replaced or retired since it was looked up: there is another to read on in.
+                Err(e) if e.kind() == NotFound && !self.shared.lock().is_last(view.generation) => {}
                 // What was read comes first; the error comes again.
                 Err(_) if !frames.is_empty() => return Ok(frames),
                 Err(e) => return Err(e),
@@ -105,8 +111,9 @@ impl Reader {
             open => {
                 let file = match File::open(&*view.path) {
                     Ok(file) => Some(file),
-                    // Retired since it was looked up, or taken away by hand.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                    // Retired since it was looked up, or taken away by hand. The last one is never
+                    // retired, and the writer puts it in its place again.
+                    Err(e) if e.kind() == NotFound && view.limit.is_some() => None,
                     Err(e) => return Err(e),
                 };
                 let name = view.path.file_name().unwrap_or_default().to_string_lossy();

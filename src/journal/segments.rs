@@ -201,6 +201,11 @@ impl Row {
         })
     }
 
+    /// Whether a segment is the last one.
+    pub(super) fn is_last(&self, generation: u64) -> bool {
+        self.segments.back().is_some_and(|segment| segment.generation == generation)
+    }
+
     /// Whether a segment is one that is kept.
     pub(super) fn keeps(&self, generation: u64) -> bool {
         self.segments.binary_search_by_key(&generation, |segment| segment.generation).is_ok()

@@ -135,7 +135,8 @@ impl State {
             opened.map_err(|unusable| refused(unusable, directory, &path))?;
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
-        let store = Arc::new(Store::new(path, database, known, directory.clone()));
+        let store = Store::new(path.clone(), database, known, directory.clone());
+        let store = Arc::new(store.map_err(OpenError::access(&path))?);
         Ok((Self { store, dead, sweep: Sweep::default(), comes_again: false }, loaded))
     }
 
@@ -155,7 +156,8 @@ impl State {
             Unusable::Damaged(reason) => OpenError::Damaged { path: path.clone(), reason },
             other => refused(other, directory, &path),
         })?;
-        let store = Arc::new(Store::new(path, database, known, directory.clone()));
+        let store = Store::new(path.clone(), database, known, directory.clone());
+        let store = Arc::new(store.map_err(OpenError::access(&path))?);
         // Nothing goes for want of room: how much there is, only the bridge knows.
         dead.limit = u64::MAX;
         Ok(Some(Self { store, dead, sweep: Sweep::default(), comes_again: false }))
@@ -169,6 +171,16 @@ impl State {
     /// The view `objects` as it has been committed, to be read beside the commits.
     pub fn objects(&self) -> ObjectsReader {
         ObjectsReader(Arc::clone(&self.store))
+    }
+
+    /// Sees that the file is there under its name. One that was taken away while it was in use is
+    /// stated as damage, and written again from what is still open. Cheap enough for each second.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written again: nothing can be committed then, until a later call succeeds.
+    pub fn keep_in_place(&self, now_ms: u64) -> Result<(), CommitError> {
+        self.store.keep_in_place(now_ms).map_err(|e| self.error(e))
     }
 
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every

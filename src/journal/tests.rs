@@ -2,6 +2,7 @@
 
 mod damage;
 mod faults;
+mod gone;
 
 use std::{
     fs::{self, File},

@@ -16,6 +16,7 @@ mod enrichment;
 mod forged;
 mod fronts;
 mod gaps;
+mod gone;
 mod heartbeat;
 mod lists;
 mod overflow;

@@ -86,8 +86,10 @@ pub(super) struct Writer {
     last_loud: Option<Instant>,
     /// Old segments could not be dropped when it was last tried.
     stuck: bool,
-    /// The log could not be synced when the keeper last asked.
-    unsynced: bool,
+    /// Why the log could not be synced when the keeper last asked.
+    unsynced: Option<String>,
+    /// Why what was appended is not where it would be found again.
+    misplaced: Option<String>,
 }
 
 impl Writer {
@@ -104,7 +106,8 @@ impl Writer {
             last_retained: None,
             last_loud: None,
             stuck: false,
-            unsynced: false,
+            unsynced: None,
+            misplaced: None,
         }
     }
 
@@ -269,24 +272,40 @@ impl Writer {
         }
         if self.last_retained.is_none_or(|last| last.elapsed() >= RETAIN_EVERY) {
             self.last_retained = Some(Instant::now());
+            self.keep_in_place();
             self.retain();
         }
     }
 
     /// Says once that the log cannot be synced, until it can.
     fn note_sync<T>(&mut self, synced: io::Result<T>) -> Option<T> {
-        match synced {
-            Ok(done) => {
-                self.unsynced = false;
-                Some(done)
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut self.unsynced, true) {
-                    tracing::error!(%error, "the journal cannot be synced: what was not is written again elsewhere, and nothing else before");
-                }
-                None
-            }
+        let (done, error) = match synced {
+            Ok(done) => (Some(done), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        if let (Some(error), None) = (&error, &self.unsynced) {
+            tracing::error!(%error, "the journal cannot be synced: what was not is written again elsewhere, and nothing else before");
         }
+        self.unsynced = error;
+        self.tell_unsafe();
+        done
+    }
+
+    /// Says once that files of the log are gone and cannot be put back, until they can.
+    fn keep_in_place(&mut self) {
+        let error = self.log.keep_in_place(now_ms()).err().map(|error| error.to_string());
+        if let (Some(error), None) = (&error, &self.misplaced) {
+            tracing::error!(%error, "files of the journal were taken away and cannot be put back: intake stands still until they can; restore the directory");
+        }
+        self.misplaced = error;
+        self.tell_unsafe();
+    }
+
+    fn tell_unsafe(&self) {
+        let unsynced = self.unsynced.as_ref().map(|error| format!("it cannot be synced: {error}"));
+        let misplaced = self.misplaced.as_ref();
+        let misplaced = misplaced.map(|error| format!("its files were taken away: {error}"));
+        self.counters.set_unsafe(misplaced.or(unsynced));
     }
 
     fn retain(&mut self) {
@@ -319,7 +338,8 @@ impl Writer {
     /// The last sync is worth waiting for, and at the end nobody else waits for it.
     pub(super) fn finish(mut self) {
         self.look_after();
-        let synced = self.log.sync(now_ms());
+        let in_place = self.log.keep_in_place(now_ms());
+        let synced = in_place.and_then(|()| self.log.sync(now_ms()));
         self.desk.end(synced.is_ok());
         if let Err(error) = synced {
             tracing::error!(%error, "the journal could not be synced at the end");

@@ -1,6 +1,8 @@
 //! The view `seen` as it has been committed: on disk, and in memory a fingerprint of each uid.
 
 use std::{
+    fs::File,
+    io::{self, Seek as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
@@ -8,8 +10,11 @@ use std::{
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use redb::{TableDefinition, WriteTransaction};
 
-use super::{Directory, file::Trouble, fingerprints::Fingerprints, open_database};
-use crate::event::{SeenEntry, UidKey};
+use super::{Directory, NAME, file::Trouble, fingerprints::Fingerprints, open_database};
+use crate::{
+    event::{SeenEntry, UidKey},
+    journal::{Damage, DamageKind, private},
+};
 
 /// uid: resourceVersion, occurrences, source.
 const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
@@ -35,10 +40,12 @@ pub(super) struct Store {
     /// Nothing after a failed commit, until the next: redb does not go on with a file that failed
     /// it.
     database: RwLock<Option<Database>>,
+    /// The file, to know whether it has its name still.
+    file: Mutex<File>,
     /// Of the table as it has been committed.
     known: Mutex<Fingerprints>,
     /// The last to go: until then no other process opens the file.
-    _directory: Directory,
+    directory: Directory,
 }
 
 impl Store {
@@ -47,9 +54,50 @@ impl Store {
         database: Database,
         known: Fingerprints,
         directory: Directory,
-    ) -> Self {
+    ) -> io::Result<Self> {
+        let file = Mutex::new(File::open(&path)?);
         let (database, known) = (RwLock::new(Some(database)), Mutex::new(known));
-        Self { path, database, known, _directory: directory }
+        Ok(Self { path, database, file, known, directory })
+    }
+
+    /// Sees that the file is there under its name. One that was taken away is stated as damage, and
+    /// written again from what is still open.
+    pub(super) fn keep_in_place(&self, now_ms: u64) -> Result<(), redb::Error> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if private::is_at(&file, &self.path)? {
+            return Ok(());
+        }
+        self.directory.stand(now_ms)?;
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        // Closed first, so that what it has is whole.
+        *database = None;
+        if self.path.exists() {
+            self.directory.set_aside(NAME, "it took the place of a file that is in use", now_ms)?;
+        }
+        let temporary = self.path.with_extension("redb.tmp");
+        let mut new = private::file().write(true).create(true).truncate(true).open(&temporary)?;
+        file.rewind()?;
+        io::copy(&mut *file, &mut new)?;
+        new.sync_all()?;
+        std::fs::rename(&temporary, &self.path)?;
+        File::open(self.directory.path())?.sync_all()?;
+        *file = File::open(&self.path)?;
+        self.directory.damages().note(Damage {
+            kind: DamageKind::File,
+            file: NAME.to_owned(),
+            // So that it is told again when it happens again.
+            offset: now_ms,
+            bytes: 0,
+            from_ms: None,
+            to_ms: now_ms,
+            records: 0,
+            reason:
+                "it was taken away while it was in use, and was written again from the file that \
+                     was still open"
+                    .to_owned(),
+        });
+        *database = Some(open_database(&self.path, false, Trouble::default())?);
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -62,8 +110,13 @@ impl Store {
         call: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, redb::Error> {
         {
+            let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
             let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
             if database.is_none() {
+                // Another one would be made, and would know nothing.
+                if !private::is_at(&file, &self.path)? {
+                    return Err(io::Error::from(io::ErrorKind::NotFound).into());
+                }
                 let opened = open_database(&self.path, false, Trouble::default())?;
                 // The commit that failed may be in the file all the same.
                 let known = fingerprints(&opened)?;

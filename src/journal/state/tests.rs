@@ -8,6 +8,7 @@ use crate::{
     journal::Resume,
 };
 
+mod gone;
 mod unread;
 
 const LIMIT: u64 = 1000;

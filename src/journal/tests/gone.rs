@@ -1,0 +1,119 @@
+//! Files that are taken away while they are in use.
+
+use super::*;
+use crate::journal::DamageKind;
+
+fn damages(log: &Log) -> Vec<(DamageKind, String)> {
+    let newest = log.handle().damages().newest();
+    newest.into_iter().map(|damage| (damage.kind, damage.file)).collect()
+}
+
+#[test]
+fn a_last_segment_that_is_taken_away_is_written_again_and_stated() {
+    for sync in [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never] {
+        let bench = Bench::new(sync);
+        let (mut log, _) = bench.open();
+        append(&mut log, "one", 1);
+        log.sync(1).unwrap();
+        append(&mut log, "two", 2);
+        let mut before = log.handle().reader(1);
+        assert_eq!(texts(&before.read(1).unwrap()), ["one"]);
+        let name = bench.segments().remove(0);
+        fs::remove_file(&name).unwrap();
+        let mut behind = log.handle().reader(1);
+        for _ in 0..2 {
+            // Nothing is passed over: it is there again in a moment.
+            assert_eq!(behind.read(usize::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
+        // Before anybody has noticed.
+        append(&mut log, "three", 3);
+        log.keep_in_place(5).unwrap();
+        append(&mut log, "four", 4);
+        assert_eq!(texts(&behind.read(usize::MAX).unwrap()), ["one", "two", "three", "four"]);
+        assert_eq!(texts(&before.read(usize::MAX).unwrap()), ["two", "three", "four"]);
+        let file = name.file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(damages(&log), [(DamageKind::File, file.clone())]);
+        log.keep_in_place(6).unwrap();
+        fs::remove_file(&name).unwrap();
+        log.keep_in_place(7).unwrap();
+        assert_eq!(damages(&log).len(), 2, "each time is told");
+        drop(log);
+        let (log, opened) = bench.open();
+        assert_eq!(read_all(&log), ["one", "two", "three", "four"]);
+        assert_eq!((opened.damaged, opened.cut_bytes, version_of(&opened.resume)), (0, 0, Some(4)));
+    }
+}
+
+#[test]
+fn a_directory_that_is_taken_away_is_made_again_with_what_is_open_and_the_rest_is_stated() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    fill(&mut log, 9);
+    assert!(bench.segments().len() > 2);
+    let mut reader = log.handle().reader(1);
+    let had = texts(&reader.read(1).unwrap()).len() as u64;
+    fs::remove_dir_all(bench.dir.path()).unwrap();
+    log.keep_in_place(5).unwrap();
+    assert_eq!(bench.segments().len(), 1);
+    append(&mut log, "after", 100);
+    let mut last = reader.position().ordinal();
+    let mut missing = 0;
+    loop {
+        let frames = reader.read(usize::MAX).unwrap();
+        if frames.is_empty() {
+            break;
+        }
+        for frame in frames {
+            missing += frame.start().ordinal() - last;
+            last = frame.end().ordinal();
+        }
+    }
+    assert_eq!(last, log.tail().ordinal());
+    assert!(had > 0 && missing > 0);
+    let handle = log.handle();
+    assert_eq!(handle.damages().records(), missing, "{:?}", handle.damages().newest());
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(bench.dir.path()).unwrap());
+    assert_eq!(mode & 0o777, 0o700);
+    assert!(matches!(Directory::open(bench.dir.path()), Err(OpenError::Held { .. })));
+    drop((log, reader, handle));
+    let (log, opened) = bench.open();
+    assert_eq!(version_of(&opened.resume), Some(100));
+    assert_eq!(read_all(&log).last().map(String::as_str), Some("after"));
+}
+
+#[test]
+fn where_nothing_can_be_put_back_nothing_is_appended_until_it_can() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    append(&mut log, "one", 1);
+    fs::remove_dir_all(bench.dir.path()).unwrap();
+    fs::write(bench.dir.path(), "a file").unwrap();
+    for _ in 0..2 {
+        let error = log.keep_in_place(2).unwrap_err().to_string();
+        assert!(error.contains(bench.dir.path().to_str().unwrap()), "{error}");
+        log.append(&mut frame_of(&["refused"], 2), 2).unwrap_err();
+    }
+    fs::remove_file(bench.dir.path()).unwrap();
+    log.keep_in_place(3).unwrap();
+    append(&mut log, "two", 2);
+    assert_eq!(read_all(&log), ["one", "two"]);
+    drop(log);
+    assert_eq!(read_all(&bench.open().0), ["one", "two"]);
+}
+
+#[test]
+fn what_is_put_in_the_place_of_a_file_in_use_is_set_aside() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    append(&mut log, "one", 1);
+    let name = bench.segments().remove(0);
+    fs::remove_file(&name).unwrap();
+    fs::write(&name, "something else").unwrap();
+    log.keep_in_place(2).unwrap();
+    append(&mut log, "two", 2);
+    assert_eq!(read_all(&log), ["one", "two"]);
+    let aside = fs::read_dir(bench.dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let aside = { aside }.find(|path| path.to_string_lossy().contains("damaged-")).unwrap();
+    let kept = aside.join(name.file_name().unwrap());
+    assert_eq!(fs::read_to_string(kept).unwrap(), "something else");
+}
