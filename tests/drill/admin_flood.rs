@@ -49,7 +49,7 @@ const ADDED_MIB: f64 = 4.0;
 /// A probe that takes longer has failed: `timeoutSeconds` in deploy/.
 const PROBE_WITHIN: Duration = Duration::from_secs(5);
 /// How long a closed connection is away at most: a machine of two cores has to open them all, too.
-const AWAY: Duration = Duration::from_secs(4);
+const AWAY: Duration = Duration::from_secs(8);
 /// Descriptors that the drill itself needs.
 const OWN_DESCRIPTORS: u64 = 500;
 
