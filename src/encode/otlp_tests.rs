@@ -139,7 +139,7 @@ fn what_is_known_of_the_object_is_in_the_resource() {
     }
     let claimed = told(r#"{"node":"node-9","nodeClaimed":true}"#);
     let record = &claimed.resource_logs[0].scope_logs[0].log_records[0];
-    assert_eq!(attributes(&record.attributes)["k8s.object.node_claimed"], "true");
+    assert_eq!(attributes(&record.attributes)["k8s.object.node_claimed"], "bool true");
     let missing = told(r#"{"missing":"timeout"}"#);
     let missing = attributes(&only_record(&missing).attributes);
     assert!(missing.iter().any(|(key, why)| *key == "k8s.object.missing" && *why == "timeout"));
