@@ -34,17 +34,17 @@ fn all_of(path: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Runs a bridge until an event was delivered, and ends it; while it runs and afterwards it looks at
+/// Runs a bridge until its files are there, and ends it; while it runs and afterwards it looks at
 /// what others may do with each file of its journal.
 async fn runs_for_itself_alone(umask: &str, server: &ApiServer, dir: &Path) {
     let journal = dir.join("journal");
     let mut child = run_under(umask, dir);
     server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
-    let expected = ["admin.sock", "lock", "state.redb"];
+    let expected = ["admin.sock", "lock", "state.redb", "delivered/out"];
     let has_all = || {
-        let delivered = fs::read(journal.join("delivered/out"));
-        delivered.is_ok_and(|bytes| !bytes.is_empty())
-            && expected.iter().all(|name| journal.join(name).exists())
+        let mut files = Vec::new();
+        all_of(&journal, &mut files);
+        has_a_segment(&files) && expected.iter().all(|name| journal.join(name).exists())
     };
     while !has_all() {
         assert!(child.try_wait().unwrap().is_none(), "{}", log(dir));
@@ -57,10 +57,14 @@ async fn runs_for_itself_alone(umask: &str, server: &ApiServer, dir: &Path) {
     are_for_us_alone(&journal, umask);
 }
 
+fn has_a_segment(files: &[PathBuf]) -> bool {
+    files.iter().any(|path| path.extension().is_some_and(|e| e == "log"))
+}
+
 fn are_for_us_alone(journal: &Path, umask: &str) {
     let mut files = Vec::new();
     all_of(journal, &mut files);
-    assert!(files.iter().any(|path| path.extension().is_some_and(|e| e == "log")), "{files:?}");
+    assert!(has_a_segment(&files), "{files:?}");
     for path in files {
         // What was there for a moment is gone.
         let Ok(found) = path.symlink_metadata() else { continue };
