@@ -175,8 +175,11 @@ async fn a_namespace_that_nobody_read_begins_like_a_journal_and_counts_since_the
     let bridge = start(&server, dir.path(), &sink, SHOP).await;
     create(&server, "seen");
     sink.wait_for(1).await;
-    let newer = in_bank(Timestamp::now() + Duration::from_secs(1));
+    let created = Timestamp::now();
+    let newer = in_bank(created);
     stop(bridge).await;
+    // Creation times are whole seconds: it is older than the start of the source.
+    until("the next second", || Timestamp::now().as_second() > created.as_second()).await;
     let both = Scope { namespaces: &["shop", "bank"], ..ALL };
     let bridge = start(&server, dir.path(), &sink, both).await;
     let received = sink.wait_for(3).await;

@@ -271,7 +271,7 @@ impl Ingest {
         resource_version: u64,
     ) -> Result<Replaced, NotKept> {
         let mut sorted = staging.into_sorted()?;
-        let pass = self.sources[source].pass.take();
+        let pass = self.sources[source].pass;
         // What a first list brings in its second pass has been waited for, as behind a gap.
         let again = pass.is_some() || self.sources[source].unfinished.is_some();
         let gap = again || self.sources[source].spec.part;
@@ -328,7 +328,7 @@ impl Ingest {
             ReplaceReason::NewEpoch => self.state_gap(source, last_heard_ms, to_ms, facts, true),
             _ if facts == Unfinished::default() => {
                 let source = &*self.sources[source].spec.key;
-                tracing::info!(source, "the watch could not be resumed, and nothing was missed");
+                tracing::info!(source, "a list behind a gap has nothing new: nothing was missed");
             }
             _ => self.state_gap(source, last_heard_ms, to_ms, facts, false),
         }

@@ -200,7 +200,7 @@ impl Source {
             ReplaceReason::Gap { .. } => {}
         }
         self.hear(asked_ms);
-        self.spec.part = false;
+        (self.spec.part, self.pass) = (false, None);
         (self.unfinished, self.urgent) = (None, true);
     }
 
