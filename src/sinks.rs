@@ -19,6 +19,7 @@ mod options;
 #[cfg(feature = "otlp")]
 mod otlp;
 pub(crate) mod secrets;
+mod signing_key;
 mod stdout;
 #[cfg(all(test, feature = "http-client"))]
 #[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "the webhook tests use all of it"))]
@@ -38,6 +39,8 @@ pub use options::{
 };
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSink;
+pub use signing_key::SigningKeyError;
+pub(crate) use signing_key::parse as parse_signing_key;
 pub use stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 pub use webhook::WebhookSink;
@@ -70,9 +73,9 @@ pub enum SinkBuildError {
         /// What is wrong with it.
         reason: String,
     },
-    /// `whsec_` and something that is not base64.
+    /// A secret that receivers could not read.
     #[error("signing.secret: {0}")]
-    SigningSecret(&'static str),
+    SigningSecret(SigningKeyError),
     /// The HTTP or gRPC client refuses the options.
     #[error("cannot set up the client: {0}")]
     Client(Reason),

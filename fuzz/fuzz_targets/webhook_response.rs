@@ -20,7 +20,7 @@ fn sink() -> &'static WebhookSink {
             url: Secret::new(format!("http://receiver/hook/{TOKEN}")),
             headers: Vec::new(),
             tls: None,
-            signing_secret: None,
+            signing_secrets: Vec::new(),
             single: false,
             compression: Compression::None,
             timeout: Duration::from_secs(1),

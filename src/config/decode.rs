@@ -176,7 +176,7 @@ impl<'de> Deserializer<'de> for NodeDe<'_> {
         match &self.node.value {
             Value::Null => Err(self.wrong_type(&expected)),
             Value::Scalar { .. } => self.deserialize_str(visitor),
-            // Nothing in the model is "a list or something else".
+            // What is "a list or something else" says so by its name.
             Value::List(_) => Err(self.wrong_type(&expected).hint("write one value")),
             Value::Map(_) => self.deserialize_map(visitor),
         }
@@ -190,6 +190,19 @@ impl<'de> Deserializer<'de> for NodeDe<'_> {
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let text = self.text("a text")?;
         visitor.visit_str(text).map_err(|error| self.here(error))
+    }
+
+    /// A text or a list of them.
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        match &self.node.value {
+            Value::List(_) => self.deserialize_seq(visitor),
+            _ => self.deserialize_any(visitor),
+        }
     }
 
     /// A key that is there has a value: an empty one is no way to say "absent", because that is
@@ -258,7 +271,7 @@ impl<'de> Deserializer<'de> for NodeDe<'_> {
     }
 
     serde::forward_to_deserialize_any! {
-        i8 i16 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
+        i8 i16 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct tuple
         identifier ignored_any
     }
 }

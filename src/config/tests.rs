@@ -127,7 +127,7 @@ sinks:
     start: oldest
   otel: {{otlp: {{endpoint: "https://c:4317", protocol: http, headers: {{a: 5, B: {{env: UID}}}}, tls: }}}}
   pager:
-    webhook: {{url: {{env: URL}}, signing: {{secret: s}}, headers: }}
+    webhook: {{url: {{env: URL}}, signing: {{secret: ["whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h", whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=]}}, headers: }}
     batch: {{events: 2}}
 objects: {{watch: [jobs.batch], qps: 5, burst: 6, budget: 1s, cache: 7}}
 server: {{listen: "[::1]:0", detail: metrics, token: {{file: {token}}}}}

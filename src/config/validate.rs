@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use crate::{
     bridge::{NotAResource, ResourceName},
+    sinks::parse_signing_key,
     suggest::nearest,
 };
 
@@ -321,23 +322,11 @@ fn readable(text: &str, kind: Pem) -> bool {
     }
 }
 
-/// A Standard Webhooks secret: what follows `whsec_` is base64.
+/// A Standard Webhooks secret. The hint may be the secret, in the form in which receivers read it.
 pub(super) fn signing_secret(secret: &str) -> Result<(), Wrong> {
-    let Some(encoded) = secret.strip_prefix("whsec_") else {
-        return Ok(());
-    };
-    let body = encoded.trim_end_matches('=');
-    let alphabet = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
-    if !body.is_empty()
-        && body.chars().all(alphabet)
-        && body.len() % 4 != 1
-        && encoded.len() % 4 == 0
-    {
-        Ok(())
-    } else {
-        Err(wrong("what follows `whsec_` is not base64")
-            .hint("take the secret as the receiver shows it, or any text without `whsec_`"))
-    }
+    parse_signing_key(secret)
+        .map(drop)
+        .map_err(|error| wrong(error.to_string()).hint(error.hint(secret)))
 }
 
 #[cfg(test)]
@@ -380,7 +369,7 @@ mod tests {
         }
         assert_eq!(header_name("Authorization", true), Ok(()));
         assert_eq!(header_value("Bearer a b"), Ok(()));
-        assert_eq!(signing_secret("anything"), Ok(()));
+        assert_eq!(signing_secret("whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="), Ok(()));
         assert_eq!(signing_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), Ok(()));
     }
 

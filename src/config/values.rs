@@ -6,7 +6,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, Visitor},
+    de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 
 /// Deserialises a scalar by its text.
@@ -257,6 +257,59 @@ impl<'de> Deserialize<'de> for Text {
             }
         }
         deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// A text or a list of them.
+#[derive(Clone, Debug)]
+pub struct Texts {
+    /// At least one.
+    pub texts: Vec<Text>,
+    /// Whether they stand in a list.
+    pub listed: bool,
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextsVisitor;
+        impl<'de> Visitor<'de> for TextsVisitor {
+            type Value = Texts;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, `{env: NAME}`, `{file: PATH}`, or a list of them")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts { texts: vec![Text::Plain(text.to_owned())], listed: false })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Texts, A::Error> {
+                let text = Text::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Texts { texts: vec![text], listed: false })
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = seq.next_element()? {
+                    texts.push(text);
+                }
+                if texts.is_empty() {
+                    return Err(de::Error::custom("the list is empty\nwrite at least one"));
+                }
+                Ok(Texts { texts, listed: true })
+            }
+        }
+        // By a name that the model has for nothing else: a text or a list of them.
+        deserializer.deserialize_tuple_struct("Texts", 1, TextsVisitor)
+    }
+}
+
+impl JsonSchema for Texts {
+    fn schema_name() -> Cow<'static, str> {
+        "Texts".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let text = generator.subschema_for::<Text>();
+        json_schema!({
+            "description": "A text, a reference to one, or a list of them.",
+            "anyOf": [text, { "type": "array", "items": text, "minItems": 1 }],
+        })
     }
 }
 

@@ -222,8 +222,22 @@ impl HttpPoster {
     /// sent again at once, on a new one. Should the first have arrived, it arrives again under the
     /// same ids.
     pub(super) async fn post(&self, headers: HeaderMap, body: Bytes) -> Result<Reply, Outcome> {
+        let body = self.compress(body).await?;
+        self.post_compressed(headers, body).await
+    }
+
+    /// A body as it is to be sent.
+    pub(super) async fn compress(&self, body: Bytes) -> Result<Bytes, Outcome> {
+        compress::compress(self.compression, body).await
+    }
+
+    /// One POST of what [`compress`](Self::compress) made.
+    pub(super) async fn post_compressed(
+        &self,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Reply, Outcome> {
         let end = Instant::now() + self.deadline;
-        let body = compress::compress(self.compression, body).await?;
         let request = || {
             let request = self.client.post(self.url.clone()).headers(headers.clone());
             let request = request.headers(self.headers.clone()).body(body.clone());

@@ -131,8 +131,8 @@ pub struct WebhookOptions {
     pub headers: Vec<(String, Secret)>,
     /// TLS, for `https`.
     pub tls: Option<TlsOptions>,
-    /// Standard Webhooks secret: `whsec_` and base64, or any text taken as it is.
-    pub signing_secret: Option<Secret>,
+    /// Standard Webhooks secrets, `whsec_` or `whsk_` and base64; each signs. None: unsigned.
+    pub signing_secrets: Vec<Secret>,
     /// Of request bodies.
     pub compression: Compression,
     /// One object a request instead of an array; the batches then hold one event each.

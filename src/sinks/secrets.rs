@@ -86,7 +86,7 @@ impl WebhookOptions {
         let mut texts = Vec::new();
         address(self.url.expose(), &mut texts);
         headers(&self.headers, &mut texts);
-        if let Some(secret) = &self.signing_secret {
+        for secret in &self.signing_secrets {
             let secret = secret.expose();
             texts.push(secret.to_owned());
             // The form of it that stands behind a prefix, and what it is the base64 of.

@@ -5,11 +5,12 @@
 //!
 //! | header | value |
 //! |---|---|
-//! | `webhook-id` | the record's id; of an array `<first id>.<n>.<16 hex digits of SHA-256>` over the ids joined by line feeds, so it is the same in every attempt at the same batch |
+//! | `webhook-id` | the record's id; of an array `<first id>-<n>-<16 hex digits of SHA-256>` over the ids joined by line feeds, so it is the same in every attempt at the same batch |
 //! | `webhook-timestamp` | Unix seconds of the attempt |
-//! | `webhook-signature` | `v1,` and base64 of HMAC-SHA256 over `id.timestamp.body` |
+//! | `webhook-signature` | for each secret `v1,` and base64 of HMAC-SHA256, or `v1a,` and base64 of an ed25519 signature, over `id.timestamp.body`; separated by spaces |
 //!
-//! The body that is signed is the JSON before compression: what the receiver's framework hands on
+//! A compressed body is signed twice by each secret: as it is sent, so that nobody has to unpack what
+//! is not authenticated yet, and before compression, which is what the receiver's framework hands on
 //! after undoing `content-encoding`.
 //!
 //! [Standard Webhooks]: https://www.standardwebhooks.com
@@ -57,7 +58,7 @@ impl WebhookSink {
             options.secrets(),
             options.timeout,
         )?;
-        let signer = options.signing_secret.as_ref().map(Signer::new).transpose()?;
+        let signer = Signer::new(&options.signing_secrets)?;
         Ok(Self { poster, signer, single: options.single })
     }
 
@@ -70,16 +71,21 @@ impl WebhookSink {
         let mut headers = HeaderMap::with_capacity(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(TIMESTAMP, HeaderValue::from(timestamp));
-        if let Some(signer) = &self.signer
-            && let Ok(signature) = HeaderValue::try_from(signer.sign(&id, timestamp, &body))
-        {
-            headers.insert(SIGNATURE, signature);
+        let sent = match self.poster.compress(body.clone()).await {
+            Ok(sent) => sent,
+            Err(outcome) => return outcome,
+        };
+        if let Some(signer) = &self.signer {
+            let bodies: &[&[u8]] = if sent == body { &[&body] } else { &[&sent, &body] };
+            if let Ok(signature) = HeaderValue::try_from(signer.sign(&id, timestamp, bodies)) {
+                headers.insert(SIGNATURE, signature);
+            }
         }
         // Ids are printable ASCII by their making.
         if let Ok(id) = HeaderValue::try_from(id) {
             headers.insert(ID, id);
         }
-        match self.poster.post(headers, body).await {
+        match self.poster.post_compressed(headers, sent).await {
             Ok(reply) => self.outcome_of(&reply),
             Err(outcome) => outcome,
         }
@@ -106,7 +112,7 @@ fn array_id(batch: &Batch) -> String {
         digest.update(record.id().as_bytes());
     }
     let first = batch.records.first().map_or("", |record| record.id());
-    let mut id = format!("{first}.{}.", batch.records.len());
+    let mut id = format!("{first}-{}-", batch.records.len());
     for byte in &digest.finalize()[..8] {
         // Writing to a string cannot fail.
         let _ = write!(id, "{byte:02x}");

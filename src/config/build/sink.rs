@@ -270,21 +270,21 @@ impl Builder<'_> {
         if !plain {
             self.no_plain_http(path, "url", url.as_deref(), &model.headers);
         }
-        let signing_secret = model.signing.as_ref().map(|signing| {
-            let path = path.key("signing").key("secret");
-            let check = |value: &str| match value {
-                "" => Err(wrong("the secret is empty").hint("write one, or remove `signing`")),
-                _ => validate::signing_secret(value),
-            };
-            self.note_plain(&path, &signing.secret);
-            let secret = self.checked(&path, &signing.secret, check);
-            Secret::new(secret.unwrap_or_else(|| stand_ins::SIGNING_SECRET.to_owned()))
-        });
+        let signing = path.key("signing").key("secret");
+        let mut signing_secrets = Vec::new();
+        for (i, text) in model.signing.iter().flat_map(|s| s.secret.texts.iter().enumerate()) {
+            let listed = model.signing.as_ref().is_some_and(|signing| signing.secret.listed);
+            let path = if listed { signing.index(i) } else { signing.clone() };
+            self.note_plain(&path, text);
+            let secret = self.checked(&path, text, validate::signing_secret);
+            let secret = secret.unwrap_or_else(|| stand_ins::SIGNING_SECRET.to_owned());
+            signing_secrets.push(Secret::new(secret));
+        }
         WebhookOptions {
             url: Secret::new(url.unwrap_or_else(|| stand_ins::url(model.tls.is_some()))),
             headers: self.headers(&path.key("headers"), &model.headers, false),
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
-            signing_secret,
+            signing_secrets,
             compression: Compression::None,
             single: true,
             timeout,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     bridge::CorrelateMode,
-    config::values::{self, Size, Span, Text},
+    config::values::{self, Size, Span, Text, Texts},
 };
 
 /// One receiver. Exactly one of `kafka`, `otlp`, `webhook` and `stdout` says of which kind.
@@ -182,8 +182,9 @@ pub struct WebhookModel {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Signing")]
 pub struct SigningModel {
-    /// `whsec_` and base64, or any text taken as it is; best as a reference.
-    pub secret: Text,
+    /// `whsec_` and base64 of at least 24 bytes, for HMAC-SHA256, or `whsk_` and base64 of a private key
+    /// of ed25519; best as a reference. Of a list, each signs, so that a secret can be exchanged.
+    pub secret: Texts,
 }
 
 /// Writes lines of JSON to standard output. It has no keys of its own.

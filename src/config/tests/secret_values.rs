@@ -72,7 +72,7 @@ fn no_error_and_no_debug_shows_a_secret() {
     }
     let text = "sinks:
   a: {kafka: {brokers: [\"a:1\"], topic: t, sasl: {mechanism: plain, username: hunter2, password: {env: P}}, tls: {}}}
-  b: {webhook: {url: {env: URL}, headers: {a: hunter2}, signing: {secret: hunter2}}}
+  b: {webhook: {url: {env: URL}, headers: {a: hunter2}, signing: {secret: whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==}}}
 ";
     let variables = Variables::new(vars(&[("P", "hunter2"), ("URL", "https://hunter2")]));
     let loaded = load::from_text("tidings.yaml", text, &variables).unwrap();

@@ -1,14 +1,23 @@
-//! Standard Webhooks signatures, symmetric.
+//! Standard Webhooks signatures.
 
+use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::super::{Secret, SinkBuildError};
+use super::super::{
+    Secret, SinkBuildError,
+    signing_key::{self, SigningKey, SigningKeyError},
+};
 
-/// Signs with one secret.
+/// Signs with each of its keys: while keys are exchanged, a receiver that has either accepts.
 pub(super) struct Signer {
-    keyed: Hmac<Sha256>,
+    keys: Vec<Key>,
+}
+
+enum Key {
+    Symmetric(Hmac<Sha256>),
+    Ed25519(Box<Ed25519KeyPair>),
 }
 
 impl std::fmt::Debug for Signer {
@@ -18,28 +27,53 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// Reads a secret: `whsec_` and base64, or any text taken as it is.
-    pub(super) fn new(secret: &Secret) -> Result<Self, SinkBuildError> {
-        let key = match secret.expose().strip_prefix("whsec_") {
-            Some(encoded) => STANDARD
-                .decode(encoded.trim())
-                .map_err(|_| SinkBuildError::SigningSecret("not base64 after whsec_"))?,
-            None => secret.expose().as_bytes().to_vec(),
-        };
-        if key.is_empty() {
-            return Err(SinkBuildError::SigningSecret("is empty"));
-        }
-        let keyed = Hmac::new_from_slice(&key)
-            .map_err(|_| SinkBuildError::SigningSecret("cannot be used as a key"))?;
-        Ok(Self { keyed })
+    /// Reads the secrets; nothing where there is none.
+    pub(super) fn new(secrets: &[Secret]) -> Result<Option<Self>, SinkBuildError> {
+        let keys = secrets.iter().map(|secret| Key::new(secret.expose()));
+        let keys: Vec<_> = keys.collect::<Result<_, _>>().map_err(SinkBuildError::SigningSecret)?;
+        Ok((!keys.is_empty()).then_some(Self { keys }))
     }
 
-    /// The value of `webhook-signature`.
-    pub(super) fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
-        let mut mac = self.keyed.clone();
-        mac.update(format!("{id}.{timestamp}.").as_bytes());
-        mac.update(body);
-        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    /// The value of `webhook-signature`: of each key one over each form of the body.
+    pub(super) fn sign(&self, id: &str, timestamp: i64, bodies: &[&[u8]]) -> String {
+        let head = format!("{id}.{timestamp}.");
+        let of_key = |key| bodies.iter().map(move |body| (key, body));
+        let signatures: Vec<_> =
+            self.keys.iter().flat_map(of_key).map(|(key, body)| key.sign(&head, body)).collect();
+        signatures.join(" ")
+    }
+}
+
+impl Key {
+    fn new(secret: &str) -> Result<Self, SigningKeyError> {
+        match signing_key::parse(secret)? {
+            SigningKey::Symmetric(key) => Hmac::new_from_slice(&key)
+                .map(Self::Symmetric)
+                .map_err(|_| SigningKeyError::TooShort(key.len())),
+            SigningKey::Ed25519(seed, public) => {
+                let pair = match public {
+                    Some(public) => Ed25519KeyPair::from_seed_and_public_key(&seed, &public),
+                    None => Ed25519KeyPair::from_seed_unchecked(&seed),
+                };
+                let pair = pair.map_err(|_| SigningKeyError::NotEd25519)?;
+                Ok(Self::Ed25519(Box::new(pair)))
+            }
+        }
+    }
+
+    fn sign(&self, head: &str, body: &[u8]) -> String {
+        match self {
+            Self::Symmetric(keyed) => {
+                let mut mac = keyed.clone();
+                mac.update(head.as_bytes());
+                mac.update(body);
+                format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+            }
+            Self::Ed25519(pair) => {
+                let signature = pair.sign(&[head.as_bytes(), body].concat());
+                format!("v1a,{}", STANDARD.encode(signature))
+            }
+        }
     }
 }
 
@@ -47,22 +81,78 @@ impl Signer {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_example_of_the_specification() {
-        let secret = Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
-        let signature = Signer::new(&secret).unwrap().sign(
-            "msg_p5jXN8AQM9LWM0D4loKWxJek",
-            1_614_265_330,
-            br#"{"test": 2432232314}"#,
-        );
-        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    const SYMMETRIC: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+    const BODY: &[u8] = br#"{"test": 2432232314}"#;
+
+    fn signer(secrets: &[&str]) -> Result<Signer, String> {
+        let secrets: Vec<_> = secrets.iter().map(|secret| Secret::new(*secret)).collect();
+        Signer::new(&secrets).map(Option::unwrap).map_err(|error| error.to_string())
+    }
+
+    fn sign(secrets: &[&str], bodies: &[&[u8]]) -> String {
+        signer(secrets).unwrap().sign(ID, 1_614_265_330, bodies)
     }
 
     #[test]
-    fn other_secrets_are_taken_as_they_are() {
-        let with = |secret: &str| Signer::new(&Secret::new(secret)).map(|s| s.sign("i", 1, b"{}"));
-        assert_eq!(with("whsec_c2VjcmV0"), with("secret"));
-        assert!(with("whsec_not base64").is_err());
-        assert!(with("whsec_").is_err() && with("").is_err());
+    fn the_example_of_the_specification() {
+        let signature = sign(&[SYMMETRIC], &[BODY]);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    /// Computed with the cryptography package of Python.
+    #[test]
+    fn ed25519_signs_as_others_do() {
+        let seed = "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+        let signature = sign(&[seed], &[BODY]);
+        assert_eq!(
+            signature,
+            "v1a,yoUrgEkc12aGqm0n4Sydmdz55xJfTz4AsAgieHFjmkR7LJtqVCZOQYzvvHjI5kAey+r4iaBGxTFRrl2iBQxtDQ=="
+        );
+        assert_eq!(
+            sign(
+                &[
+                    "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8DoQe/884Qvh1w3RjnS8CZZ+TWMJulDV8d3IZkElUxuA=="
+                ],
+                &[BODY]
+            ),
+            signature
+        );
+        assert!(signer(&["whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+4MVUSZIbcHV8NpZsw1uRnmcBL5xjdcB2+EM7zvwehAw=="]).is_err());
+    }
+
+    #[test]
+    fn each_key_signs_each_form_of_the_body() {
+        let other = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
+        let all = sign(&[SYMMETRIC, other], &[b"sent", BODY]);
+        let each = [
+            sign(&[SYMMETRIC], &[b"sent"]),
+            sign(&[SYMMETRIC], &[BODY]),
+            sign(&[other], &[b"sent"]),
+            sign(&[other], &[BODY]),
+        ];
+        assert_eq!(all, each.join(" "));
+    }
+
+    #[test]
+    fn secrets_that_receivers_could_not_read_are_refused() {
+        for (secret, why) in [
+            ("", "the secret is empty"),
+            (
+                "a text of twenty-four bytes",
+                "expected `whsec_` or `whsk_` and base64, found neither prefix",
+            ),
+            ("whsec_not base64", "what follows `whsec_` is not base64"),
+            (
+                "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRY=",
+                "expected at least 24 bytes behind `whsec_`, found 23",
+            ),
+            (
+                "whsk_AAEC",
+                "expected a private key of ed25519 behind `whsk_`: 32 bytes, or 64 with its public key",
+            ),
+        ] {
+            assert_eq!(signer(&[secret]).unwrap_err(), format!("signing.secret: {why}"));
+        }
     }
 }

@@ -1,0 +1,106 @@
+//! Secrets of Standard Webhooks: `whsec_` and base64 for HMAC-SHA256, `whsk_` and base64 for ed25519.
+
+use std::fmt;
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
+};
+
+/// How many bytes a symmetric secret has at least. The specification asks for 24 to 64.
+const LEAST: usize = 24;
+/// A private key of ed25519, without and with the public one behind it.
+const SEED: usize = 32;
+const PAIR: usize = 64;
+
+/// With padding or without, as the standard libraries take it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A secret that was read.
+#[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "without it they are only checked"))]
+pub(crate) enum SigningKey {
+    /// Of `whsec_`.
+    Symmetric(Vec<u8>),
+    /// Of `whsk_`: the private key, and the public one where it is there.
+    Ed25519(Vec<u8>, Option<Vec<u8>>),
+}
+
+/// What is wrong with a secret; without the secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SigningKeyError {
+    /// It is empty.
+    Empty,
+    /// Neither `whsec_` nor `whsk_` stands in front of it.
+    NoPrefix,
+    /// What follows the prefix is not base64.
+    NotBase64(&'static str),
+    /// It has so few bytes.
+    TooShort(usize),
+    /// It is no private key of ed25519, by its length or because its public half is another's.
+    NotEd25519,
+}
+
+impl fmt::Display for SigningKeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the secret is empty"),
+            Self::NoPrefix => {
+                f.write_str("expected `whsec_` or `whsk_` and base64, found neither prefix")
+            }
+            Self::NotBase64(prefix) => write!(f, "what follows `{prefix}` is not base64"),
+            Self::TooShort(found) => {
+                write!(f, "expected at least {LEAST} bytes behind `whsec_`, found {found}")
+            }
+            Self::NotEd25519 => f.write_str(
+                "expected a private key of ed25519 behind `whsk_`: 32 bytes, or 64 with its public key",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SigningKeyError {}
+
+impl SigningKeyError {
+    /// How to mend a secret. That of one without a prefix is the secret itself, as the standard
+    /// libraries read it, for the terminal of whoever has it in hand.
+    pub(crate) fn hint(self, secret: &str) -> String {
+        match self {
+            Self::NoPrefix if secret.len() >= LEAST => format!(
+                "receivers decode every secret: for the same bytes write, and give the receiver, \
+                 whsec_{}",
+                STANDARD.encode(secret)
+            ),
+            Self::NotEd25519 => "take the private key as its maker shows it".into(),
+            _ => "make one: `echo whsec_$(openssl rand -base64 32)`".into(),
+        }
+    }
+}
+
+/// Reads a secret.
+pub(crate) fn parse(secret: &str) -> Result<SigningKey, SigningKeyError> {
+    let decode = |prefix: &'static str, encoded: &str| {
+        BASE64.decode(encoded.trim()).map_err(|_| SigningKeyError::NotBase64(prefix))
+    };
+    if let Some(encoded) = secret.strip_prefix("whsec_") {
+        let key = decode("whsec_", encoded)?;
+        return match key.len() {
+            LEAST.. => Ok(SigningKey::Symmetric(key)),
+            found => Err(SigningKeyError::TooShort(found)),
+        };
+    }
+    if let Some(encoded) = secret.strip_prefix("whsk_") {
+        let mut seed = decode("whsk_", encoded)?;
+        return match seed.len() {
+            SEED => Ok(SigningKey::Ed25519(seed, None)),
+            PAIR => {
+                let public = seed.split_off(SEED);
+                Ok(SigningKey::Ed25519(seed, Some(public)))
+            }
+            _ => Err(SigningKeyError::NotEd25519),
+        };
+    }
+    Err(if secret.is_empty() { SigningKeyError::Empty } else { SigningKeyError::NoPrefix })
+}
