@@ -64,7 +64,7 @@ async fn backlog(directory: &Path) {
     stage.again(3, 7);
     stage.settle(&["behind", "picky"]).await;
     stage.bridge.stop().await;
-    stage.keep(directory, "SIGTERM", "two of three sinks in mid-backlog").await;
+    stage.keep(directory, "SIGTERM", "two of three sinks in mid-backlog");
 }
 
 /// A receiver has refused three events, which are kept.
@@ -80,7 +80,7 @@ async fn dead_letters(directory: &Path) {
     list_dead_letters(&stage.bridge, "audit", 3).await;
     sleep(2 * SAVED_EVERY).await;
     stage.bridge.kill9();
-    stage.keep(directory, "SIGKILL", "three dead letters").await;
+    stage.keep(directory, "SIGKILL", "three dead letters");
 }
 
 /// How the bridge of [`held`] ends.
@@ -152,7 +152,7 @@ async fn held(directory: &Path, end: End) {
             "SIGTERM, its receivers away, and SIGKILL meanwhile"
         }
     };
-    stage.keep(directory, ended, "increments that two sinks with suppress hold back").await;
+    stage.keep(directory, ended, "increments that two sinks with suppress hold back");
 }
 
 /// The journal has dropped what two sinks had not had. One has come back since, one has not.
@@ -194,7 +194,7 @@ async fn lost(directory: &Path) {
     stage.settle(&["away"]).await;
     sleep(2 * SAVED_EVERY).await;
     stage.bridge.kill9();
-    stage.keep(directory, "SIGKILL", "records that retention took, stated for one sink").await;
+    stage.keep(directory, "SIGKILL", "records that retention took, stated for one sink");
 }
 
 /// Two namespaces are followed, and a list has replayed what was written while the bridge was down.
@@ -224,9 +224,7 @@ async fn sources(directory: &Path) {
     let skipped = number(&stage.bridge.status().await["ingest"], "skippedIncrements");
     assert_eq!(skipped, 3, "what the gap hid is stated");
     stage.bridge.stop().await;
-    stage
-        .keep(directory, "SIGTERM", "two sources, one of which had a gap and a replayed list")
-        .await;
+    stage.keep(directory, "SIGTERM", "two sources, one of which had a gap and a replayed list");
 }
 
 /// An API server, receivers, and the bridge between them.
@@ -365,7 +363,7 @@ impl Stage {
     }
 
     /// Keeps the journal, and says what it holds.
-    async fn keep(self, directory: &Path, ended: &str, what: &str) {
+    fn keep(self, directory: &Path, ended: &str, what: &str) {
         let journal = directory.join("journal");
         copy(&self.bridge.journal(), &journal);
         let names: HashMap<Key, usize> =

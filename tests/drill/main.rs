@@ -65,6 +65,7 @@ mod small_disk;
 #[path = "../e2e/stage.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod stage;
+mod statements;
 mod stop;
 #[path = "../../benches/bridge/table.rs"]
 mod table;
@@ -94,6 +95,7 @@ const DRILLS: &[&[Drill]] = &[
     &stop::DRILLS,
     &outage::DRILLS,
     &retention::DRILLS,
+    &statements::DRILLS,
     &disk::DRILLS,
     &admin_flood::DRILLS,
     &poison::DRILLS,

@@ -1,0 +1,314 @@
+//! Holds what the bridge says against what was written and what arrived.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::world::{Act, Sink, Sources};
+use super::written::Version;
+use crate::accounts::number;
+use crate::judge::{self, Arrival, Key};
+use crate::mixed::stated::Stated;
+
+/// What was found to be false, over all rounds.
+#[derive(Default)]
+pub(super) struct Oracle {
+    findings: Vec<String>,
+    /// Sink and law of each: what is false once stays so.
+    broken: HashSet<(String, &'static str)>,
+    sources_changed: usize,
+}
+
+impl Oracle {
+    pub(super) fn findings(self) -> Vec<String> {
+        self.findings
+    }
+
+    /// How often the sources have been changed.
+    pub(super) fn changed(&mut self, once_more: bool) -> usize {
+        self.sources_changed += usize::from(once_more);
+        self.sources_changed
+    }
+
+    /// The dead letters of a sink are what its receiver refuses.
+    pub(super) fn letters(&mut self, sink: &Sink, versions: &[Version], letters: &HashSet<Key>) {
+        let refused = versions.iter().filter(|version| version.poison);
+        let refused: HashSet<Key> = refused.map(|version| version.produced.id).collect();
+        if !letters.is_subset(&refused) {
+            self.findings.push(format!("{}: dead letters that nobody refused", sink.name));
+        }
+    }
+}
+
+/// The state of things after a kill.
+pub(super) struct Law<'a> {
+    oracle: &'a mut Oracle,
+    when: String,
+    versions: &'a [Version],
+    kills: &'a [Instant],
+    /// What is in the journal, or was, with the delta that it was given.
+    journalled: HashMap<Key, u64>,
+}
+
+impl<'a> Law<'a> {
+    pub(super) fn new(
+        oracle: &'a mut Oracle,
+        act: Act,
+        kill: usize,
+        versions: &'a [Version],
+        kills: &'a [Instant],
+    ) -> Self {
+        let when = format!("{act:?}, kill {kill}");
+        Self { oracle, when, versions, kills, journalled: HashMap::new() }
+    }
+
+    fn hold(&mut self, of: &str, law: &'static str, holds: bool, found: impl FnOnce() -> String) {
+        if !holds && self.oracle.broken.insert((of.to_owned(), law)) {
+            self.oracle.findings.push(format!("{of}: {law}: {} ({})", found(), self.when));
+        }
+    }
+
+    /// What was journalled is what was written within the sources, but for what is stated as
+    /// skipped; and each Event's deltas add up. A sink that is to have all of it says what it is.
+    pub(super) fn journal(&mut self, all: &Sink, sources: Sources, log: &[Value]) {
+        for arrival in all.receiver.arrivals().iter() {
+            self.journalled.entry(arrival.id).or_insert(arrival.delta);
+        }
+        let stated: u64 = Stated::all(log).iter().map(|gap| gap.skipped).sum();
+        // By Event: the newest occurrences that were seen, and the sum of the deltas.
+        let mut events = HashMap::<Key, (u64, u64)>::new();
+        for version in self.versions {
+            if let Some(delta) = self.journalled.get(&version.produced.id) {
+                let (occurrences, sum) = events.entry(version.produced.event).or_default();
+                *occurrences = version.produced.occurrences;
+                *sum += delta;
+            }
+        }
+        let (mut skipped, mut unseen) = (0, 0);
+        for version in self.versions {
+            let produced = &version.produced;
+            if !self.journalled.contains_key(&produced.id) {
+                let seen =
+                    events.get(&produced.event).is_some_and(|(n, _)| *n > produced.occurrences);
+                skipped += u64::from(seen);
+                unseen += u64::from(!seen && sources.cover(version));
+            }
+        }
+        self.hold("journal", "what the sources cover is there", unseen == 0, || {
+            format!("{unseen} versions are not, nor later ones of their Events")
+        });
+        self.hold("journal", "what is missing is stated as skipped", skipped == stated, || {
+            format!("{skipped} versions were skipped, stated {stated}")
+        });
+        let wrong = events.values().filter(|(occurrences, sum)| occurrences != sum).count();
+        self.hold("journal", "the deltas of an Event are its occurrences", wrong == 0, || {
+            let (mut many, mut few) = (0, 0);
+            for (occurrences, sum) in events.values() {
+                many += sum.saturating_sub(*occurrences);
+                few += occurrences.saturating_sub(*sum);
+            }
+            format!("{wrong} Events, {many} too many and {few} too few")
+        });
+    }
+
+    /// The fates of a sink are what its receiver got.
+    pub(super) fn sink(&mut self, sink: &Sink, said: &Value, before: &Value) {
+        let arrivals = sink.receiver.arrivals();
+        let produced: Vec<_> = self.versions.iter().map(|version| version.produced).collect();
+        let verdict = judge::judge(&produced, &arrivals);
+        let (name, seen) = (sink.name, self.journalled.len() as u64);
+        let honest = (verdict.strangers, verdict.mistold, verdict.retold, verdict.order_breaks);
+        self.hold(
+            name,
+            "each id is told once and for all, in order",
+            honest == (0, 0, 0, 0),
+            || format!("(never produced, told wrongly, told otherwise, out of order) = {honest:?}"),
+        );
+        let fate = |fate: &str| number(said, fate);
+        self.hold(name, "seen is what was journalled", fate("seen") == seen, || {
+            format!("stated {}, journalled {seen}", fate("seen"))
+        });
+
+        let had = first_of_each(&arrivals);
+        let doubtful = self.doubtful(&arrivals);
+        let had_count = had.len() as u64;
+        // Gone from the journal before an answer was read, it has no other fate than lost.
+        let unread = if fate("lost") > 0 { doubtful.len() as u64 } else { 0 };
+        let (mut may_filter, mut must_filter, mut had_and_filtered) = (0, 0, 0);
+        // Increments that arrived, with what may be stated otherwise.
+        let mut arguable = 0;
+        let (mut missing, mut heavy) = (0, 0);
+        for version in self.versions {
+            let id = &version.produced.id;
+            let Some(delta) = self.journalled.get(id) else { continue };
+            let wanted = sink.wanted(version);
+            let told = had.get(id).copied().unwrap_or(0);
+            if wanted != Wanted::Yes || (unread > 0 && doubtful.contains(id)) {
+                arguable += told;
+            }
+            may_filter += u64::from(wanted != Wanted::Yes);
+            must_filter += u64::from(wanted == Wanted::No);
+            had_and_filtered += u64::from(wanted != Wanted::Yes && had.contains_key(id));
+            if !had.contains_key(id) {
+                missing += u64::from(wanted == Wanted::Yes);
+                heavy += delta.saturating_sub(1);
+            }
+        }
+        let delivered = fate("delivered");
+        let may = had_count.saturating_sub(unread + had_and_filtered)..=had_count;
+        self.hold(name, "delivered is what arrived", may.contains(&delivered), || {
+            format!("stated {delivered}, arrived {had_count}, of which {unread} at a kill")
+        });
+        let filtered = fate("filtered");
+        let (may_at_most, lost) = (may_filter, fate("lost"));
+        let holds = filtered <= may_at_most && filtered + lost >= must_filter;
+        self.hold(name, "filtered is what match refuses", holds, || {
+            format!("stated {filtered}, refused {must_filter} to {may_at_most}, lost {lost}")
+        });
+        let poison = self.versions.iter().filter(|version| {
+            let id = &version.produced.id;
+            version.poison && self.journalled.contains_key(id) && !had.contains_key(id)
+        });
+        let poison = if sink.refuses { poison.count() as u64 } else { 0 };
+        let dead = fate("deadLettered");
+        self.hold(name, "dead-lettered is what was refused", dead == poison, || {
+            format!("stated {dead}, refused {poison}")
+        });
+        // What `suppress` holds back may be gone when its sum is due, which is stated, and has to be
+        // exact: see `increments`.
+        let may_lose = !sink.blocks || sink.mode == "suppress";
+        self.hold(name, "what blocks loses nothing", may_lose || lost == 0, || {
+            format!("stated lost {lost}")
+        });
+        let (away, held) = (fate("correlatedAway"), fate("held"));
+        let others = dead + lost + away + held;
+        // What match refuses may have been lost before it was asked.
+        let undecided = may_filter - filtered.min(may_filter) + unread + had_and_filtered;
+        let holds = (missing..=missing + undecided).contains(&others);
+        self.hold(name, "what is missing is stated", holds, || {
+            format!("missing {missing}, stated: dead {dead}, lost {lost}, away {away}, held {held}")
+        });
+        self.hold(name, "only suppress holds", sink.mode == "suppress" || away + held == 0, || {
+            format!("correlated away {away}, held {held}")
+        });
+        self.increments(sink, said, &had, heavy, arguable);
+        self.repeats(sink, said, &arrivals, verdict.repeated);
+        self.totals(sink, said, before);
+    }
+
+    /// What comes out is what goes in, less what is stated.
+    fn increments(
+        &mut self,
+        sink: &Sink,
+        said: &Value,
+        had: &HashMap<Key, u64>,
+        heavy: u64,
+        arguable: u64,
+    ) {
+        if sink.mode != "suppress" {
+            let other = had.iter().filter(|(id, delta)| self.journalled.get(id) != Some(delta));
+            let other = other.count();
+            self.hold(sink.name, "each delta is that of the journal", other == 0, || {
+                format!("{other} are others")
+            });
+            return;
+        }
+        let arrived: u64 = had.values().sum();
+        let journalled: u64 = self.journalled.values().sum();
+        let fates = ["filtered", "deadLettered", "lost", "held"];
+        let stated: u64 = fates.iter().map(|fate| number(said, fate)).sum();
+        let most = journalled.saturating_sub(stated) + arguable;
+        let least = journalled.saturating_sub(stated + heavy);
+        let holds = (least..=most).contains(&arrived);
+        self.hold(sink.name, "the increments that go in come out", holds, || {
+            let fates = fates.map(|fate| format!("{fate} {}", number(said, fate))).join(", ");
+            format!("in {journalled}, out {arrived}, stated: {fates}; so {least} to {most}")
+        });
+    }
+
+    /// What was taken again is stated, but what a kill found without an answer.
+    fn repeats(&mut self, sink: &Sink, said: &Value, arrivals: &[Arrival], repeated: u64) {
+        let unanswered = self.doubtful_repeats(arrivals);
+        let stated = number(said, "redelivered");
+        let holds = (repeated.saturating_sub(unanswered)..=repeated).contains(&stated);
+        self.hold(sink.name, "redelivered is what was taken again", holds, || {
+            format!("stated {stated}, taken again {repeated}, {unanswered} of them at a kill")
+        });
+    }
+
+    /// No total is less than it was before the kill.
+    fn totals(&mut self, sink: &Sink, said: &Value, before: &Value) {
+        let lives = &sink.matches[sink.matches.len().saturating_sub(2)..];
+        let same = lives.iter().all(|one| *one == lives[0]);
+        for (fate, law) in [
+            ("lost", "lost does not go down"),
+            ("deadLettered", "deadLettered does not go down"),
+            ("redelivered", "redelivered does not go down"),
+            ("delivered", "delivered does not go down"),
+            ("filtered", "filtered does not go down"),
+            ("correlatedAway", "correlatedAway does not go down"),
+        ] {
+            let steady = same || ["lost", "deadLettered", "redelivered"].contains(&fate);
+            let (now, then) = (number(said, fate), number(before, fate));
+            self.hold(sink.name, law, !steady || now >= then, || format!("{then}, then {now}"));
+        }
+    }
+
+    /// What arrived last before each kill: its answer may not have been read.
+    fn doubtful(&self, arrivals: &[Arrival]) -> HashSet<Key> {
+        let last = self.kills.iter().filter_map(|kill| last_before(arrivals, *kill));
+        last.flatten().map(|arrival| arrival.id).collect()
+    }
+
+    fn doubtful_repeats(&self, arrivals: &[Arrival]) -> u64 {
+        let mut at = HashMap::<Key, usize>::new();
+        for arrival in arrivals {
+            *at.entry(arrival.id).or_default() += 1;
+        }
+        let again = |arrival: &&Arrival| at.get(&arrival.id).is_some_and(|times| *times > 1);
+        let last = self.kills.iter().filter_map(|kill| last_before(arrivals, *kill));
+        last.flatten().filter(again).count() as u64
+    }
+}
+
+/// The request that was taken last before an instant.
+fn last_before(arrivals: &[Arrival], kill: Instant) -> Option<&[Arrival]> {
+    let end = arrivals.partition_point(|arrival| arrival.at <= kill);
+    let at = arrivals[..end].last()?.at;
+    let start = arrivals[..end].partition_point(|arrival| arrival.at < at);
+    Some(&arrivals[start..end])
+}
+
+/// Each id with the delta that it was first told with.
+fn first_of_each(arrivals: &[Arrival]) -> HashMap<Key, u64> {
+    let mut had = HashMap::new();
+    for arrival in arrivals {
+        had.entry(arrival.id).or_insert(arrival.delta);
+    }
+    had
+}
+
+/// Whether a sink wants a version, by the matches that may have been asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Yes,
+    No,
+    /// It is up to which life decided.
+    Either,
+}
+
+impl Sink {
+    /// A version is decided in the life in which it was written or in the next one, and again in
+    /// the one after that where a kill takes the decision.
+    fn wanted(&self, version: &Version) -> Wanted {
+        let end = self.matches.len().min(version.round + 3);
+        let asked = &self.matches[version.round..end];
+        let wants = asked.iter().filter(|one| one.wants(version)).count();
+        match wants {
+            0 => Wanted::No,
+            all if all == asked.len() => Wanted::Yes,
+            _ => Wanted::Either,
+        }
+    }
+}
