@@ -169,6 +169,11 @@ mod tests {
         assert_eq!(&*secrets.reason("the password hunter2hun"), "the password …");
         assert_eq!(&*secrets.reason(format!("{}hunter2h", " ".repeat(9000))), "…");
         assert_eq!(&*secrets.reason("the password hun"), "the password hun");
+        for end in
+            ["%68%75%6e%74%6", "%68%75%6e%74%", "\\u0068unte\\u00", "hunt&#10", "hunter2hunter\\"]
+        {
+            assert_eq!(&*secrets.reason(format_args!("no {end}")), "no …", "{end}");
+        }
     }
 
     #[test]

@@ -17,7 +17,10 @@ pub(super) fn start(settings: LogSettings) {
     };
     // Libraries under it speak of every connection; below warnings that is for whoever debugs them.
     let filter = match settings.level {
-        LogLevel::Trace => EnvFilter::new(level),
+        // Those that carry what sinks send and hear (h2, hyper, reqwest, rustls and what is to come)
+        // are not heard: they would show headers, and receivers' words as they were said. What
+        // librdkafka says passes through the sink's secrets.
+        LogLevel::Trace => EnvFilter::new("warn,kube_client=trace,librdkafka=trace,tidings=trace"),
         // The client reports each failed request as an error of its own; the reflector says what it
         // means, and once.
         _ => EnvFilter::new(format!("warn,kube_client=off,tidings={level}")),

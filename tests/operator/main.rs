@@ -10,6 +10,8 @@ mod support;
 mod commands;
 mod dead_letters;
 mod files;
+#[cfg(all(feature = "kafka", feature = "otlp", feature = "webhook"))]
+mod planted;
 mod process;
 mod replay;
 mod socket;

@@ -110,25 +110,32 @@ pub(super) fn find(text: &str, secrets: &[Form], shortest: usize) -> Vec<Range<u
 struct Reading {
     bytes: Vec<u8>,
     places: Vec<Range<usize>>,
+    /// How long the text itself is.
+    end: usize,
 }
 
 impl Reading {
     fn of(text: &str) -> Self {
         let places = (0..text.len()).map(|at| at..at + 1).collect();
-        Self { bytes: text.as_bytes().to_vec(), places }
+        Self { bytes: text.as_bytes().to_vec(), places, end: text.len() }
     }
 
     /// Where these bytes stand in the text itself.
     fn from(&self, range: Range<usize>) -> Range<usize> {
-        self.places[range.start].start..self.places[range.end - 1].end
+        let last = range.end == self.bytes.len();
+        let end = if last { self.end } else { self.places[range.end - 1].end };
+        self.places[range.start].start..end
     }
 
     /// The same with one more layer of escapes undone, if there is one.
     fn unescaped(&self) -> Option<Self> {
-        let mut next = Self { bytes: Vec::new(), places: Vec::new() };
+        let mut next = Self { bytes: Vec::new(), places: Vec::new(), end: self.end };
         let mut at = 0;
         while at < self.bytes.len() {
             let rest = &self.bytes[at..];
+            if breaks_off(rest) {
+                break;
+            }
             let (bytes, length) = escape(rest).unwrap_or((Cow::Borrowed(&rest[..1]), 1));
             let place = self.from(at..at + length);
             next.places.extend(bytes.iter().map(|_| place.clone()));
@@ -137,6 +144,19 @@ impl Reading {
         }
         (next.bytes != self.bytes).then_some(next)
     }
+}
+
+/// Whether a text is no more than the beginning of an escape: what it would stand for is not known.
+fn breaks_off(text: &[u8]) -> bool {
+    let shortest = match text {
+        [b'%', ..] => 3,
+        [b'\\', b'u', ..] => 6,
+        [b'\\', b'x', ..] => 4,
+        [b'\\', ..] => 2,
+        [b'&', b'#', rest @ ..] if rest.iter().all(u8::is_ascii_alphanumeric) => 10,
+        _ => 0,
+    };
+    text.len() < shortest
 }
 
 /// The escape that a text begins with: what it stands for, and its length.
