@@ -32,6 +32,7 @@ mod heartbeat;
 mod ingest;
 mod intake;
 mod keeper;
+mod log_lines;
 mod marks;
 mod objects;
 mod options;

@@ -37,6 +37,10 @@ const SAVE_AT_MOST_EVERY: Duration = Duration::from_millis(250);
 /// How long after its time a summary is sent that no record brings about: by then every frame of
 /// an earlier time has come.
 const GRACE: Duration = Duration::from_secs(1);
+
+const LOST: &str = "records were lost: the journal dropped them before this sink had them";
+const LOST_HELD: &str = "what was held back was lost: the journal dropped the record that stands for it \
+                         before its summary was due";
 /// How long the end of the program waits for the disk before it leaves what is held for the next
 /// run.
 const SAVED_WITHIN: Duration = Duration::from_secs(3);
@@ -191,12 +195,8 @@ impl Gather {
         let gone = fed.from()..fed.frame().first;
         let delivered = self.delivered_before.count_in(gone).min(fed.lost);
         let lost = fed.lost - delivered;
-        if lost > 0 {
-            tracing::error!(
-                sink = self.progress.name(),
-                lost,
-                "records were lost: the journal dropped them before this sink had them"
-            );
+        if lost > 0 && self.progress.lines.admit(LOST, "", lost) {
+            tracing::error!(sink = self.progress.name(), lost, "{LOST}");
         }
         // Settled before the first record is, it has to be settled with the place behind it: or
         // it would be found, and counted, once more after a crash.
@@ -214,13 +214,14 @@ impl Gather {
             return;
         }
         self.work.reached.lost += gone.pending;
-        tracing::error!(
-            sink = self.progress.name(),
-            versions = gone.pending,
-            increments = gone.delta,
-            "what was held back was lost: the journal dropped the record that stands for it before \
-             its summary was due"
-        );
+        if self.progress.lines.admit(LOST_HELD, "", gone.pending) {
+            tracing::error!(
+                sink = self.progress.name(),
+                versions = gone.pending,
+                increments = gone.delta,
+                "{LOST_HELD}"
+            );
+        }
     }
 
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use super::{
     Overflow, Reason,
     correlation::{Correlator, Holding, SaveOf},
+    log_lines::LogLines,
     shared::lock,
 };
 use crate::{
@@ -218,6 +219,8 @@ struct Inner {
 /// One sink's progress, shared by its watcher, the keeper and the admin server.
 #[derive(Debug)]
 pub struct SinkProgress {
+    /// What the log has of single events of it.
+    pub(super) lines: LogLines,
     inner: Mutex<Inner>,
 }
 
@@ -269,7 +272,7 @@ impl SinkProgress {
             changed: true,
             settled_at: Instant::now(),
         };
-        Self { inner: Mutex::new(inner) }
+        Self { lines: LogLines::new(name), inner: Mutex::new(inner) }
     }
 
     /// What is known now.

@@ -14,6 +14,9 @@ use crate::{
     journal::{DeadLetter, LetterState},
 };
 
+const REJECTED: &str = "the receiver rejected events without saying which";
+const REFUSED: &str = "the receiver refuses an event: dead-lettered";
+const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
 /// After so many refusals of single events in a row it is the sink that is wrong, not the events.
 const REFUSALS_IN_A_ROW: u32 = 20;
 
@@ -93,12 +96,14 @@ impl Deliver {
             for place in &places[..first_taken] {
                 fates.set(*place, Fate::DeadLettered);
             }
-            tracing::error!(
-                sink = self.name,
-                rejected,
-                reason = &*reason,
-                "the receiver rejected events without saying which"
-            );
+            if self.progress.lines.admit(REJECTED, "partial-success", rejected) {
+                tracing::error!(
+                    sink = self.name,
+                    events = rejected,
+                    reason = &*reason,
+                    "{REJECTED}"
+                );
+            }
             let mut letter = self.dead_letter(piece, &records[0], "partial-success", reason);
             letter.unidentified = rejected;
             // Which events these are is not known.
@@ -123,12 +128,9 @@ impl Deliver {
         }
         self.refusals_in_a_row += 1;
         let record = &piece.batch.records[0];
-        tracing::warn!(
-            sink = self.name,
-            id = record.id(),
-            reason = &*reason,
-            "the receiver refuses an event: dead-lettered"
-        );
+        if self.progress.lines.admit(REFUSED, class.as_str(), 1) {
+            tracing::warn!(sink = self.name, id = record.id(), reason = &*reason, "{REFUSED}");
+        }
         fates.set(piece.places[0], Fate::DeadLettered);
         let letter = self.dead_letter(piece, record, class.as_str(), reason);
         fates.dead_letter(piece.places[0], letter);
@@ -136,13 +138,16 @@ impl Deliver {
     }
 
     pub(super) fn give_up(&mut self, piece: &Piece, reason: &Reason, fates: &mut Fates) {
-        tracing::error!(
-            sink = self.name,
-            events = piece.batch.records.len(),
-            attempts = piece.attempts,
-            reason = &**reason,
-            "given up after retry.maxAttempts: dead-lettered"
-        );
+        let events = piece.batch.records.len();
+        if self.progress.lines.admit(GIVEN_UP, "max-attempts", events as u64) {
+            tracing::error!(
+                sink = self.name,
+                events,
+                attempts = piece.attempts,
+                reason = &**reason,
+                "{GIVEN_UP}"
+            );
+        }
         for (record, place) in piece.batch.records.iter().zip(&piece.places) {
             fates.set(*place, Fate::DeadLettered);
             let letter = self.dead_letter(piece, record, "max-attempts", reason.clone());

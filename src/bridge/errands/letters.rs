@@ -23,6 +23,12 @@ const PAGE_BYTES: usize = 1 << 20;
 /// The pause after the state could not be read.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
+const WAITS: &str = "a dead letter has to wait";
+const DELIVERED: &str = "a dead letter is delivered";
+const STAYS: &str = "a dead letter is refused once more: it stays";
+const NOT_TAKEN: &str =
+    "a dead letter that is forwarded here is refused: it is kept with its own sink only";
+
 /// See the [module](self).
 pub(in crate::bridge) struct LetterRound {
     pub(in crate::bridge) sink: String,
@@ -94,10 +100,11 @@ impl LetterRound {
             };
             // For as long as the receiver is away: said once, and when the reason is another one.
             let (sink, letter) = (&self.sink, letter.number);
-            if before.as_ref() == Some(&reason) {
+            let same = before.as_ref() == Some(&reason);
+            if same || !self.progress.lines.admit(WAITS, "", 1) {
                 tracing::debug!(sink, letter, reason = &*reason, "still waiting");
             } else {
-                tracing::warn!(sink, letter, reason = &*reason, "a dead letter has to wait");
+                tracing::warn!(sink, letter, reason = &*reason, "{WAITS}");
             }
             before = Some(reason);
             self.courier.sleep(wait).await?;
@@ -105,12 +112,10 @@ impl LetterRound {
         let Piece { attempts, .. } = piece;
         let outcome = match answered.refusal {
             None if again => {
-                tracing::info!(
-                    sink = self.sink,
-                    letter = letter.number,
-                    id = letter.id,
-                    "a dead letter is delivered"
-                );
+                if self.progress.lines.admit(DELIVERED, "", 1) {
+                    let (letter, id) = (letter.number, &letter.id);
+                    tracing::info!(sink = self.sink, letter, id, "{DELIVERED}");
+                }
                 LetterOutcome::Delivered
             }
             None => {
@@ -118,24 +123,23 @@ impl LetterRound {
                 LetterOutcome::Forwarded
             }
             Some((class, reason)) if again => {
-                tracing::warn!(
-                    sink = self.sink,
-                    letter = letter.number,
-                    id = letter.id,
-                    reason = &*reason,
-                    "a dead letter is refused once more: it stays"
-                );
+                if self.progress.lines.admit(STAYS, &class, 1) {
+                    let (letter, id) = (letter.number, &letter.id);
+                    tracing::warn!(sink = self.sink, letter, id, reason = &*reason, "{STAYS}");
+                }
                 LetterOutcome::Refused { class, reason: reason.into(), attempts, time_ms: now_ms() }
             }
-            Some((_, reason)) => {
-                tracing::error!(
-                    sink = self.sink,
-                    letter = letter.number,
-                    of = letter.sink,
-                    id = letter.id,
-                    reason = &*reason,
-                    "a dead letter that is forwarded here is refused: it is kept with its own sink only"
-                );
+            Some((class, reason)) => {
+                if self.progress.lines.admit(NOT_TAKEN, &class, 1) {
+                    tracing::error!(
+                        sink = self.sink,
+                        letter = letter.number,
+                        of = letter.sink,
+                        id = letter.id,
+                        reason = &*reason,
+                        "{NOT_TAKEN}"
+                    );
+                }
                 self.progress.update(|sink| sink.errands.forwards_refused += 1);
                 LetterOutcome::Forwarded
             }

@@ -25,6 +25,7 @@ use crate::{
 
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
+const REFUSED: &str = "the receiver refuses replayed events; they become no dead letters";
 
 /// See the [module](self).
 pub(in crate::bridge) struct Replays {
@@ -176,14 +177,11 @@ impl Replays {
             };
             let answered = self.courier.deliver(self.courier.piece(batch), waits).await?;
             if let Some((class, reason)) = answered.refusal {
-                let refused = answered.refused;
-                tracing::warn!(
-                    sink = self.sink,
-                    refused,
-                    class,
-                    reason = &*reason,
-                    "the receiver refuses replayed events; they become no dead letters"
-                );
+                let events = answered.refused;
+                if self.progress.lines.admit(REFUSED, &class, events) {
+                    let reason = &*reason;
+                    tracing::warn!(sink = self.sink, events, class, reason, "{REFUSED}");
+                }
             }
             self.progress.update(|sink| sink.errands.replayed += answered.delivered);
             progress.send_modify(|replay| {

@@ -1,0 +1,79 @@
+//! How much the log says of many refused events.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "bridge/support.rs"]
+#[expect(dead_code, reason = "shared with the bridge's tests, which use more of it")]
+mod support;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use serde_json::Value;
+use tidings::demo::api_server::EventObject;
+
+use crate::support::{MemorySink, Setup, invalid, server, settled, stop, until};
+
+/// So many are refused.
+const REFUSED: u64 = 1000;
+
+/// What is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn locked(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap()
+    }
+
+    /// The lines with these words.
+    fn lines(&self, words: &str) -> Vec<Value> {
+        let text = String::from_utf8(self.locked().clone()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["message"].as_str().is_some_and(|m| m.contains(words))).collect()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.locked().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_refused_events_are_a_handful_of_lines_whose_counts_add_up() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone()).init();
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    sink.refuse(|event| event.envelope.contains("poison").then(|| invalid("no")));
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    for n in 0..REFUSED {
+        // Not so many in a row that the sink would be in doubt.
+        for message in ["poison", "fine"] {
+            let event = EventObject::about_pod("shop", &format!("web-{n}"), "A", message);
+            server.create(event).unwrap();
+        }
+    }
+    let status = settled(&bridge.view(), "a", 2 * REFUSED).await;
+    assert_eq!(status.dead_lettered, REFUSED);
+    let events = |line: &Value| line.get("events").map_or(1, |events| events.as_u64().unwrap());
+    let told = || -> u64 {
+        let lines = log.lines("the receiver refuses an event: dead-lettered");
+        lines.iter().map(events).sum()
+    };
+    until("all of them are told", || told() == REFUSED).await;
+    let lines = log.lines("the receiver refuses an event: dead-lettered");
+    // One a second, on a machine of any speed.
+    assert!(lines.len() < 100, "{} lines", lines.len());
+    assert!(lines[0]["id"].is_string() && lines[0]["reason"].is_string(), "{}", lines[0]);
+    stop(bridge).await;
+}
