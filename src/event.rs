@@ -21,4 +21,6 @@ pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Tex
 pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
-pub(crate) use time::{bounded, timestamp};
+#[cfg(any(feature = "kafka", feature = "otlp"))]
+pub(crate) use time::bounded;
+pub(crate) use time::timestamp;

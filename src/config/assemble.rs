@@ -107,7 +107,9 @@ fn build(kind: &SinkKind) -> Result<Box<dyn Sink>, sinks::SinkBuildError> {
         // The configuration refuses a kind that is not built in.
         #[cfg(not(all(feature = "kafka", feature = "otlp", feature = "webhook")))]
         other => {
-            return Err(sinks::SinkBuildError::Client(format!("{} is not built in", other.name())));
+            let reason = format_args!("{} is not built in", other.name());
+            let reason = crate::bridge::Secrets::none().reason(reason);
+            return Err(sinks::SinkBuildError::Client(reason));
         }
     })
 }

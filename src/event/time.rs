@@ -1,9 +1,10 @@
 //! Times as the journal has them.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 /// How much earlier than its creation an Event may say that it occurred.
-const BEFORE_CREATION: SignedDuration = SignedDuration::from_hours(1);
+#[cfg(any(feature = "kafka", feature = "otlp"))]
+const BEFORE_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
 /// The time by which a receiver may order, index or expire an event, from texts of RFC 3339.
 ///
@@ -11,6 +12,7 @@ const BEFORE_CREATION: SignedDuration = SignedDuration::from_hours(1);
 /// is refused by Kafka, one of 1970 rolls a segment. So it is taken for not earlier than an hour before
 /// `created` and not later than `observed`, which are the API server's word and ours. Nothing for a
 /// `time` that is none.
+#[cfg(any(feature = "kafka", feature = "otlp"))]
 pub(crate) fn bounded(time: &str, created: &str, observed: &str) -> Option<Timestamp> {
     let mut time: Timestamp = time.parse().ok()?;
     if let Ok(created) = created.parse::<Timestamp>() {
@@ -24,7 +26,7 @@ pub(crate) fn timestamp(ms: u64) -> Timestamp {
     Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "kafka", feature = "otlp")))]
 mod tests {
     use super::*;
 

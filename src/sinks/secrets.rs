@@ -1,6 +1,14 @@
 //! Which parts of a sink's options nobody else is to read.
 
-use super::{KafkaOptions, OtlpOptions, Secret, WebhookOptions};
+#[cfg(feature = "kafka")]
+use super::KafkaOptions;
+#[cfg(feature = "otlp")]
+use super::OtlpOptions;
+#[cfg(any(feature = "otlp", feature = "webhook"))]
+use super::Secret;
+#[cfg(feature = "webhook")]
+use super::WebhookOptions;
+#[cfg(any(feature = "kafka", feature = "otlp", feature = "webhook"))]
 use crate::bridge::Secrets;
 
 /// Headers whose values say what a request is about, and open nothing.
@@ -36,6 +44,7 @@ const HARMLESS: [&str; 29] = [
     "x-tenant-id",
 ];
 /// What stands in front of the credentials in `Authorization`.
+#[cfg(any(feature = "otlp", feature = "webhook"))]
 const SCHEMES: [&str; 9] =
     ["apikey", "api-key", "basic", "bearer", "digest", "geniekey", "key", "splunk", "token"];
 /// Shorter parts of an address are words of it.
@@ -100,6 +109,7 @@ impl WebhookOptions {
 }
 
 /// The values, what follows a scheme, and what in them looks like a key.
+#[cfg(any(feature = "otlp", feature = "webhook"))]
 fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
     for (_, value) in headers.iter().filter(|(name, _)| !is_harmless(name)) {
         let value = value.expose().trim();
@@ -120,6 +130,7 @@ fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
 }
 
 /// Of an address user and password, the path, the query, and what of either may be a key.
+#[cfg(any(feature = "otlp", feature = "webhook"))]
 fn address(url: &str, into: &mut Vec<String>) {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -136,6 +147,7 @@ fn address(url: &str, into: &mut Vec<String>) {
 }
 
 /// The text that something is the base64 of, if it is of one.
+#[cfg(any(feature = "otlp", feature = "webhook"))]
 fn from_base64(text: &str) -> Option<String> {
     use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 
