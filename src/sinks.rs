@@ -34,8 +34,8 @@ use crate::bridge::Reason;
 #[cfg(feature = "kafka")]
 pub use kafka::KafkaSink;
 pub use options::{
-    Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions,
-    Secret, TlsOptions, WebhookOptions,
+    Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, Proxy, SaslMechanism,
+    SaslOptions, Secret, TlsOptions, WebhookOptions,
 };
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSink;
@@ -65,6 +65,9 @@ pub enum SinkBuildError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A proxy that cannot be used.
+    #[error("proxy: {0}")]
+    Proxy(&'static str),
     /// A certificate or key that cannot be used.
     #[error("tls.{key}: {reason}")]
     Tls {

@@ -20,6 +20,7 @@ fn sink() -> &'static WebhookSink {
             url: Secret::new(format!("http://receiver/hook/{TOKEN}")),
             headers: Vec::new(),
             tls: None,
+            proxy: tidings::sinks::Proxy::None,
             signing_secrets: Vec::new(),
             single: false,
             compression: Compression::None,

@@ -13,7 +13,8 @@ use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Record
 use crate::{
     admin::{AdminServer, ControlSocket},
     bridge::{Bridge, BridgeView, Heartbeat},
-    config::{self, Settings, SyncPolicy},
+    config::{self, Settings, SinkKind, SyncPolicy},
+    sinks::{OtlpProtocol, Proxy},
 };
 
 /// How long a stop may take to deliver what has been read. Kubernetes kills after 30 s by default.
@@ -66,6 +67,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
             "secrets stand in the configuration file itself: write {{env: NAME}} or {{file: PATH}} instead"
         );
     }
+    warn_of_proxies(&settings);
     // Without a configuration nothing is kept: the journal goes with the process.
     let scratch = match path {
         Some(_) => None,
@@ -85,6 +87,29 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { error, code }) => failed(&error, code),
+    }
+}
+
+/// Says of each sink over HTTP that it does not use a proxy that the environment names.
+fn warn_of_proxies(settings: &Settings) {
+    let named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let variables =
+        ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    let Some(variable) = variables.iter().find(|name| named(name)) else { return };
+    for sink in &settings.sinks {
+        let proxy = match &sink.kind {
+            SinkKind::Webhook(options) => &options.proxy,
+            SinkKind::Otlp(options) if options.protocol == OtlpProtocol::Http => &options.proxy,
+            _ => continue,
+        };
+        if *proxy == Proxy::None {
+            tracing::warn!(
+                sink = sink.name,
+                variable,
+                hint = "write `proxy: env` on the sink to use it",
+                "the environment names a proxy, which this sink does not use"
+            );
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 mod credentials;
 mod forwards;
 mod objects;
+mod proxy;
 mod sink;
 mod stand_ins;
 

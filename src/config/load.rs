@@ -235,7 +235,7 @@ impl Reader<'_> {
 }
 
 /// The keys that all kinds of sinks share.
-fn common_keys() -> [&'static str; 9] {
+fn common_keys() -> [&'static str; 10] {
     [
         "batch",
         "match",
@@ -244,6 +244,7 @@ fn common_keys() -> [&'static str; 9] {
         "timeout",
         "compression",
         "allowPlaintext",
+        "proxy",
         "overflow",
         "start",
     ]

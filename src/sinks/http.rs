@@ -24,7 +24,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::util::MapRequestLayer;
 
-use super::{Compression, Secret, SinkBuildError, TlsOptions, net_error, own_deadline, tls};
+use super::{Compression, Proxy, Secret, SinkBuildError, TlsOptions, net_error, own_deadline, tls};
 use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// How much of a refusing answer is read, for its reason.
@@ -152,6 +152,7 @@ impl HttpPoster {
     pub(super) fn new(
         address: &Address,
         tls_options: Option<&TlsOptions>,
+        proxy: &Proxy,
         mut headers: HeaderMap,
         compression: Compression,
         secrets: Secrets,
@@ -175,7 +176,18 @@ impl HttpPoster {
             .connector_layer(MapRequestLayer::new(counted(Arc::clone(&dials))))
             // Before the whole attempt is over, so that the reason can tell the two apart.
             .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
+        builder = match proxy {
+            Proxy::None => builder.no_proxy(),
+            Proxy::Env => builder,
+            Proxy::Url(url) => builder.proxy(
+                reqwest::Proxy::all(url.expose())
+                    .map_err(|_| SinkBuildError::Proxy("not the address of a proxy"))?,
+            ),
+        };
         let options = tls_options.cloned().unwrap_or_default();
+        if *proxy != Proxy::None && options.server_name.is_some() {
+            return Err(SinkBuildError::Proxy("cannot be together with tls.serverName"));
+        }
         tls::check(&options, address.uri.scheme())?;
         if address.uri.scheme() != Some(&Scheme::HTTPS) {
             // Without TLS the system's roots are not needed, and in a bare image there are none.

@@ -96,6 +96,18 @@ pub struct KafkaOptions {
     pub timeout: Duration,
 }
 
+/// Through what a sink over HTTP/1.1 sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Proxy {
+    /// Nothing, whatever the environment says.
+    #[default]
+    None,
+    /// What `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say.
+    Env,
+    /// The proxy at this address.
+    Url(Secret),
+}
+
 /// Which OTLP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtlpProtocol {
@@ -116,6 +128,8 @@ pub struct OtlpOptions {
     pub headers: Vec<(String, Secret)>,
     /// TLS, for `https`.
     pub tls: Option<TlsOptions>,
+    /// For HTTP; over gRPC there is none.
+    pub proxy: Proxy,
     /// Of request bodies.
     pub compression: Compression,
     /// How long one attempt may take.
@@ -131,6 +145,8 @@ pub struct WebhookOptions {
     pub headers: Vec<(String, Secret)>,
     /// TLS, for `https`.
     pub tls: Option<TlsOptions>,
+    /// Through what it sends.
+    pub proxy: Proxy,
     /// Standard Webhooks secrets, `whsec_` or `whsk_` and base64; each signs. None: unsigned.
     pub signing_secrets: Vec<Secret>,
     /// Of request bodies.

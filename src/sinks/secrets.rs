@@ -5,7 +5,7 @@ use super::KafkaOptions;
 #[cfg(feature = "otlp")]
 use super::OtlpOptions;
 #[cfg(any(feature = "otlp", feature = "webhook"))]
-use super::Secret;
+use super::{Proxy, Secret};
 #[cfg(feature = "webhook")]
 use super::WebhookOptions;
 #[cfg(any(feature = "kafka", feature = "otlp", feature = "webhook"))]
@@ -84,6 +84,7 @@ impl OtlpOptions {
     pub(super) fn secrets(&self) -> Secrets {
         let mut texts = Vec::new();
         address(&self.endpoint, &mut texts);
+        proxy(&self.proxy, &mut texts);
         headers(&self.headers, &mut texts);
         Secrets::of(texts)
     }
@@ -94,6 +95,7 @@ impl WebhookOptions {
     pub(super) fn secrets(&self) -> Secrets {
         let mut texts = Vec::new();
         address(self.url.expose(), &mut texts);
+        proxy(&self.proxy, &mut texts);
         headers(&self.headers, &mut texts);
         for secret in &self.signing_secrets {
             let secret = secret.expose();
@@ -126,6 +128,13 @@ fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
             let part = part.split_once('=').map_or(part, |(_, value)| value).trim_matches('"');
             into.extend(looks_secret(part).then(|| part.to_owned()));
         }
+    }
+}
+
+#[cfg(any(feature = "otlp", feature = "webhook"))]
+fn proxy(proxy: &Proxy, into: &mut Vec<String>) {
+    if let Proxy::Url(url) = proxy {
+        address(url.expose(), into);
     }
 }
 

@@ -53,6 +53,7 @@ impl WebhookSink {
         let poster = HttpPoster::new(
             &address,
             options.tls.as_ref(),
+            &options.proxy,
             http::headers(&options.headers, &[ID, TIMESTAMP, SIGNATURE])?,
             options.compression,
             options.secrets(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{Router, http::StatusCode};
 use tidings::{
     bridge::{RetryOptions, SinkCondition},
-    sinks::{Compression, OtlpOptions, OtlpProtocol, OtlpSink},
+    sinks::{Compression, OtlpOptions, OtlpProtocol, OtlpSink, Proxy},
 };
 use tokio::net::TcpListener;
 use tonic::{
@@ -38,6 +38,7 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
             protocol: OtlpProtocol::Grpc,
             headers: Vec::new(),
             tls: None,
+            proxy: Proxy::None,
             compression: Compression::None,
             timeout: Duration::from_secs(5),
         });

@@ -19,8 +19,8 @@ use crate::{
         yaml::Origin,
     },
     sinks::{
-        Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, SaslMechanism, SaslOptions,
-        Secret, TlsOptions, WebhookOptions,
+        Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, Proxy, SaslMechanism,
+        SaslOptions, Secret, TlsOptions, WebhookOptions,
     },
 };
 
@@ -42,7 +42,7 @@ impl Builder<'_> {
             CompressionModel::Zstd => Compression::Zstd,
         };
         let plain = model.allow_plaintext;
-        let kind = if let Some(kafka) = &model.kafka {
+        let mut kind = if let Some(kafka) = &model.kafka {
             let mut options = self.kafka(&path.key("kafka"), kafka, plain, timeout);
             options.compression = compression;
             SinkKind::Kafka(options)
@@ -66,6 +66,7 @@ impl Builder<'_> {
             }
             SinkKind::Stdout
         };
+        self.proxy(&path, model, &mut kind);
         let filter = self.filter(&path.key("match"), model.filter.as_ref());
         if model.enrich.is_none() && filter.as_ref().is_some_and(Filter::names_object) {
             let wrong = wrong("`object` is known only to a sink that has `enrich`");
@@ -251,6 +252,7 @@ impl Builder<'_> {
             protocol: if grpc { OtlpProtocol::Grpc } else { OtlpProtocol::Http },
             headers: self.headers(&path.key("headers"), &model.headers, grpc),
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
+            proxy: Proxy::None,
             compression: Compression::None,
             timeout,
         }
@@ -284,6 +286,7 @@ impl Builder<'_> {
             url: Secret::new(url.unwrap_or_else(|| stand_ins::url(model.tls.is_some()))),
             headers: self.headers(&path.key("headers"), &model.headers, false),
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
+            proxy: Proxy::None,
             signing_secrets,
             compression: Compression::None,
             single: true,

@@ -48,6 +48,10 @@ pub struct SinkModel {
     /// query over `http://`.
     #[schemars(extend("default" = false))]
     pub allow_plaintext: bool,
+    /// Through what a sink over HTTP sends: `env`, the proxies of the environment (`HTTPS_PROXY`,
+    /// `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), or the address of one: `http://`, `https://`, `socks5://` or
+    /// `socks5h://`. Default: none, whatever the environment says.
+    pub proxy: Option<Text>,
     /// What happens when this sink lags by more than the journal holds: `dropOldest`, the oldest
     /// events go and count as lost for it, or `block`, intake stops for all sinks until this one has
     /// had some of them.

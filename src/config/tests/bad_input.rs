@@ -70,6 +70,8 @@ fn sinks() {
         "a sink that is a text": "sinks:\n  audit: stdout\n",
         "a signing secret that receivers would decode": "sinks:\n  a: {webhook: {url: \"https://h\", signing: {secret: a text of twenty-four bytes}}}\n",
         "a short signing secret, in a list": "sinks:\n  a: {webhook: {url: \"https://h\", signing: {secret: [whsec_c2VjcmV0, secret]}}}\n",
+        "proxies of sinks that have none": "sinks:\n  a: {stdout: {}, proxy: env}\n  b: {otlp: {endpoint: \"http://c:4317\"}, proxy: env}\n  c: {kafka: {brokers: [\"a:1\"], topic: t}, proxy: \"http://p:1\"}\n",
+        "no proxy": "sinks:\n  a: {webhook: {url: \"https://h\"}, proxy: \"p:hunter2\"}\n",
         "no signing secret": "sinks:\n  a: {webhook: {url: \"https://h\", signing: {secret: []}}}\n",
         "a bad name": "sinks:\n  Audit Log: {stdout: {}}\n",
         "no batch": sink("batch: {events: 0}"),

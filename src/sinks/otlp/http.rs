@@ -28,6 +28,7 @@ impl HttpExporter {
         let mut poster = HttpPoster::new(
             &address,
             options.tls.as_ref(),
+            &options.proxy,
             http::headers(&options.headers, &[CONTENT_TYPE.as_str()])?,
             options.compression,
             secrets,

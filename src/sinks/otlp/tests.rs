@@ -28,7 +28,7 @@ use super::{
 use crate::{
     bridge::{RetryClass, Secrets},
     sinks::{
-        Compression, Secret, TlsOptions,
+        Compression, Proxy, Secret, TlsOptions,
         fixtures::batch,
         test_server::{Pki, Step, TestServer, answer},
     },
@@ -40,6 +40,7 @@ fn options(endpoint: String, protocol: OtlpProtocol) -> OtlpOptions {
         protocol,
         headers: vec![("x-token".into(), Secret::new("s3cret"))],
         tls: None,
+        proxy: Proxy::None,
         compression: Compression::None,
         timeout: Duration::from_secs(5),
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     bridge::{RefusedClass, RetryClass, Secrets},
     sinks::{
-        Compression, Secret, TlsOptions,
+        Compression, Proxy, Secret, TlsOptions,
         fixtures::batch,
         test_server::{Pki, Step, TestServer, answer},
     },
@@ -18,6 +18,7 @@ fn options(url: String) -> WebhookOptions {
         url: Secret::new(url),
         headers: vec![("authorization".into(), Secret::new("Bearer s3cret"))],
         tls: None,
+        proxy: Proxy::None,
         signing_secrets: vec![Secret::new("whsec_c2VjcmV0IG9mIHR3ZW50eS1mb3VyIGIu")],
         compression: Compression::None,
         single: false,
@@ -258,6 +259,18 @@ async fn a_receiver_that_closes_idle_connections_is_no_hindrance() {
     }
     let received = server.received.lock().unwrap();
     assert!(received.last().unwrap().connection > 100);
+}
+
+/// It is asked for the whole address, as proxies are.
+#[tokio::test]
+async fn a_proxy_is_asked_only_where_it_is_named() {
+    let proxy = TestServer::always("204 No Content", "", "").await;
+    let mut options = options("http://receiver.invalid/hook".into());
+    options.proxy = Proxy::Url(Secret::new(format!("http://user:pass@{}", proxy.address)));
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+    let received = proxy.received.lock().unwrap();
+    assert_eq!(received[0].line(), "POST http://receiver.invalid/hook HTTP/1.1");
+    assert_eq!(received[0].header("proxy-authorization"), Some("Basic dXNlcjpwYXNz"));
 }
 
 #[tokio::test]
