@@ -476,17 +476,19 @@ async fn what_was_lost_before_a_kill_is_lost_after_it() {
     sink.hold(true);
     let bridge = start().await;
     let view = bridge.view();
-    fill(&server, 400);
-    until("all is journalled", || journalled(&view) == 401).await;
+    // More than is read ahead of a sink that stands still.
+    fill(&server, 1800);
+    until("all is journalled", || journalled(&view) == 1801).await;
     until("old segments go", || view.log.oldest().ordinal() > 100).await;
     sink.hold(false);
-    let before = settled(&view, "lossy", 401).await;
+    let before = settled(&view, "lossy", 1801).await;
     assert_eq!(before.delivered, sink.received().len() as u64);
+    assert!(before.lost > 0, "{before:?}");
     stop(bridge).await;
     // As after a kill before anything was saved of that.
     saved.put_back();
     let bridge = start().await;
-    let after = settled(&bridge.view(), "lossy", 401).await;
+    let after = settled(&bridge.view(), "lossy", 1801).await;
     assert_eq!((after.delivered, after.lost), (before.delivered, before.lost));
     stop(bridge).await;
 }
