@@ -479,7 +479,7 @@ async fn what_was_lost_before_a_kill_is_lost_after_it() {
     // More than is read ahead of a sink that stands still.
     fill(&server, 1800);
     until("all is journalled", || journalled(&view) == 1801).await;
-    until("old segments go", || view.log.oldest().ordinal() > 100).await;
+    until("old segments go", || view.log.oldest().ordinal() > 1400).await;
     sink.hold(false);
     let before = settled(&view, "lossy", 1801).await;
     assert_eq!(before.delivered, sink.received().len() as u64);
@@ -607,7 +607,8 @@ async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_
         let others = fill_about(&server, 100..1800);
         let versions = 45 + others.len() as u64;
         until("all is journalled", || journalled(&view) == versions).await;
-        until("old segments go", || view.log.oldest().ordinal() > 100).await;
+        // Up to behind what is read ahead of it.
+        until("old segments go", || view.log.oldest().ordinal() > 1400).await;
         let mut bridge = bridge;
         if kill {
             drop((bridge, view));
