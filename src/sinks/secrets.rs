@@ -4,10 +4,10 @@
 use super::KafkaOptions;
 #[cfg(feature = "otlp")]
 use super::OtlpOptions;
-#[cfg(any(feature = "otlp", feature = "webhook"))]
-use super::{Proxy, Secret};
 #[cfg(feature = "webhook")]
 use super::WebhookOptions;
+#[cfg(any(feature = "otlp", feature = "webhook"))]
+use super::{Proxy, Secret};
 #[cfg(any(feature = "kafka", feature = "otlp", feature = "webhook"))]
 use crate::bridge::Secrets;
 
@@ -167,6 +167,7 @@ fn from_base64(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    #[cfg(any(feature = "otlp", feature = "webhook"))]
     #[test]
     fn the_parts_of_an_address_and_of_headers_are_told_apart() {
         let texts = |read: &dyn Fn(&mut Vec<String>)| {

@@ -14,6 +14,7 @@ mod delivery;
 mod disk;
 mod enrichment;
 mod forged;
+#[cfg(feature = "otlp")]
 mod fronts;
 mod gaps;
 mod gone;
