@@ -129,8 +129,12 @@ impl Correlator {
         })
     }
 
-    /// Under which keys a version is counted.
+    /// Under which keys a version is counted. One of an earlier build goes by those of that build, until
+    /// it is [switched](Self::switch): what it knows it knows under them.
     pub(super) fn names(&self, parts: &EnvelopeParts<'_>, event: &EventFields<'_>) -> Names {
+        if self.held.settles_early {
+            return Names::of_earlier(event, &self.keys);
+        }
         Names::of(parts.cluster(), event, &self.keys)
     }
 

@@ -42,7 +42,9 @@ impl Past {
         let read: Vec<_> = read.filter(|(other, _)| others(other)).collect();
         let heard_ms = |other: &Arc<str>| known.get(&**other).and_then(|state| state.last_heard_ms);
         let since = |(other, resume): &&(&Arc<str>, &Resume)| {
-            let later = heard_ms(other) > own_heard_ms && **resume != own;
+            // A clock that was ahead says nothing of which is newer.
+            let newer = resume.epoch != own.epoch || resume.resource_version > own.resource_version;
+            let later = heard_ms(other) > own_heard_ms && newer;
             Scope::of(other).covers(&scope) && (own.resource_version == 0 || later)
         };
         let whole =

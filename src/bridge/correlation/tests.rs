@@ -335,26 +335,56 @@ fn as_saved_earlier(correlator: &Correlator) -> Vec<u8> {
     bytes
 }
 
+/// What a build before version 3 would have decided on: its keys did not begin with the cluster and
+/// the Event's namespace.
+fn run_earlier(correlator: &mut Correlator, records: &[Read]) {
+    for (record, time_ms, _) in records {
+        let (parts, event) = read(record).unwrap();
+        let (object, reason) = (&event.involved_object, &event.reason);
+        let reporter = correlator.keys.prefix(&[
+            &event.source.component,
+            &event.source.host,
+            &object.kind,
+            &object.namespace,
+            &object.name,
+            &object.uid,
+            &object.api_version,
+            &event.type_,
+        ]);
+        let names = Names {
+            event: reporter.key(&["event", reason, &object.field_path, &event.message]),
+            group: reporter.key(&["group", reason, "", ""]),
+            local: correlator.keys.separated(&[&event.message]),
+            spam: reporter.key(&[]),
+        };
+        correlator.read(record.envelope.len());
+        correlator.decide(&names, record.seq, parts.delta, *time_ms);
+    }
+}
+
 #[test]
 fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fate() {
-    let mut correlator = suppress();
-    let records = records(&repeats(0, 0, 40, 10));
-    run(&mut correlator, &records[..30]);
-    let mut earlier = Correlator::load(&as_saved_earlier(&correlator)).unwrap();
-    assert_eq!((correlator.held(), earlier.held()), (5, 1));
-    assert_eq!(earlier.holding().mark, correlator.holding().mark);
-    // It is brought up with the fates that the build before gave.
-    for (record, time_ms, wanted) in &records[30..] {
-        earlier.bring_up(record, *time_ms, *wanted);
-        run(&mut correlator, &[(record.clone(), *time_ms, *wanted)]);
+    // It had saved its correlator before it held anything, and after.
+    for saved in [20, 30] {
+        let mut correlator = suppress();
+        let records = records(&repeats(0, 0, 40, 10));
+        run_earlier(&mut correlator, &records[..saved]);
+        let mut earlier = Correlator::load(&as_saved_earlier(&correlator)).unwrap();
+        assert_eq!(earlier.held(), correlator.held().min(1));
+        assert_eq!(earlier.holding().mark, correlator.holding().mark);
+        // It is brought up with the keys and the fates that the build before gave.
+        for (record, time_ms, wanted) in &records[saved..] {
+            earlier.bring_up(record, *time_ms, *wanted);
+        }
+        run_earlier(&mut correlator, &records[saved..]);
+        assert_eq!((correlator.held(), earlier.held()), (15, 1));
+        assert_eq!(earlier.holding().mark, correlator.holding().mark);
+        earlier.switch(CorrelateMode::Suppress, Chosen::All, ROOMY);
+        assert!(earlier.lets_go());
+        let summary = earlier.due(u64::MAX).unwrap();
+        assert_eq!((summary.seq, summary.delta, summary.pending), (40, 15, 1));
+        assert_eq!(summary.correlation.summarises, Some(15));
     }
-    assert_eq!((correlator.held(), earlier.held()), (15, 1));
-    assert_eq!(earlier.holding().mark, correlator.holding().mark);
-    earlier.switch(CorrelateMode::Suppress, Chosen::All, ROOMY);
-    assert!(earlier.lets_go());
-    let summary = earlier.due(u64::MAX).unwrap();
-    assert_eq!((summary.seq, summary.delta, summary.pending), (40, 15, 1));
-    assert_eq!(summary.correlation.summarises, Some(15));
 }
 
 #[test]
