@@ -1,14 +1,13 @@
-//! The client to the API server, and where its credentials come from.
+//! The client to the API server, where its credentials come from, and the proxy between the two.
 
-use std::path::Path;
-
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Uri};
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::cache::with_causes;
+use crate::{cache::with_causes, config::SourceSettings, sinks::Proxy};
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +22,11 @@ const HINT: &str = "name a kubeconfig with source.kubeconfig or $KUBECONFIG, or 
 
 /// A client for `source.kubeconfig`, else `$KUBECONFIG`, else the service account of the Pod, else
 /// `~/.kube/config`; and which of them it was.
-pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String), ClientError> {
+///
+/// A proxy is used where `source.proxy` or the kubeconfig's cluster names one. kube would take one of
+/// the environment, too, beside a kubeconfig though not in a Pod.
+pub(super) async fn connect(source: &SourceSettings) -> Result<(Client, String), ClientError> {
+    let kubeconfig = source.kubeconfig.as_deref();
     let in_env = std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty());
     let in_cluster = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let (origin, config) = match (kubeconfig, in_env) {
@@ -52,6 +55,14 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String
     config.default_retry = false;
     let agent = concat!("tidings/", env!("CARGO_PKG_VERSION"));
     config.headers.push((HeaderName::from_static("user-agent"), HeaderValue::from_static(agent)));
+    match &source.proxy {
+        Proxy::None => {}
+        Proxy::Env => config.proxy_url = of_environment(&config.cluster_url),
+        Proxy::Url(url) => config.proxy_url = url.expose().parse().ok(),
+    }
+    if config.proxy_url.is_none() && source.proxy == Proxy::None {
+        warn_of_unused(&config.cluster_url);
+    }
     let origin = format!("{origin}: {}", config.cluster_url);
     let client = Client::try_from(config).map_err(|error| failed(with_causes(&error)))?;
     Ok((client, origin))
@@ -61,7 +72,43 @@ async fn from_kubeconfig(
     read: Result<Kubeconfig, kube::config::KubeconfigError>,
 ) -> Result<Config, String> {
     let kubeconfig = read.map_err(|error| with_causes(&error))?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+    let proxy = proxy_of(&kubeconfig).map(str::parse).transpose();
+    let proxy = proxy.map_err(|error| format!("the cluster's proxy-url: {error}"))?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(|error| with_causes(&error))
+        .map_err(|error| with_causes(&error))?;
+    config.proxy_url = proxy;
+    Ok(config)
+}
+
+/// The `proxy-url` of the cluster of the current context.
+fn proxy_of(kubeconfig: &Kubeconfig) -> Option<&str> {
+    let current = kubeconfig.current_context.as_deref()?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == current)?;
+    let name = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
+    cluster.cluster.as_ref()?.proxy_url.as_deref().filter(|url| !url.is_empty())
+}
+
+/// The proxy that the environment has for an address, with the credentials that it names.
+fn of_environment(address: &Uri) -> Option<Uri> {
+    Matcher::from_env().intercept(address)?;
+    let variables = match address.scheme_str() {
+        Some("http") => ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"],
+        _ => ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+    };
+    let mut named = variables.into_iter().filter_map(|name| std::env::var(name).ok());
+    let proxy = named.find(|value| !value.is_empty())?;
+    let scheme = if proxy.contains("://") { "" } else { "http://" };
+    format!("{scheme}{proxy}").parse().ok()
+}
+
+/// Says that the environment names a proxy that is not used.
+fn warn_of_unused(address: &Uri) {
+    if of_environment(address).is_some() {
+        tracing::warn!(
+            hint = "write `source.proxy: env` to use it",
+            "the environment names a proxy, which the client to the API server does not use"
+        );
+    }
 }

@@ -93,9 +93,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
 /// Says of each sink over HTTP that it does not use a proxy that the environment names.
 fn warn_of_proxies(settings: &Settings) {
     let named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let variables =
-        ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
-    let Some(variable) = variables.iter().find(|name| named(name)) else { return };
+    let Some(variable) = Proxy::VARIABLES.iter().find(|name| named(name)) else { return };
     for sink in &settings.sinks {
         let proxy = match &sink.kind {
             SinkKind::Webhook(options) => &options.proxy,
@@ -124,9 +122,8 @@ async fn follow(
     config: Option<&Path>,
     mut signals: Signals,
 ) -> Result<(), Failure> {
-    let (client, origin) = kube_client::connect(settings.source.kubeconfig.as_deref())
-        .await
-        .map_err(Failure::configuration)?;
+    let (client, origin) =
+        kube_client::connect(&settings.source).await.map_err(Failure::configuration)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         credentials = origin,

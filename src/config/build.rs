@@ -130,6 +130,11 @@ impl Builder<'_> {
             kubeconfig: self
                 .optional(&path.key("kubeconfig"), model.kubeconfig.as_ref())
                 .map(PathBuf::from),
+            proxy: model
+                .proxy
+                .as_ref()
+                .and_then(|text| self.parsed(&path.key("proxy"), text, proxy::parse))
+                .unwrap_or_default(),
             namespaces,
             field_selector: model
                 .field_selector

@@ -79,6 +79,10 @@ pub struct SourceModel {
     /// A kubeconfig file. Default: `$KUBECONFIG`, else the pod's service account, else
     /// `~/.kube/config`.
     pub kubeconfig: Option<Text>,
+    /// The proxy between the bridge and the API server: `env` for `HTTPS_PROXY`, `ALL_PROXY` and
+    /// `NO_PROXY` of the environment, or the address of one (`http://`, `https://`, `socks5://`).
+    /// Default: the `proxy-url` of the kubeconfig's cluster, else none.
+    pub proxy: Option<Text>,
     /// The namespaces to watch, each by a watch of its own. Default: all, by one watch.
     pub namespaces: Vec<Text>,
     /// Only Events that this field selector chooses, such as `type=Warning`. The API server
@@ -99,6 +103,7 @@ impl Default for SourceModel {
     fn default() -> Self {
         Self {
             kubeconfig: None,
+            proxy: None,
             namespaces: Vec::new(),
             field_selector: None,
             start: SourceStartModel::default(),

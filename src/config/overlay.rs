@@ -20,10 +20,11 @@ use super::{
 use crate::suggest::nearest;
 
 /// What can be set.
-const SCALARS: [&[&str]; 15] = [
+const SCALARS: [&[&str]; 16] = [
     &["cluster", "name"],
     &["cluster", "uid"],
     &["source", "kubeconfig"],
+    &["source", "proxy"],
     &["source", "fieldSelector"],
     &["source", "start"],
     &["source", "heartbeat"],

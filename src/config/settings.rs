@@ -8,7 +8,7 @@ use crate::{
         BatchOptions, CorrelateMode, Enrich, Filter, ObjectOptions, Overflow, RetryOptions,
         SinkStart,
     },
-    sinks::{KafkaOptions, OtlpOptions, Secret, WebhookOptions},
+    sinks::{KafkaOptions, OtlpOptions, Proxy, Secret, WebhookOptions},
 };
 
 /// A whole configuration.
@@ -46,6 +46,8 @@ pub struct ClusterSettings {
 pub struct SourceSettings {
     /// The kubeconfig file, where one is named.
     pub kubeconfig: Option<PathBuf>,
+    /// Through which the API server is reached; none: the kubeconfig's own, where it names one.
+    pub proxy: Proxy,
     /// A watch for each; empty: one over all.
     pub namespaces: Vec<String>,
     /// Empty: all Events.

@@ -108,6 +108,12 @@ pub enum Proxy {
     Url(Secret),
 }
 
+impl Proxy {
+    /// The variables of the environment that name a proxy.
+    pub const VARIABLES: [&str; 6] =
+        ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+}
+
 /// Which OTLP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtlpProtocol {

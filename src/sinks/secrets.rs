@@ -133,8 +133,13 @@ fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
 
 #[cfg(any(feature = "otlp", feature = "webhook"))]
 fn proxy(proxy: &Proxy, into: &mut Vec<String>) {
-    if let Proxy::Url(url) = proxy {
-        address(url.expose(), into);
+    match proxy {
+        Proxy::None => {}
+        Proxy::Env => Proxy::VARIABLES
+            .iter()
+            .filter_map(|name| std::env::var(name).ok())
+            .for_each(|url| address(&url, into)),
+        Proxy::Url(url) => address(url.expose(), into),
     }
 }
 

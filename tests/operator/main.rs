@@ -13,6 +13,8 @@ mod files;
 #[cfg(all(feature = "kafka", feature = "otlp", feature = "webhook"))]
 mod planted;
 mod process;
+#[cfg(feature = "webhook")]
+mod proxies;
 mod replay;
 mod socket;
 mod stage;

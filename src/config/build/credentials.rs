@@ -12,27 +12,47 @@ use crate::{
         validate::{Wrong, wrong},
         values::Text,
     },
-    sinks::secrets::{is_harmless, looks_secret},
+    sinks::{
+        Proxy,
+        secrets::{is_harmless, looks_secret},
+    },
 };
 
+/// How far credentials of a sink over HTTP may travel without TLS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plaintext {
+    /// To any host: `allowPlaintext`.
+    Anywhere,
+    /// To an address of this host.
+    ThisHost,
+    /// Nowhere: a proxy is asked for every address, those of this host included.
+    Nowhere,
+}
+
 impl Builder<'_> {
-    /// Refuses headers and a query that would travel over `http://` to another host. Of an address
-    /// that is not known here nothing can be said.
+    /// Refuses headers and a query that would travel over `http://` farther than they may. Of an
+    /// address that is not known here nothing can be said.
     pub(super) fn no_plain_http(
         &mut self,
         path: &Path,
         key: &str,
         url: Option<&str>,
         headers: &BTreeMap<String, Text>,
+        plaintext: Plaintext,
     ) {
         let Some(uri) = url.and_then(|url| url.parse::<Uri>().ok()) else { return };
-        if uri.scheme_str() != Some("http") || uri.host().is_some_and(is_loopback) {
+        let may = match plaintext {
+            Plaintext::Anywhere => true,
+            Plaintext::ThisHost => uri.host().is_some_and(is_loopback),
+            Plaintext::Nowhere => false,
+        };
+        if uri.scheme_str() != Some("http") || may {
             return;
         }
         let refused = |what: &str| {
             wrong(format!(
-                "{what} would travel in plain text: expected `https://` or an address of this host, \
-                 found `http://` and another host"
+                "{what} would travel in plain text: expected `https://` or an address of this host \
+                 without a proxy, found `http://`"
             ))
             .hint("use `https://`; if it is meant, write `allowPlaintext: true` on the sink")
         };
@@ -42,6 +62,21 @@ impl Builder<'_> {
         for name in headers.keys().filter(|name| !is_harmless(name)) {
             let what = "the header, which may be a credential,";
             self.wrong_key(&path.key("headers").key(name), refused(what));
+        }
+    }
+
+    /// Refuses user and password for a proxy on another host that is spoken to without TLS.
+    pub(super) fn no_plain_proxy(&mut self, path: &Path, proxy: &Proxy) {
+        let Proxy::Url(url) = proxy else { return };
+        let Ok(uri) = url.expose().parse::<Uri>() else { return };
+        let named = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        if named && uri.scheme_str() != Some("https") && !uri.host().is_some_and(is_loopback) {
+            let wrong = wrong(
+                "user and password of the proxy would travel in plain text: expected `https://` or \
+                 an address of this host, found neither",
+            );
+            let hint = "if it is meant, write `allowPlaintext: true` on the sink";
+            self.wrong(path, wrong.hint(hint));
         }
     }
 
@@ -79,7 +114,8 @@ impl Builder<'_> {
         let holds_key = |url: &str| {
             let (url, query) = url.split_once('?').unwrap_or((url, ""));
             let (_, rest) = url.split_once("://").unwrap_or(("", url));
-            !query.is_empty() || rest.split('/').skip(1).any(looks_secret)
+            let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+            authority.contains('@') || !query.is_empty() || path.split('/').any(looks_secret)
         };
         if matches!(text, Text::Plain(url) if holds_key(url)) {
             self.note_plain(path, text);

@@ -21,6 +21,7 @@ impl Builder<'_> {
     pub(super) fn proxy(&mut self, sink: &Path, model: &SinkModel, kind: &mut SinkKind) {
         let Some(text) = &model.proxy else { return };
         let path = sink.key("proxy");
+        self.note_plain_address(&path, text);
         let grpc =
             model.otlp.as_ref().is_some_and(|otlp| matches!(otlp.protocol, ProtocolModel::Grpc));
         let (into, tls) = match kind {
@@ -39,14 +40,16 @@ impl Builder<'_> {
             let wrong = wrong("a proxy and `tls.serverName` cannot be together");
             return self.wrong_key(&path, wrong.hint("remove one of the two"));
         }
-        if let Some(proxy) = self.parsed(&path, text, parse) {
-            *into = proxy;
+        let Some(proxy) = self.parsed(&path, text, parse) else { return };
+        if !model.allow_plaintext {
+            self.no_plain_proxy(&path, &proxy);
         }
+        *into = proxy;
     }
 }
 
 /// Reads `env` or an address. No message repeats it: it may hold a password.
-fn parse(text: &str) -> Result<Proxy, Wrong> {
+pub(super) fn parse(text: &str) -> Result<Proxy, Wrong> {
     if text == "env" {
         return Ok(Proxy::Env);
     }

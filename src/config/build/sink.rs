@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Builder, stand_ins};
+use super::{Builder, credentials::Plaintext, stand_ins};
 use crate::{
     bridge::{BatchOptions, Filter, Overflow, RetryOptions, SinkStart},
     config::{
@@ -42,16 +42,21 @@ impl Builder<'_> {
             CompressionModel::Zstd => Compression::Zstd,
         };
         let plain = model.allow_plaintext;
+        let plaintext = match (plain, &model.proxy) {
+            (true, _) => Plaintext::Anywhere,
+            (false, None) => Plaintext::ThisHost,
+            (false, Some(_)) => Plaintext::Nowhere,
+        };
         let mut kind = if let Some(kafka) = &model.kafka {
             let mut options = self.kafka(&path.key("kafka"), kafka, plain, timeout);
             options.compression = compression;
             SinkKind::Kafka(options)
         } else if let Some(otlp) = &model.otlp {
-            let mut options = self.otlp(&path.key("otlp"), otlp, plain, timeout);
+            let mut options = self.otlp(&path.key("otlp"), otlp, plaintext, timeout);
             options.compression = compression;
             SinkKind::Otlp(options)
         } else if let Some(webhook) = &model.webhook {
-            let mut options = self.webhook(&path.key("webhook"), webhook, plain, timeout);
+            let mut options = self.webhook(&path.key("webhook"), webhook, plaintext, timeout);
             options.compression = compression;
             options.single = batch.events == 1;
             SinkKind::Webhook(options)
@@ -230,7 +235,7 @@ impl Builder<'_> {
         &mut self,
         path: &Path,
         model: &OtlpModel,
-        plain: bool,
+        plaintext: Plaintext,
         timeout: Duration,
     ) -> OtlpOptions {
         let check = |value: &str| {
@@ -243,9 +248,7 @@ impl Builder<'_> {
         let endpoint = self.checked(&path.key("endpoint"), &model.endpoint, check);
         self.tls_needs_https(path, endpoint.as_deref(), model.tls.as_ref(), "endpoint");
         self.note_plain_address(&path.key("endpoint"), &model.endpoint);
-        if !plain {
-            self.no_plain_http(path, "endpoint", endpoint.as_deref(), &model.headers);
-        }
+        self.no_plain_http(path, "endpoint", endpoint.as_deref(), &model.headers, plaintext);
         let grpc = matches!(model.protocol, ProtocolModel::Grpc);
         OtlpOptions {
             endpoint: endpoint.unwrap_or_else(|| stand_ins::url(model.tls.is_some())),
@@ -262,16 +265,14 @@ impl Builder<'_> {
         &mut self,
         path: &Path,
         model: &WebhookModel,
-        plain: bool,
+        plaintext: Plaintext,
         timeout: Duration,
     ) -> WebhookOptions {
         let check = |value: &str| validate::url(value).map(drop);
         let url = self.checked(&path.key("url"), &model.url, check);
         self.tls_needs_https(path, url.as_deref(), model.tls.as_ref(), "url");
         self.note_plain_address(&path.key("url"), &model.url);
-        if !plain {
-            self.no_plain_http(path, "url", url.as_deref(), &model.headers);
-        }
+        self.no_plain_http(path, "url", url.as_deref(), &model.headers, plaintext);
         let signing = path.key("signing").key("secret");
         let mut signing_secrets = Vec::new();
         for (i, text) in model.signing.iter().flat_map(|s| s.secret.texts.iter().enumerate()) {

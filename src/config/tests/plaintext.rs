@@ -14,6 +14,8 @@ fn credentials_in_plain_text_are_refused() {
         "{webhook: {url: {env: URL}, headers: {authorization: {env: T}}}}",
         "{webhook: {url: \"http://receiver/x?key=hunter2\"}}",
         "{otlp: {endpoint: \"http://127.0.0.1.example.com:4317\", headers: {X-Api-Key: {env: T}}}}",
+        "{webhook: {url: \"http://127.0.0.1/x\", headers: {Authorization: {env: T}}}, proxy: env}",
+        "{webhook: {url: \"https://receiver/x\"}, proxy: \"http://user:hunter2@proxy:3128\"}",
         kafka,
     ]
     .map(|text| sink(text).map(|_| ()).expect_err(text).to_string())
@@ -35,6 +37,9 @@ fn what_holds_no_credentials_or_stays_here_is_taken() {
         "{otlp: {endpoint: \"https://collector\", headers: {X-Api-Key: {env: T}}}}",
         "{otlp: {endpoint: \"http://collector\", headers: {X-Api-Key: {env: T}}}, allowPlaintext: true}",
         "{webhook: {url: {env: URL}, headers: {Authorization: {env: T}}}, allowPlaintext: true}",
+        "{webhook: {url: \"https://receiver/x?key=k\"}, proxy: \"https://user:p@proxy:3128\"}",
+        "{webhook: {url: \"https://receiver/x\"}, proxy: \"http://user:p@127.0.0.1:3128\"}",
+        "{webhook: {url: \"https://receiver/x\"}, proxy: \"http://user:p@proxy:3128\", allowPlaintext: true}",
         "{kafka: {brokers: [\"127.0.0.1:1\", \"[::1]:1\"], topic: t, sasl: {mechanism: plain, username: u, password: {env: T}}}}",
         "{kafka: {brokers: [\"kafka:9092\"], topic: t, tls: {}, sasl: {mechanism: plain, username: u, password: {env: T}}}}",
     ] {
@@ -52,7 +57,7 @@ fn secrets_in_the_file_itself_are_told_of() {
   k: {kafka: {brokers: [\"k:1\"], topic: t, tls: {}, sasl: {mechanism: plain, username: u, password: p}}}
   o: {otlp: {endpoint: \"https://c\", headers: {X-Api-Key: k, X-Scope-OrgID: o, Other: {env: O}}}}
   w: {webhook: {url: \"https://h/services/T0123/B0123/aBcDeFgH\", signing: {secret: whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h}}}
-  x: {webhook: {url: \"https://h/hooks/events\", signing: {secret: {env: S}}}}
+  x: {webhook: {url: \"https://h/hooks/events\", signing: {secret: {env: S}}}, proxy: \"https://u:p@h\"}
 ",
     )
     .unwrap();
@@ -61,7 +66,8 @@ fn secrets_in_the_file_itself_are_told_of() {
     assert_eq!(
         warning,
         "warning: who reads the file reads secrets in it: sinks.k.kafka.sasl.password, \
-         sinks.o.otlp.headers.X-Api-Key, sinks.w.webhook.url, sinks.w.webhook.signing.secret. \
+         sinks.o.otlp.headers.X-Api-Key, sinks.w.webhook.url, sinks.w.webhook.signing.secret, \
+         sinks.x.proxy. \
          Write {env: NAME} or {file: PATH} instead"
     );
 }
