@@ -25,7 +25,12 @@ impl LogHandle {
     ///
     /// What the operating system answers to opening or reading a file that is there.
     pub fn record(&self, sequence: u64) -> io::Result<Option<Record>> {
-        let frames = self.reader(sequence).read(1)?;
+        let mut reader = self.reader(sequence);
+        let mut frames = reader.read(1)?;
+        // Those without records stand at the same sequence as the one that holds it.
+        while frames.first().is_some_and(|frame| frame.next() <= sequence) {
+            frames = reader.read(1)?;
+        }
         let record = |frame: &Arc<Frame>| frame.records().find(|record| record.seq == sequence);
         Ok(frames.first().and_then(record))
     }

@@ -282,6 +282,25 @@ fn damage_in_the_middle_is_stepped_over_and_counted() {
 }
 
 #[test]
+fn a_record_is_found_behind_frames_without_records() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    append(&mut log, "one", 1);
+    for version in [2, 3] {
+        log.append(&mut frame_of(&[], version), 1).unwrap();
+    }
+    append(&mut log, "two", 4);
+    log.append(&mut frame_of(&[], 5), 1).unwrap();
+    for _ in 0..2 {
+        let record = |sequence| log.handle().record(sequence).unwrap();
+        let texts = [1, 2, 3].map(|sequence| record(sequence).map(|found| found.envelope));
+        assert_eq!(texts, [Some("one".into()), Some("two".into()), None]);
+        drop(log);
+        log = bench.open().0;
+    }
+}
+
+#[test]
 fn a_payload_that_holds_a_frame_is_not_read_as_one() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();

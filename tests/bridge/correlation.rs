@@ -101,6 +101,30 @@ async fn what_is_suppressed_is_pending_until_a_stop_lets_it_out() {
     assert_eq!(sink.received().len(), 30);
 }
 
+#[tokio::test]
+async fn what_is_held_behind_a_frame_without_records_comes_out() {
+    let (server, sink) = (server(), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let setup = || Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
+    let bridge = setup().start().await;
+    let view = bridge.view();
+    let mut events = loud(&server, "web", 0..29);
+    until("four are held", || sink_status(&view, "pager").held == 4).await;
+    let before = view.log.bytes_from(1);
+    server.delete_object("events", "shop", &events[0].0).unwrap();
+    until("the deletion is journalled", || view.log.bytes_from(1) > before).await;
+    events[28].again(&server);
+    until("five are held", || sink_status(&view, "pager").held == 5).await;
+    stop(bridge).await;
+
+    let bridge = setup().start().await;
+    let status = settled(&bridge.view(), "pager", 30).await;
+    assert_eq!((status.delivered, status.correlated_away, status.lost), (29, 1, 0));
+    let told = sink.received().iter().map(|event| event.delta).sum::<u64>();
+    assert_eq!(told, 30, "the increments add up");
+    stop(bridge).await;
+}
+
 #[test]
 fn what_is_held_when_the_mode_is_changed_comes_out_first() {
     let outer = Runtime::new().unwrap();

@@ -175,10 +175,7 @@ impl<'a> Law<'a> {
         self.hold(name, "dead-lettered is what was refused", dead == poison, || {
             format!("stated {dead}, refused {poison}")
         });
-        // What `suppress` holds back may be gone when its sum is due, which is stated, and has to be
-        // exact: see `increments`.
-        let may_lose = !sink.blocks || sink.mode == "suppress";
-        self.hold(name, "what blocks loses nothing", may_lose || lost == 0, || {
+        self.hold(name, "what blocks loses nothing", !sink.blocks || lost == 0, || {
             format!("stated lost {lost}")
         });
         let (away, held) = (fate("correlatedAway"), fate("held"));
