@@ -52,15 +52,18 @@ impl Past {
         if let Some((other, resume)) = whole
             && let Some(state) = known.get_mut(&***other)
         {
+            // A restored etcd that the source has counted stays counted.
+            let epoch = resume.epoch.max(own.epoch);
             // It can be asked for wherever the source itself can.
             let near = |witness: &SavedWitness| {
                 scope.namespace.is_none_or(|namespace| witness.namespace == namespace)
             };
+            let as_ours = |witness| SavedWitness { epoch, ..witness };
             return Self::Whole(Ended {
-                resume: **resume,
+                resume: Resume { epoch, ..**resume },
                 last_heard_ms: state.last_heard_ms,
                 whole_from: state.whole_from,
-                witness: state.witness.clone().filter(near),
+                witness: state.witness.clone().filter(near).map(as_ours),
                 unfinished: state.unfinished.take(),
             });
         }
@@ -139,6 +142,21 @@ mod tests {
             "it is back"
         );
         assert_eq!(goes_on_at("shop", &[("shop", 0, 9, 90), ("*", 0, 7, 70)]), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_takes_no_source_back() {
+        assert_eq!(goes_on_at("shop", &[("shop", 0, 9, 70), ("*", 0, 7, 90)]), None);
+        assert_eq!(goes_on_at("shop", &[("shop", 0, 7, 70), ("*", 0, 7, 90)]), None);
+    }
+
+    #[test]
+    fn a_source_that_goes_on_where_another_one_ended_keeps_its_epoch() {
+        let epoch = |own, other| match past("shop", &[("shop", own, 9, 70), ("*", other, 10, 90)]) {
+            Past::Whole(whole) => whole.resume.epoch,
+            Past::Part { .. } | Past::None => panic!("it has read all of it since"),
+        };
+        assert_eq!([epoch(2, 1), epoch(1, 2), epoch(1, 1)], [2, 2, 1]);
     }
 
     #[test]
