@@ -229,23 +229,31 @@ impl Delivered {
         for range in self.unwritten.iter() {
             self.all.add(range.clone());
         }
+        // What was taken away nobody would ever read.
+        let in_place = private::is_at(&self.file, &self.path).unwrap_or(true);
         // It is only a count, so a full disk is no reason for an error; the next entry says it, too.
-        if self.length > 0 {
+        if in_place && self.length > 0 {
             let entry = entry_of(&self.unwritten, self.redelivered);
             if self.file.write_all_at(&entry, self.length).is_ok() {
                 self.length += entry.len() as u64;
                 self.unwritten = Ranges::default();
             }
         }
-        if self.length == 0 || self.length >= self.rewrite_at {
+        if !in_place || self.length == 0 || self.length >= self.rewrite_at {
             self.all.drop_before(saved());
             // Where there is no room for another file, this one grows on.
             let _ = self.rewrite();
         }
     }
 
-    /// Writes the file anew.
+    /// Writes the file anew, and makes its directory if that was taken away. That of the journal is
+    /// not made here: whoever holds its lock does that, and says so.
     fn rewrite(&mut self) -> io::Result<()> {
+        let dir = self.path.parent().unwrap_or(&self.path);
+        match private::directory().recursive(false).create(dir) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            Ok(()) | Err(_) => {}
+        }
         // A sink's name does not begin with a dot.
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = self.path.with_file_name(format!(".{name}"));
@@ -368,6 +376,27 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let as_a_number = u64::from_le_bytes(*bytes.first_chunk().unwrap());
         assert!(as_a_number > 1 << 60, "an earlier build sets it aside");
+    }
+
+    #[test]
+    fn a_file_that_is_taken_away_is_there_again_with_the_next_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = Directory::open(dir.path()).unwrap();
+        let taken = dir.path().join(DIR);
+        let mut delivered = open(&directory, 1);
+        for sequence in 7..10 {
+            delivered.add(sequence);
+            delivered.write(|| 1);
+            match sequence {
+                7 => std::fs::remove_file(taken.join("audit")).unwrap(),
+                8 => std::fs::remove_dir_all(&taken).unwrap(),
+                _ => {}
+            }
+        }
+        drop(delivered);
+        assert_eq!(set(&open(&directory, 1).earlier()), (7..10).collect());
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&taken).unwrap());
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]
