@@ -10,7 +10,8 @@
 //! The tree between text and model is what makes errors good: whatever goes wrong later, in
 //! decoding, in a check or in the compilation of a `match`, is reported at its line and column (or
 //! at the variable of the environment that it came from), together with a way to mend it, and
-//! with all other problems of the file. Values that may be secrets appear in none of them.
+//! with all other problems of the file. Values that may be secrets appear in none of them, but for a
+//! signing secret that [`check`] shows with the prefix that it lacks.
 
 mod assemble;
 mod build;

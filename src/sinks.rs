@@ -40,7 +40,7 @@ pub use options::{
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSink;
 pub use signing_key::SigningKeyError;
-pub(crate) use signing_key::parse as parse_signing_key;
+pub(crate) use signing_key::{parse as parse_signing_key, prefixed as prefixed_signing_key};
 pub use stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 pub use webhook::WebhookSink;

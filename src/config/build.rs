@@ -38,8 +38,10 @@ pub(super) fn build(
     variables: &Variables,
     secrets: CheckSecrets,
 ) -> Result<Settings, Error> {
-    let problems = loaded.problems.clone();
-    let mut builder = Builder { loaded, variables, secrets, problems, plain_secrets: Vec::new() };
+    settings(Builder::new(loaded, variables, secrets))
+}
+
+fn settings(mut builder: Builder<'_>) -> Result<Settings, Error> {
     let settings = builder.settings();
     if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
 }
@@ -51,7 +53,8 @@ pub(super) fn check(
     variables: &Variables,
     secrets: CheckSecrets,
 ) -> Result<Settings, Error> {
-    let settings = build(loaded, variables, secrets)?;
+    let builder = Builder { shows_signing: true, ..Builder::new(loaded, variables, secrets) };
+    let settings = settings(builder)?;
     let refusals = settings.sinks.iter().filter_map(|sink| stand_ins::refusal(loaded, sink));
     let problems: Vec<_> = refusals.collect();
     if problems.is_empty() { Ok(settings) } else { Err(Error::new(problems)) }
@@ -62,9 +65,7 @@ pub(super) fn build_journal(
     loaded: &Loaded,
     variables: &Variables,
 ) -> Result<JournalSettings, Error> {
-    let problems = loaded.problems.clone();
-    let secrets = CheckSecrets::Required;
-    let mut builder = Builder { loaded, variables, secrets, problems, plain_secrets: Vec::new() };
+    let mut builder = Builder::new(loaded, variables, CheckSecrets::Required);
     let settings = builder.journal();
     if builder.problems.is_empty() { Ok(settings) } else { Err(Error::new(builder.problems)) }
 }
@@ -76,9 +77,18 @@ struct Builder<'a> {
     problems: Vec<Problem>,
     /// Where secrets stand in the file itself.
     plain_secrets: Vec<String>,
+    /// Whether a signing secret without prefix is shown with it: to whoever asks at a terminal, and
+    /// never at a start, whose words go into a log.
+    shows_signing: bool,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(loaded: &'a Loaded, variables: &'a Variables, secrets: CheckSecrets) -> Self {
+        let problems = loaded.problems.clone();
+        let plain_secrets = Vec::new();
+        Self { loaded, variables, secrets, problems, plain_secrets, shows_signing: false }
+    }
+
     fn settings(&mut self) -> Settings {
         let model = &self.loaded.model;
         if model.leader_election.enabled {

@@ -1,7 +1,7 @@
 //! What is wrong with a configuration: where, what, and how to mend it.
 //!
-//! The text of a problem never carries a value that may be a secret, and the excerpt shown beside
-//! it has every such value masked.
+//! The text of a problem never carries a value that may be a secret, but for the hint of `check` on a
+//! signing secret that lacks its prefix, and the excerpt shown beside it has every such value masked.
 
 use std::{fmt, ops::Range, sync::Arc};
 

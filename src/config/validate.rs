@@ -322,7 +322,7 @@ fn readable(text: &str, kind: Pem) -> bool {
     }
 }
 
-/// A Standard Webhooks secret. The hint may be the secret, in the form in which receivers read it.
+/// A Standard Webhooks secret.
 pub(super) fn signing_secret(secret: &str) -> Result<(), Wrong> {
     parse_signing_key(secret)
         .map(drop)

@@ -64,19 +64,23 @@ impl fmt::Display for SigningKeyError {
 impl std::error::Error for SigningKeyError {}
 
 impl SigningKeyError {
-    /// How to mend a secret. That of one without a prefix is the secret itself, as the standard
-    /// libraries read it, for the terminal of whoever has it in hand.
-    pub(crate) fn hint(self, secret: &str) -> String {
+    /// How to mend a secret; without the secret.
+    pub(crate) fn hint(self, secret: &str) -> &'static str {
         match self {
-            Self::NoPrefix if secret.len() >= LEAST => format!(
-                "receivers decode every secret: for the same bytes write, and give the receiver, \
-                 whsec_{}",
-                STANDARD.encode(secret)
-            ),
-            Self::NotEd25519 => "take the private key as its maker shows it".into(),
-            _ => "make one: `echo whsec_$(openssl rand -base64 32)`".into(),
+            Self::NoPrefix if prefixed(secret).is_some() => {
+                "receivers decode every secret: `tidings check` prints this one as they read it"
+            }
+            Self::NotEd25519 => "take the private key as its maker shows it",
+            _ => "make one: `echo whsec_$(openssl rand -base64 32)`",
         }
     }
+}
+
+/// The bytes of a secret that has no prefix, as the standard libraries read them: none if they are too
+/// few.
+pub(crate) fn prefixed(secret: &str) -> Option<String> {
+    (parse(secret).err() == Some(SigningKeyError::NoPrefix) && secret.len() >= LEAST)
+        .then(|| format!("whsec_{}", STANDARD.encode(secret)))
 }
 
 /// Reads a secret.

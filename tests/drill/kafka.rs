@@ -153,5 +153,6 @@ fn sinks(kafka: &Kafka, mock: &MockKafka) -> Value {
     sinks[FORBIDDEN] = sink(kafka.account_bootstrap(), FORBIDDEN);
     sinks[FORBIDDEN]["kafka"]["sasl"] =
         json!({"mechanism": "plain", "username": username, "password": password});
+    sinks[FORBIDDEN]["allowPlaintext"] = json!(true);
     sinks
 }

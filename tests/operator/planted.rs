@@ -42,7 +42,7 @@ const PLANTED: [Planted; 5] = [
         kind: "kafka",
         name: "kafka",
         sink: "{kafka: {brokers: [\"{ADDRESS}\"], topic: t, sasl: {mechanism: plain, username: {env: \
-               KAFKA_USER}, password: {env: KAFKA_PASSWORD}}}, timeout: 2s}",
+               KAFKA_USER}, password: {env: KAFKA_PASSWORD}}}, timeout: 2s, allowPlaintext: true}",
         secrets: &[
             ("KAFKA_USER", "Pl4nted-user"),
             ("KAFKA_PASSWORD", "Pl4nted:pass \"w\\ord/+%41é"),

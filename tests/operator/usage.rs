@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use crate::{commands, stage::Stage};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,6 +30,29 @@ async fn mistakes_in_the_usage_exit_with_2() {
         said.push(format!("$ tidings {}\n{}", arguments.join(" "), answer.stderr));
     }
     insta::assert_snapshot!(said.join("\n"));
+}
+
+/// What a start says stands in the log, at each of its restarts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signing_secret_without_prefix_is_shown_by_check_alone() {
+    const SECRET: &str = "a secret of thirty-odd bytes, live";
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("tidings.yaml");
+    let text = "sinks: {hook: {webhook: {url: \"https://receiver\", signing: {secret: {env: \
+                HOOK_SECRET}}}}}\n";
+    std::fs::write(&config, text).unwrap();
+    let said = async |command: &str| {
+        let mut command = commands::command(&config, &[command]);
+        let output = command.env("HOOK_SECRET", SECRET).output().await.unwrap();
+        assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let encoded = STANDARD.encode(SECRET);
+    let run = said("run").await;
+    assert!(!run.contains(SECRET) && !run.contains(&encoded), "{run}");
+    assert!(run.contains("`tidings check` prints"), "{run}");
+    let check = said("check").await;
+    assert!(!check.contains(SECRET) && check.contains(&format!("whsec_{encoded}")), "{check}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

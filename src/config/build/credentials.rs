@@ -80,19 +80,14 @@ impl Builder<'_> {
         }
     }
 
-    /// Refuses SASL without TLS with another host.
-    pub(super) fn no_plain_sasl(&mut self, path: &Path, brokers: &[String]) {
-        let host = |broker: &String| {
-            broker.rsplit_once(':').map_or(broker.clone(), |(host, _)| host.to_owned())
-        };
-        if brokers.iter().map(host).any(|host| !is_loopback(&host)) {
-            let wrong = wrong(
-                "user and password would be given without TLS: expected `tls` or brokers on this \
-                 host, found neither",
-            );
-            let hint = "add `tls: {}`; if it is meant, write `allowPlaintext: true` on the sink";
-            self.wrong_key(&path.key("sasl"), wrong.hint(hint));
-        }
+    /// Refuses SASL without TLS, with brokers on this host, too: they name the hosts that are spoken to.
+    pub(super) fn no_plain_sasl(&mut self, path: &Path) {
+        let wrong = wrong(
+            "user and password would be given without TLS to the hosts that the brokers name: \
+             expected `tls`, found none",
+        );
+        let hint = "add `tls: {}`; if it is meant, write `allowPlaintext: true` on the sink";
+        self.wrong_key(&path.key("sasl"), wrong.hint(hint));
     }
 
     /// Notes a secret that stands in the file itself.
@@ -134,6 +129,6 @@ fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     match host.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+        Err(_) => host == "localhost",
     }
 }

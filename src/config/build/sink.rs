@@ -20,7 +20,7 @@ use crate::{
     },
     sinks::{
         Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, Proxy, SaslMechanism,
-        SaslOptions, Secret, TlsOptions, WebhookOptions,
+        SaslOptions, Secret, TlsOptions, WebhookOptions, prefixed_signing_key,
     },
 };
 
@@ -190,7 +190,7 @@ impl Builder<'_> {
             }
         }
         if model.sasl.is_some() && model.tls.is_none() && !plain {
-            self.no_plain_sasl(path, &brokers);
+            self.no_plain_sasl(path);
         }
         if brokers.is_empty() {
             brokers.push(stand_ins::BROKER.to_owned());
@@ -279,7 +279,17 @@ impl Builder<'_> {
             let listed = model.signing.as_ref().is_some_and(|signing| signing.secret.listed);
             let path = if listed { signing.index(i) } else { signing.clone() };
             self.note_plain(&path, text);
-            let secret = self.checked(&path, text, validate::signing_secret);
+            let shows = self.shows_signing;
+            let secret = self.checked(&path, text, |secret| {
+                let shown = prefixed_signing_key(secret).filter(|_| shows);
+                validate::signing_secret(secret).map_err(|wrong| match shown {
+                    Some(shown) => wrong.hint(format!(
+                        "receivers decode every secret: for the same bytes write, and give the \
+                         receiver, {shown}"
+                    )),
+                    None => wrong,
+                })
+            });
             let secret = secret.unwrap_or_else(|| stand_ins::SIGNING_SECRET.to_owned());
             signing_secrets.push(Secret::new(secret));
         }

@@ -44,8 +44,8 @@ pub struct SinkModel {
     /// How what is sent is compressed. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub compression: Option<CompressionModel>,
-    /// Whether credentials may travel in plain text to another host: SASL without `tls`, headers or a
-    /// query over `http://`.
+    /// Whether credentials may travel in plain text: SASL without `tls`, headers or a query over
+    /// `http://` to another host.
     #[schemars(extend("default" = false))]
     pub allow_plaintext: bool,
     /// Through what a sink over HTTP sends: `env`, the proxies of the environment (`HTTPS_PROXY`,
