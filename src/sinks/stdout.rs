@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, Write},
     os::fd::AsFd as _,
-    sync::mpsc,
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
 };
 
 use futures_util::future::BoxFuture;
@@ -26,11 +26,14 @@ type Written = (usize, io::Result<()>);
 /// The sequences of a batch's records, each with the bytes of its line: none if it was out before.
 type Lengths = Vec<(u64, usize)>;
 
+/// The standard output, which all sinks of the process share: one at a time writes a batch.
+static STDOUT: OnceLock<Arc<Mutex<Lines<Patient>>>> = OnceLock::new();
+
 /// Writes envelopes to the standard output, flushed after each batch.
 ///
 /// The writing is done by a thread of its own: a reader that stops reading (`tidings run | less`)
-/// blocks it for as long as it likes, and a thread, unlike a blocking task of the runtime, does
-/// not keep the process from ending meanwhile.
+/// blocks it, and those that wait for their turn, for as long as it likes, and a thread, unlike a
+/// blocking task of the runtime, does not keep the process from ending meanwhile.
 #[derive(Debug)]
 pub struct StdoutSink {
     jobs: mpsc::Sender<Job>,
@@ -44,22 +47,25 @@ pub struct StdoutSink {
 impl StdoutSink {
     /// Starts the writing thread.
     pub fn new() -> Result<Self, SinkBuildError> {
+        if let Some(out) = STDOUT.get() {
+            return Self::to(Arc::clone(out));
+        }
         // Not the standard library's own handle: its buffer hides how much of a line is out.
         let out = io::stdout().as_fd().try_clone_to_owned();
         let out = out.map_err(|e| SinkBuildError::Thread(format!("without stdout: {e}")))?;
-        Self::to(Patient(out.into()))
+        Self::to(Arc::clone(STDOUT.get_or_init(|| Lines::new(Patient(out.into())))))
     }
 
-    fn to(out: impl Write + Send + 'static) -> Result<Self, SinkBuildError> {
+    fn to<W: Write + Send + 'static>(out: Arc<Mutex<Lines<W>>>) -> Result<Self, SinkBuildError> {
         let (jobs, queue) = mpsc::channel::<Job>();
-        let mut out = Lines { out, torn: false };
         std::thread::Builder::new()
             .name("stdout".into())
             .spawn(move || {
                 for (lines, answer) in queue {
+                    let written = out.lock().unwrap_or_else(PoisonError::into_inner).write(&lines);
                     // Nobody listening only means that the attempt was given up meanwhile; the
                     // next one asks again.
-                    let _ = answer.send(out.write(&lines));
+                    let _ = answer.send(written);
                 }
             })
             .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
@@ -127,6 +133,10 @@ struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
+    fn new(out: W) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { out, torn: false }))
+    }
+
     /// Writes lines, on a line of their own whatever went before.
     fn write(&mut self, lines: &[u8]) -> Written {
         if self.torn {
@@ -196,10 +206,7 @@ impl Sink for StdoutSink {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, Mutex},
-        time::Duration,
-    };
+    use std::time::Duration;
 
     use futures_util::FutureExt as _;
 
@@ -232,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_each() {
         let pipe = Pipe::default();
-        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         assert_eq!(sink.send(&batch(1..=2)).await, Outcome::Delivered);
         assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n");
     }
@@ -240,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_given_up_is_not_repeated() {
         let pipe = Pipe::default();
-        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         {
             let _stalled = pipe.0.lock().unwrap();
             assert_eq!(sink.send(&batch(1..=2)).now_or_never(), None);
@@ -253,7 +260,7 @@ mod tests {
     #[tokio::test]
     async fn of_writes_given_up_for_good_no_more_is_kept_than_the_last() {
         let pipe = Pipe::default();
-        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         for first in [1, 11, 21] {
             {
                 let _stalled = pipe.0.lock().unwrap();
@@ -303,7 +310,7 @@ mod tests {
             Some(io::ErrorKind::Interrupted),
             None,
         ];
-        let mut sink = StdoutSink::to(Faulty { out: out.clone(), faults }).unwrap();
+        let mut sink = StdoutSink::to(Lines::new(Faulty { out: out.clone(), faults })).unwrap();
         let mut failures = 0;
         while sink.send(&batch(1..=4)).await != Outcome::Delivered {
             failures += 1;
@@ -317,10 +324,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_sink_begins_a_new_line_after_the_error_of_another() {
+        let out = Arc::<Mutex<Vec<u8>>>::default();
+        // From the last to the first: half of a line, and no more.
+        let faults = vec![Some(io::ErrorKind::StorageFull), None];
+        let shared = Lines::new(Faulty { out: out.clone(), faults });
+        let mut sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
+        assert_ne!(sinks[0].send(&batch(1..=1)).await, Outcome::Delivered);
+        assert_eq!(sinks[1].send(&batch(1..=1)).await, Outcome::Delivered);
+        let text = String::from_utf8(out.lock().unwrap().clone()).unwrap();
+        assert_eq!(text, "{\"n\":\n{\"n\":1}\n");
+    }
+
+    #[tokio::test]
     async fn a_closed_pipe_is_for_a_person_to_mend() {
         let pipe = Pipe::default();
         pipe.0.lock().unwrap().1 = true;
-        let mut sink = StdoutSink::to(pipe.clone()).unwrap();
+        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         let closed = Outcome::Retry {
             after: None,
             class: RetryClass::Misconfigured,
