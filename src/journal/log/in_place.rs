@@ -18,17 +18,9 @@ impl Log {
     ///
     /// What the operating system answers; nothing can be appended then, until a later call succeeds.
     pub fn keep_in_place(&mut self, now_ms: u64) -> io::Result<()> {
-        if self.is_in_place(now_ms)? { Ok(()) } else { self.start_segment(now_ms) }
-    }
-
-    /// Whether what was appended is under its name. Where it is not that is stated, and the next
-    /// segment takes over all of it, in a directory that is there.
-    pub(super) fn is_in_place(&mut self, now_ms: u64) -> io::Result<bool> {
-        let Some(active) = &mut self.active else {
-            return self.directory.stand(now_ms).map(|()| true);
-        };
+        let Some(active) = &mut self.active else { return self.directory.stand(now_ms) };
         if private::is_at(&active.file, &active.path)? {
-            return self.directory.stand(now_ms).map(|()| true);
+            return self.directory.stand(now_ms);
         }
         // As after a sync that failed: a new segment takes over all frames, and its name.
         active.synced = active.start.clone();
@@ -54,6 +46,6 @@ impl Log {
             let reason = "it took the place of a file that is in use";
             self.directory.set_aside(&name, reason, now_ms)?;
         }
-        Ok(false)
+        self.start_segment(now_ms)
     }
 }

@@ -37,8 +37,6 @@ impl Log {
     /// a copy of what that should have written.
     pub(super) fn start_segment(&mut self, now_ms: u64) -> io::Result<()> {
         self.start_due = true;
-        // One that was taken away since somebody looked must not be sealed.
-        self.is_in_place(now_ms)?;
         if !self.sync_failed {
             // What the new header speaks of must be there before the header is.
             self.sync(now_ms)?;

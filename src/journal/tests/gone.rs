@@ -117,38 +117,3 @@ fn what_is_put_in_the_place_of_a_file_in_use_is_set_aside() {
     let kept = aside.join(name.file_name().unwrap());
     assert_eq!(fs::read_to_string(kept).unwrap(), "something else");
 }
-
-#[test]
-fn a_sync_that_ends_after_its_file_was_taken_away_keeps_nothing_from_being_written_again() {
-    let bench = Bench::interval();
-    let (mut log, _) = bench.open();
-    append(&mut log, "one", 1);
-    let job = log.begin_sync(1).unwrap().unwrap();
-    append(&mut log, "two", 2);
-    fs::remove_file(&bench.segments()[0]).unwrap();
-    bench.disk.set(&[Fault::Create]);
-    log.keep_in_place(2).unwrap_err();
-    log.end_sync(job.run(), 2).unwrap();
-    bench.disk.set(&[]);
-    log.keep_in_place(3).unwrap();
-    drop(log);
-    assert_eq!(read_all(&bench.open().0), ["one", "two"]);
-}
-
-#[test]
-fn a_segment_that_was_taken_away_is_not_sealed_before_it_is_written_again() {
-    for sync in [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never] {
-        let bench = Bench::new(sync);
-        let (mut log, _) = bench.open();
-        append(&mut log, "one", 1);
-        fs::remove_file(&bench.segments()[0]).unwrap();
-        // Its time has come before anybody has noticed.
-        log.retain(2 * HOUR, None).unwrap();
-        append(&mut log, "two", 2);
-        assert_eq!(damages(&log).len(), 1);
-        log.keep_in_place(2 * HOUR).unwrap();
-        assert_eq!(read_all(&log), ["one", "two"]);
-        drop(log);
-        assert_eq!(read_all(&bench.open().0), ["one", "two"]);
-    }
-}
