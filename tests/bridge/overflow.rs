@@ -626,24 +626,3 @@ async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_
         stop(bridge).await;
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_goes_by_its_age_when_its_sink_stands_still() {
-    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
-    let mut setup =
-        Setup::new(&server, dir.path()).tuned("pager", &sink, suppressing(Overflow::DropOldest));
-    setup.retention = 8 << 20;
-    setup.age = Duration::ZERO;
-    let bridge = setup.start().await;
-    let view = bridge.view();
-    until("a watch", || server.open_watches() == 1).await;
-    flood(&server);
-    until("five versions are held", || sink_status(&view, "pager").held == 5).await;
-    sink.hold(true);
-    let others = fill_about(&server, 100..300);
-    until("it is dropped", || view.log.oldest().ordinal() > 30).await;
-    sink.hold(false);
-    let counts = settled(&view, "pager", 30 + others.len() as u64).await;
-    assert!(counts.lost >= 5, "{counts:?}");
-    stop(bridge).await;
-}
