@@ -10,3 +10,4 @@ mod load;
 mod outages;
 mod recorder;
 mod refusals;
+mod signatures;
