@@ -1,7 +1,8 @@
 //! What damage there is, and what it may have cost: from when to when, and how many records.
 //!
 //! Whoever comes by damage notes it in the one [`Damages`] of the directory: opening, and later the
-//! readers. Each place is counted once, by however many readers it is met.
+//! readers. Each place is counted once, by however many readers it is met; a file, each time that it
+//! is set aside or was taken away.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -28,7 +29,8 @@ pub enum DamageKind {
     /// The end of the log: it ends before what the state knows. The resume points are back with it,
     /// and the API server is asked again for what came after them.
     End,
-    /// A file that cannot be used, or is in the place of one, and was set aside.
+    /// A file that cannot be used, or is in the place of one, and was set aside; or one that was taken
+    /// away while it was in use.
     File,
 }
 
@@ -155,11 +157,13 @@ impl Damages {
     /// Notes one, unless its place is known.
     pub(super) fn note(&self, damage: Damage) {
         let mut noted = self.noted();
-        if !noted.places.insert((damage.file.clone(), damage.offset, damage.kind)) {
-            return;
-        }
-        if noted.places.len() > PLACES {
-            noted.places.pop_first();
+        if damage.kind != DamageKind::File {
+            if !noted.places.insert((damage.file.clone(), damage.offset, damage.kind)) {
+                return;
+            }
+            if noted.places.len() > PLACES {
+                noted.places.pop_first();
+            }
         }
         noted.count += 1;
         noted.records += damage.records;

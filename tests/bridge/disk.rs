@@ -29,8 +29,9 @@ async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_i
     };
     create();
     prompt.wait_for(1).await;
-    // What is open is still written to; nothing can be made under the old name.
+    // Nothing can be made under the old name, and the directory not again.
     move_to(&journal, &away);
+    fs::write(&journal, "in its place").unwrap();
     let mut created = 1;
     while view.ingest.journal_error().is_none() {
         created = create();
@@ -45,6 +46,7 @@ async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_i
     let at_held = settled(&view, "held", journalled).await;
     assert_eq!(at_held.delivered, journalled, "what the journal has is delivered");
     assert!(view.ingest.journal_error().is_some(), "intake stands still all the while");
+    fs::remove_file(&journal).unwrap();
     move_to(&away, &journal);
     for name in ["prompt", "held"] {
         settled(&view, name, created).await;

@@ -327,13 +327,15 @@ async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
 
 #[test]
 fn a_disk_that_takes_nothing_does_not_hold_up_the_end() {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (runtime, dir) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let journal = dir.path().join("journal");
     let bridge = runtime.block_on(async {
-        let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
-        let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+        let (server, sink) = (server(), MemorySink::default());
+        let bridge = Setup::new(&server, &journal).sink("a", &sink).start().await;
         until("a watch", || server.open_watches() == 1).await;
-        dir.close().unwrap();
-        // A segment that is open is written on; the next one cannot be begun.
+        // The directory cannot be made again, and nothing in it.
+        std::fs::rename(&journal, dir.path().join("away")).unwrap();
+        std::fs::write(&journal, "in its place").unwrap();
         fill(&server, || bridge.view().ingest.journal_error().is_some()).await;
         bridge
     });

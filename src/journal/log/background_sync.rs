@@ -74,7 +74,9 @@ impl Log {
             self.sync_failed = true;
             return self.sync(now_ms);
         }
-        if mark.length > active.synced.length {
+        // A sync that began before another one failed, or before the file was taken away, is no reason
+        // to write less of it again.
+        if !self.sync_failed && mark.length > active.synced.length {
             active.synced = mark;
         }
         Ok(())

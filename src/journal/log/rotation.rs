@@ -37,6 +37,8 @@ impl Log {
     /// a copy of what that should have written.
     pub(super) fn start_segment(&mut self, now_ms: u64) -> io::Result<()> {
         self.start_due = true;
+        // One that was taken away since somebody looked must not be sealed.
+        let in_place = self.is_in_place(now_ms)?;
         if !self.sync_failed {
             // What the new header speaks of must be there before the header is.
             self.sync(now_ms)?;
@@ -83,12 +85,26 @@ impl Log {
             index,
         };
         let old = self.active.take();
+        if let (Some(old), false) = (&old, in_place) {
+            self.note_taken_away(old, now_ms);
+        }
         let kept = |active: &Active| if base.length > 0 { base.length } else { active.length };
-        self.replace_last(segment, old.as_ref().map(|old| (old, kept(old))));
+        let old = old.as_ref().map(|old| (old, kept(old)));
+        self.replace_last(segment, old);
         let start = Mark { length: header.len() as u64, ..base };
         let synced = start.clone();
         self.active =
             Some(Active { file, path, length, first_frame_ms, start, synced, broken: false });
+        // The file has its name, so it is the one that is in use; but after a power cut it could be
+        // without one: then all of it is written again.
+        self.sync_failed = true;
+        if self.options.sync != Sync::Never {
+            self.disk.sync_directory(self.directory.path())?;
+        }
+        if let Some((old, kept)) = old {
+            // If this fails, readers go by the row and a recovery by the new segment's name.
+            let _ = self.disk.set_len(&old.file, kept);
+        }
         self.start_due = false;
         self.sync_failed = false;
         self.note_synced();
@@ -110,14 +126,10 @@ impl Log {
         if let Some((active, from)) = carried {
             length += self.carry_over(active, from, &file, length, &mut index)?;
         }
-        let durable = self.options.sync != Sync::Never;
-        if durable {
+        if self.options.sync != Sync::Never {
             self.disk.sync(&file)?;
         }
         self.disk.rename(temporary, path)?;
-        if durable {
-            self.disk.sync_directory(self.directory.path())?;
-        }
         Ok((file, length, index))
     }
 
@@ -174,15 +186,15 @@ impl Log {
             None => {}
         }
         row.push(segment);
-        drop(row);
-        if let Some((old, kept)) = old {
-            // If this fails, readers go by the row and a recovery by the new segment's name.
-            let _ = self.disk.set_len(&old.file, kept);
-        }
     }
 }
 
 impl Active {
+    /// The name of its file.
+    pub(super) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Whether a segment that starts at `position` would have this one's name, and this one has
     /// frames.
     pub(super) fn is_start(&self, position: Position) -> bool {

@@ -75,18 +75,18 @@ impl Store {
             self.directory.set_aside(NAME, "it took the place of a file that is in use", now_ms)?;
         }
         let temporary = self.path.with_extension("redb.tmp");
-        let mut new = private::file().write(true).create(true).truncate(true).open(&temporary)?;
+        let mut opening = private::file();
+        opening.read(true).write(true).create(true).truncate(true);
+        let mut new = opening.open(&temporary)?;
         file.rewind()?;
         io::copy(&mut *file, &mut new)?;
         new.sync_all()?;
         std::fs::rename(&temporary, &self.path)?;
-        File::open(self.directory.path())?.sync_all()?;
-        *file = File::open(&self.path)?;
+        *file = new;
         self.directory.damages().note(Damage {
             kind: DamageKind::File,
             file: NAME.to_owned(),
-            // So that it is told again when it happens again.
-            offset: now_ms,
+            offset: 0,
             bytes: 0,
             from_ms: None,
             to_ms: now_ms,
@@ -96,6 +96,7 @@ impl Store {
                      was still open"
                     .to_owned(),
         });
+        File::open(self.directory.path())?.sync_all()?;
         *database = Some(open_database(&self.path, false, Trouble::default())?);
         Ok(())
     }

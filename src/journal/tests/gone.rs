@@ -36,7 +36,9 @@ fn a_last_segment_that_is_taken_away_is_written_again_and_stated() {
         log.keep_in_place(6).unwrap();
         fs::remove_file(&name).unwrap();
         log.keep_in_place(7).unwrap();
-        assert_eq!(damages(&log).len(), 2, "each time is told");
+        fs::remove_file(&name).unwrap();
+        log.keep_in_place(8).unwrap();
+        assert_eq!(damages(&log).len(), 3, "each time is told");
         drop(log);
         let (log, opened) = bench.open();
         assert_eq!(read_all(&log), ["one", "two", "three", "four"]);
@@ -116,4 +118,76 @@ fn what_is_put_in_the_place_of_a_file_in_use_is_set_aside() {
     let aside = { aside }.find(|path| path.to_string_lossy().contains("damaged-")).unwrap();
     let kept = aside.join(name.file_name().unwrap());
     assert_eq!(fs::read_to_string(kept).unwrap(), "something else");
+}
+
+#[test]
+fn a_directory_that_is_taken_away_twice_is_told_twice() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    append(&mut log, "one", 1);
+    for time in 2..4 {
+        fs::remove_dir_all(bench.dir.path()).unwrap();
+        log.keep_in_place(time).unwrap();
+        // The directory, and the segment in it.
+        assert_eq!(damages(&log).len() as u64, 2 * (time - 1));
+    }
+    assert_eq!(read_all(&log), ["one"]);
+}
+
+#[test]
+fn a_segment_that_was_taken_away_is_not_sealed_before_it_is_written_again() {
+    for sync in [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never] {
+        let bench = Bench::new(sync);
+        let (mut log, _) = bench.open();
+        append(&mut log, "one", 1);
+        fs::remove_file(&bench.segments()[0]).unwrap();
+        // Its time has come before anybody has noticed.
+        log.retain(2 * HOUR, None).unwrap();
+        append(&mut log, "two", 2);
+        assert_eq!(damages(&log).len(), 1);
+        log.keep_in_place(2 * HOUR).unwrap();
+        assert_eq!(read_all(&log), ["one", "two"]);
+        drop(log);
+        assert_eq!(read_all(&bench.open().0), ["one", "two"]);
+    }
+}
+
+#[test]
+fn a_sync_that_ends_after_its_file_was_taken_away_keeps_nothing_from_being_written_again() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    append(&mut log, "one", 1);
+    let job = log.begin_sync(1).unwrap().unwrap();
+    append(&mut log, "two", 2);
+    fs::remove_file(&bench.segments()[0]).unwrap();
+    bench.disk.set(&[Fault::Create]);
+    log.keep_in_place(2).unwrap_err();
+    log.end_sync(job.run(), 2).unwrap();
+    bench.disk.set(&[]);
+    append(&mut log, "three", 3);
+    drop(log);
+    assert_eq!(read_all(&bench.open().0), ["one", "two", "three"]);
+}
+
+#[test]
+fn a_segment_that_is_written_again_after_a_failed_sync_was_not_taken_away() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    append(&mut log, "one", 1);
+    bench.disk.set(&[Fault::Sync]);
+    log.sync(1).unwrap_err();
+    // It has its name, which a power cut may take again.
+    bench.disk.set(&[Fault::SyncDirectory]);
+    for _ in 0..2 {
+        log.sync(2).unwrap_err();
+        log.keep_in_place(2).unwrap();
+        log.append(&mut frame_of(&["refused"], 2), 2).unwrap_err();
+    }
+    assert_eq!(read_all(&log), ["one"]);
+    bench.disk.set(&[]);
+    log.sync(3).unwrap();
+    append(&mut log, "two", 3);
+    assert_eq!((damages(&log), bench.segments().len()), (vec![], 1));
+    drop(log);
+    assert_eq!(read_all(&bench.open().0), ["one", "two"]);
 }
