@@ -626,3 +626,34 @@ async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_
         stop(bridge).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_goes_by_its_age_when_its_sink_stands_still() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = async || {
+        let tuning = suppressing(Overflow::DropOldest);
+        let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
+        setup.retention = 8 << 20;
+        setup.age = Duration::ZERO;
+        setup.start().await
+    };
+    let bridge = start().await;
+    let view = bridge.view();
+    until("a watch", || server.open_watches() == 1).await;
+    flood(&server);
+    until("five versions are held", || sink_status(&view, "pager").held == 5).await;
+    sink.hold(true);
+    let versions = 30 + fill_about(&server, 100..300).len() as u64;
+    until("it goes", || view.log.oldest().ordinal() > 30).await;
+    sink.hold(false);
+    stop(bridge).await;
+    // How much of it was in the sink's hands, and came, is not to be known. Each version is one
+    // increment.
+    let bridge = start().await;
+    let counts = settled(&bridge.view(), "pager", versions).await;
+    let came: HashMap<_, _> =
+        sink.received().into_iter().map(|event| (event.id, event.delta)).collect();
+    assert_eq!(counts.delivered, came.len() as u64);
+    assert_eq!(counts.lost + came.values().sum::<u64>(), versions, "{counts:?}");
+    stop(bridge).await;
+}

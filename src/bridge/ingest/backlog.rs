@@ -54,11 +54,11 @@ impl Backlog {
         let summing = self.dropping.iter().filter_map(|sink| {
             let from = sink.sums_need()?;
             let bytes = self.log.bytes_from(sink.unsettled_from());
-            let fits =
-                bytes < self.limit() || bytes < SMALL && sink.settled_at().elapsed() < STANDS_STILL;
-            // What nobody has held back goes with its time.
+            let moves = sink.settled_at().elapsed() < STANDS_STILL;
+            let fits = bytes < self.limit() || bytes < SMALL && moves;
+            // What nobody has held back goes with its time, and so does all of a sink that stands still.
             let young = |ms: u64| now_ms.saturating_sub(ms) <= self.retention_age_ms;
-            let stays = || sink.holds() || self.log.time_of(sink.next()).is_none_or(young);
+            let stays = || sink.holds() && moves || self.log.time_of(sink.next()).is_none_or(young);
             (fits && stays()).then_some(from)
         });
         blocking.chain(summing).min()
