@@ -1,0 +1,152 @@
+//! The sinks, and the secrets in them.
+
+use super::receivers::{self, Receiver};
+
+/// A sink of a kind: its configuration, in which `{ADDRESS}` is its receiver's, and the secrets in it, as
+/// variables of the environment. All of them can have `TLS_CERT` and `TLS_KEY`.
+pub(super) struct Planted {
+    pub(super) kind: &'static str,
+    pub(super) name: &'static str,
+    pub(super) sink: &'static str,
+    pub(super) secrets: &'static [(&'static str, &'static str)],
+    /// What of these texts a receiver may say.
+    pub(super) said: &'static [&'static str],
+    pub(super) receiver: fn(&[&str]) -> Receiver,
+}
+
+pub(super) const PLANTED: [Planted; 9] = [
+    Planted {
+        kind: "kafka",
+        name: "kafka",
+        sink: "{kafka: {brokers: [\"{ADDRESS}\"], topic: t, sasl: {mechanism: plain, username: {env: \
+               KAFKA_USER}, password: {env: KAFKA_PASSWORD}}}, timeout: 2s, allowPlaintext: true}",
+        secrets: &[
+            ("KAFKA_USER", "Pl4nted-user"),
+            ("KAFKA_PASSWORD", "Pl4nted:pass \"w\\ord/+%41é"),
+        ],
+        said: &[
+            "Pl4nted-user",
+            "Pl4nted:pass \"w\\ord/+%41é",
+            "Pl4nted-user:Pl4nted:pass \"w\\ord/+%41é",
+        ],
+        receiver: receivers::kafka,
+    },
+    Planted {
+        kind: "otlp",
+        name: "grpc",
+        sink: "{otlp: {endpoint: \"http://{ADDRESS}\", headers: {authorization: {env: GRPC_BEARER}, \
+               x-key: {env: GRPC_KEY}}}}",
+        secrets: &[
+            ("GRPC_BEARER", "Bearer Pl4nted.grpc\"b\\e/+%41"),
+            ("GRPC_KEY", "Pl4nted&key=<1> 'x'"),
+        ],
+        said: &["Bearer Pl4nted.grpc\"b\\e/+%41", "Pl4nted.grpc\"b\\e/+%41", "Pl4nted&key=<1> 'x'"],
+        receiver: receivers::grpc,
+    },
+    Planted {
+        kind: "otlp",
+        name: "http",
+        sink: "{otlp: {protocol: http, endpoint: {env: HTTP_URL}, headers: {Authorization: {env: \
+               HTTP_BASIC}, Api-Key: {env: HTTP_KEY}}}}",
+        // `{user: Pl4nted-basic, password: Pl4nted:basic/p}` in base64.
+        secrets: &[
+            ("HTTP_URL", "http://{ADDRESS}/tenants/Pl4nted-tenant-1"),
+            ("HTTP_BASIC", "Basic UGw0bnRlZC1iYXNpYzpQbDRudGVkOmJhc2ljL3A="),
+            ("HTTP_KEY", "Pl4nted;http=\"k\\ey/+%41\""),
+        ],
+        said: &[
+            "/tenants/Pl4nted-tenant-1/v1/logs",
+            "Pl4nted-tenant-1",
+            "UGw0bnRlZC1iYXNpYzpQbDRudGVkOmJhc2ljL3A=",
+            "Pl4nted-basic:Pl4nted:basic/p",
+            "Pl4nted:basic/p",
+            "Pl4nted;http=\"k\\ey/+%41\"",
+        ],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "webhook",
+        name: "webhook",
+        sink: "{webhook: {url: {env: HOOK_URL}, headers: {X-Token: {env: HOOK_TOKEN}}, signing: {secret: \
+               [{env: HOOK_SECRET}, {env: HOOK_PRIVATE}]}}, deadLetters: {sink: out}}",
+        secrets: &[
+            ("HOOK_URL", "http://{ADDRESS}/services/Pl4nted-T0/x?key=Pl4nted%2Fquery%20value&v=2"),
+            ("HOOK_TOKEN", "Pl4nted hook\\tok\"en/+%41"),
+            ("HOOK_SECRET", "whsec_UGw0bnRlZC1zaWduaW5nLXNlY3JldC0wMTIz"),
+            ("HOOK_PRIVATE", "whsk_UGw0bnRlZC1wcml2YXRlLWtleS1vZi1lZDI1NTE5LTA="),
+        ],
+        said: &[
+            "/services/Pl4nted-T0/x?key=Pl4nted%2Fquery%20value&v=2",
+            "Pl4nted-T0",
+            "Pl4nted/query value",
+            "Pl4nted hook\\tok\"en/+%41",
+            "whsec_UGw0bnRlZC1zaWduaW5nLXNlY3JldC0wMTIz",
+            "Pl4nted-signing-secret-0123",
+            "whsk_UGw0bnRlZC1wcml2YXRlLWtleS1vZi1lZDI1NTE5LTA=",
+            "Pl4nted-private-key-of-ed25519-0",
+        ],
+        receiver: receivers::http,
+    },
+    // Its receiver is the proxy; the scheme of its credentials is nobody's.
+    Planted {
+        kind: "webhook",
+        name: "proxied",
+        sink: "{webhook: {url: {env: PROXIED_URL}, headers: {Authorization: {env: \
+               PROXIED_HEADER}}, signing: {secret: {env: PROXIED_SECRET}}}, proxy: {env: PROXIED_BY}, \
+               allowPlaintext: true}",
+        secrets: &[
+            ("PROXIED_URL", "http://receiver.invalid/services/Pl4nted-T0"),
+            ("PROXIED_HEADER", "Unheard-Of Pl4nted.scheme\"0/+%41"),
+            ("PROXIED_SECRET", "whsec_UGw0bnRlZC1zaW5nbGUtc2lnbmluZy1r"),
+            ("PROXIED_BY", "http://Pl4nted-dialer:Pl4nted-pr0xy@{ADDRESS}"),
+        ],
+        said: &[
+            "/services/Pl4nted-T0",
+            "Pl4nted-T0",
+            "Unheard-Of Pl4nted.scheme\"0/+%41",
+            "Pl4nted.scheme\"0/+%41",
+            "whsec_UGw0bnRlZC1zaW5nbGUtc2lnbmluZy1r",
+            "Pl4nted-single-signing-k",
+            "Pl4nted-dialer:Pl4nted-pr0xy",
+            "Pl4nted-pr0xy",
+        ],
+        receiver: receivers::http,
+    },
+    // Those whose receivers never say a word.
+    Planted {
+        kind: "kafka",
+        name: "kafka-tls",
+        sink: "{kafka: {brokers: [\"{ADDRESS}\"], topic: t, tls: {cert: {env: TLS_CERT}, key: {env: \
+               TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    Planted {
+        kind: "otlp",
+        name: "grpc-tls",
+        sink: "{otlp: {endpoint: \"https://{ADDRESS}\", tls: {cert: {env: TLS_CERT}, key: {env: \
+               TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    Planted {
+        kind: "webhook",
+        name: "webhook-tls",
+        sink: "{webhook: {url: \"https://{ADDRESS}\", tls: {cert: {env: TLS_CERT}, key: {env: \
+               TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    // It has none, and is forwarded the dead letters of another.
+    Planted {
+        kind: "stdout",
+        name: "out",
+        sink: "{stdout: {}}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+];
