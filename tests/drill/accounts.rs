@@ -57,6 +57,10 @@ pub(crate) async fn retry_dead_letters(bridge: &Bridge, sink: &str) -> u64 {
 /// What `tidings dead-letters list` has of a sink, as soon as it has so many: they are kept with the
 /// next commit.
 pub(crate) async fn list_dead_letters(bridge: &Bridge, sink: &str, count: u64) -> Vec<Value> {
+    if count == 0 {
+        // The command asks for a limit of one at least.
+        return Vec::new();
+    }
     let limit = count.to_string();
     let list = ["dead-letters", "list", "--sink", sink, "--limit", &limit, "--output", "json"];
     let mut letters = Vec::<Value>::new();

@@ -51,6 +51,7 @@ struct Shared {
     /// What could not be understood.
     complaints: Mutex<Vec<String>>,
     mode: watch::Sender<Mode>,
+    connections: watch::Sender<usize>,
 }
 
 impl Receiver {
@@ -58,9 +59,12 @@ impl Receiver {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("the port");
-        let mode = watch::Sender::new(Mode::Take);
-        let shared =
-            Arc::new(Shared { arrivals: Mutex::default(), complaints: Mutex::default(), mode });
+        let shared = Arc::new(Shared {
+            arrivals: Mutex::default(),
+            complaints: Mutex::default(),
+            mode: watch::Sender::new(Mode::Take),
+            connections: watch::Sender::default(),
+        });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Self { shared, address, accepting: Mutex::new(Some(accepting)) }
     }
@@ -90,6 +94,18 @@ impl Receiver {
         *lock(&self.accepting) = accepting;
     }
 
+    /// Waits until no connection is open: all that was sent has been read.
+    pub(crate) async fn unconnected(&self) {
+        // Connections are accepted in their order: when this one has ended, there is none before it
+        // that waits. Where nobody listens there is none at all.
+        if let Ok(mut last) = TcpStream::connect(self.address).await {
+            let _ = last.shutdown().await;
+            let _ = last.read(&mut [0]).await;
+        }
+        let mut connections = self.shared.connections.subscribe();
+        connections.wait_for(|open| *open == 0).await.expect("a receiver that is there");
+    }
+
     /// All that has arrived, in its order.
     pub(crate) fn arrivals(&self) -> MutexGuard<'_, Vec<Arrival>> {
         let complaints = lock(&self.shared.complaints);
@@ -106,8 +122,12 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let shared = Arc::clone(&shared);
-        // A connection that breaks is the client's to notice.
-        tokio::spawn(async move { serve(stream, &shared).await });
+        shared.connections.send_modify(|open| *open += 1);
+        tokio::spawn(async move {
+            // A connection that breaks is the client's to notice.
+            let _ = serve(stream, &shared).await;
+            shared.connections.send_modify(|open| *open -= 1);
+        });
     }
 }
 

@@ -15,6 +15,8 @@ use crate::mixed::stated::Stated;
 #[derive(Default)]
 pub(super) struct Oracle {
     findings: Vec<String>,
+    /// What is in the journal, or was.
+    journalled: HashMap<Key, Journalled>,
     /// Sink and law of each: what is false once stays so.
     broken: HashSet<(String, &'static str)>,
     sources_changed: usize,
@@ -41,14 +43,21 @@ impl Oracle {
     }
 }
 
+/// How a version came into the journal.
+#[derive(Clone, Copy)]
+struct Journalled {
+    delta: u64,
+    /// The life of the bridge at whose first check it was there: it was journalled in this one, or in
+    /// the one before.
+    life: usize,
+}
+
 /// The state of things after a kill.
 pub(super) struct Law<'a> {
     oracle: &'a mut Oracle,
     when: String,
     versions: &'a [Version],
     kills: &'a [Instant],
-    /// What is in the journal, or was, with the delta that it was given.
-    journalled: HashMap<Key, u64>,
 }
 
 impl<'a> Law<'a> {
@@ -60,7 +69,7 @@ impl<'a> Law<'a> {
         kills: &'a [Instant],
     ) -> Self {
         let when = format!("{act:?}, kill {kill}");
-        Self { oracle, when, versions, kills, journalled: HashMap::new() }
+        Self { oracle, when, versions, kills }
     }
 
     fn hold(&mut self, of: &str, law: &'static str, holds: bool, found: impl FnOnce() -> String) {
@@ -72,23 +81,25 @@ impl<'a> Law<'a> {
     /// What was journalled is what was written within the sources, but for what is stated as
     /// skipped; and each Event's deltas add up. A sink that is to have all of it says what it is.
     pub(super) fn journal(&mut self, all: &Sink, sources: Sources, log: &[Value]) {
+        let life = all.matches.len() - 1;
         for arrival in all.receiver.arrivals().iter() {
-            self.journalled.entry(arrival.id).or_insert(arrival.delta);
+            let journalled = Journalled { delta: arrival.delta, life };
+            self.oracle.journalled.entry(arrival.id).or_insert(journalled);
         }
         let stated: u64 = Stated::all(log).iter().map(|gap| gap.skipped).sum();
         // By Event: the newest occurrences that were seen, and the sum of the deltas.
         let mut events = HashMap::<Key, (u64, u64)>::new();
         for version in self.versions {
-            if let Some(delta) = self.journalled.get(&version.produced.id) {
+            if let Some(journalled) = self.oracle.journalled.get(&version.produced.id) {
                 let (occurrences, sum) = events.entry(version.produced.event).or_default();
                 *occurrences = version.produced.occurrences;
-                *sum += delta;
+                *sum += journalled.delta;
             }
         }
         let (mut skipped, mut unseen) = (0, 0);
         for version in self.versions {
             let produced = &version.produced;
-            if !self.journalled.contains_key(&produced.id) {
+            if !self.oracle.journalled.contains_key(&produced.id) {
                 let seen =
                     events.get(&produced.event).is_some_and(|(n, _)| *n > produced.occurrences);
                 skipped += u64::from(seen);
@@ -117,7 +128,7 @@ impl<'a> Law<'a> {
         let arrivals = sink.receiver.arrivals();
         let produced: Vec<_> = self.versions.iter().map(|version| version.produced).collect();
         let verdict = judge::judge(&produced, &arrivals);
-        let (name, seen) = (sink.name, self.journalled.len() as u64);
+        let (name, seen) = (sink.name, self.oracle.journalled.len() as u64);
         let honest = (verdict.strangers, verdict.mistold, verdict.retold, verdict.order_breaks);
         self.hold(
             name,
@@ -141,8 +152,8 @@ impl<'a> Law<'a> {
         let (mut missing, mut heavy) = (0, 0);
         for version in self.versions {
             let id = &version.produced.id;
-            let Some(delta) = self.journalled.get(id) else { continue };
-            let wanted = sink.wanted(version);
+            let Some(journalled) = self.oracle.journalled.get(id) else { continue };
+            let wanted = sink.wanted(version, journalled.life);
             let told = had.get(id).copied().unwrap_or(0);
             if wanted != Wanted::Yes || (unread > 0 && doubtful.contains(id)) {
                 arguable += told;
@@ -152,7 +163,7 @@ impl<'a> Law<'a> {
             had_and_filtered += u64::from(wanted != Wanted::Yes && had.contains_key(id));
             if !had.contains_key(id) {
                 missing += u64::from(wanted == Wanted::Yes);
-                heavy += delta.saturating_sub(1);
+                heavy += journalled.delta.saturating_sub(1);
             }
         }
         let delivered = fate("delivered");
@@ -168,7 +179,7 @@ impl<'a> Law<'a> {
         });
         let poison = self.versions.iter().filter(|version| {
             let id = &version.produced.id;
-            version.poison && self.journalled.contains_key(id) && !had.contains_key(id)
+            version.poison && self.oracle.journalled.contains_key(id) && !had.contains_key(id)
         });
         let poison = if sink.refuses { poison.count() as u64 } else { 0 };
         let dead = fate("deadLettered");
@@ -204,15 +215,16 @@ impl<'a> Law<'a> {
         arguable: u64,
     ) {
         if sink.mode != "suppress" {
-            let other = had.iter().filter(|(id, delta)| self.journalled.get(id) != Some(delta));
-            let other = other.count();
+            let given = |id| self.oracle.journalled.get(id).map(|journalled| &journalled.delta);
+            let other = had.iter().filter(|(id, delta)| given(*id) != Some(*delta)).count();
             self.hold(sink.name, "each delta is that of the journal", other == 0, || {
                 format!("{other} are others")
             });
             return;
         }
         let arrived: u64 = had.values().sum();
-        let journalled: u64 = self.journalled.values().sum();
+        let deltas = self.oracle.journalled.values().map(|journalled| journalled.delta);
+        let journalled: u64 = deltas.sum();
         let fates = ["filtered", "deadLettered", "lost", "held"];
         let stated: u64 = fates.iter().map(|fate| number(said, fate)).sum();
         let most = journalled.saturating_sub(stated) + arguable;
@@ -296,11 +308,11 @@ enum Wanted {
 }
 
 impl Sink {
-    /// A version is decided in the life in which it was written or in the next one, and again in
-    /// the one after that where a kill takes the decision.
-    fn wanted(&self, version: &Version) -> Wanted {
-        let end = self.matches.len().min(version.round + 3);
-        let asked = &self.matches[version.round..end];
+    /// A version is decided in the life of the bridge at whose first check it was in the journal, or
+    /// in the one before; and again in the next one where a kill takes the decision, which asks the
+    /// same: a change of `match` waits until every decision has been saved.
+    fn wanted(&self, version: &Version, life: usize) -> Wanted {
+        let asked = &self.matches[life.saturating_sub(1)..=life];
         let wants = asked.iter().filter(|one| one.wants(version)).count();
         match wants {
             0 => Wanted::No,

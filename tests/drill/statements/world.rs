@@ -18,6 +18,9 @@ use crate::parts::Part as _;
 use crate::receiver::{Mode, Receiver};
 use crate::wait::{until, until_within};
 
+/// The bridge saves its decisions once a second; a busy machine takes its time.
+const SAVED_WITHIN: Duration = Duration::from_secs(3);
+
 /// What happens before a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
@@ -215,6 +218,9 @@ impl World {
     /// Does this, kills the bridge, starts it again, waits until all is quiet, and holds what it
     /// says against what is so.
     pub(super) async fn round(&mut self, act: Act) {
+        if act == Act::Match {
+            sleep(SAVED_WITHIN).await;
+        }
         let away = match act {
             Act::Overrun | Act::OverrunAway => Some(self.next_away(0)),
             Act::Block => Some(self.next_away(1)),
@@ -234,16 +240,14 @@ impl World {
         sleep(length).await;
         self.before = self.bridge.status().await;
         self.bridge.kill9();
-        self.kills.push(Instant::now());
+        self.killed().await;
         self.configure(act == Act::Match, act == Act::Sources);
         if self.random.u8(..3) == 0 {
             let soon = STARTS_WITHIN.mul_f64(self.random.f64());
             kill_start(&mut self.bridge, soon).await;
-            self.kills.push(Instant::now());
+            self.killed().await;
         }
-        let mut writer = writing.await.expect("a writer that does not panic");
-        writer.round = self.sources.len() - 1;
-        self.writer = Some(writer);
+        self.writer = Some(writing.await.expect("a writer that does not panic"));
         if act == Act::Sources && self.random.bool() {
             self.server.compact(self.server.revision());
         }
@@ -251,6 +255,14 @@ impl World {
         self.back(away).await;
         self.quiet().await;
         self.check(act).await;
+    }
+
+    /// Notes a kill, as soon as its receivers have read what the bridge had sent until then.
+    async fn killed(&mut self) {
+        for sink in &self.sinks {
+            sink.receiver.unconnected().await;
+        }
+        self.kills.push(Instant::now());
     }
 
     /// Ends in order, so that nothing is held, starts again, and judges.

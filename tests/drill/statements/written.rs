@@ -30,8 +30,6 @@ pub(super) struct Version {
     pub(super) reason: &'static str,
     pub(super) warning: bool,
     pub(super) poison: bool,
-    /// In which life of the bridge, or before which, it was written.
-    pub(super) round: usize,
 }
 
 /// All of them, in the order of the API server.
@@ -60,7 +58,6 @@ pub(super) struct Writer {
     numbers: u64,
     /// So much is added to each message.
     padding: usize,
-    pub(super) round: usize,
 }
 
 impl Writer {
@@ -72,7 +69,6 @@ impl Writer {
             live: Vec::new(),
             numbers: 0,
             padding,
-            round: 0,
         }
     }
 
@@ -130,7 +126,7 @@ impl Writer {
             live.count += 1;
             let (namespace, now) = (live.version.namespace, Timestamp::now());
             let patched = self.server.patch_count(namespace, &live.name, live.count, now);
-            note(&self.history, live, &patched.expect("the Event is there"), self.round);
+            note(&self.history, live, &patched.expect("the Event is there"));
             // Some of them come to an end, but in the API server.
             if self.random.u8(..20) == 0 {
                 self.live.swap_remove(at);
@@ -158,10 +154,10 @@ impl Writer {
         let (id, at) = (event, Instant::now());
         let produced = Produced { id, event, object, version: 0, occurrences: 0, at };
         let poison = message.starts_with(POISON);
-        let version = Version { produced, namespace, reason, warning, poison, round: 0 };
+        let version = Version { produced, namespace, reason, warning, poison };
         self.live.push(Live { name, count: 1, version });
         let live = self.live.last_mut().expect("it was made just now");
-        note(&self.history, live, &created, self.round);
+        note(&self.history, live, &created);
     }
 }
 
@@ -169,12 +165,11 @@ fn namespace_of(pod: usize) -> &'static str {
     NAMESPACES[pod % NAMESPACES.len()]
 }
 
-fn note(history: &History, live: &mut Live, written: &Written, round: usize) {
+fn note(history: &History, live: &mut Live, written: &Written) {
     let version = &mut live.version;
     version.produced.id = Key::of(&written.id());
     version.produced.version = written.resource_version;
     version.produced.occurrences = u64::from(live.count.unsigned_abs());
     version.produced.at = Instant::now();
-    version.round = round;
     history.lock().push(version.clone());
 }
