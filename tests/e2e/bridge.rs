@@ -133,9 +133,13 @@ impl Bridge {
 
     /// The value of a metric that has one.
     pub(crate) async fn metric(&self, name: &str) -> String {
-        let text = self.get("/metrics").await.text().await.expect("the metrics");
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name} among the metrics:\n{text}")).to_owned()
+        let text = self.metrics().await;
+        metric(&text, name).unwrap_or_else(|| panic!("no {name} among the metrics:\n{text}")).into()
+    }
+
+    /// `/metrics`.
+    pub(crate) async fn metrics(&self) -> String {
+        self.get("/metrics").await.text().await.expect("the metrics")
     }
 
     /// Whether `/readyz` says yes, and what it says.
@@ -167,6 +171,11 @@ impl Bridge {
     pub(crate) fn address(&self) -> Option<String> {
         Some(self.logged("the admin server listens")?["address"].as_str()?.to_owned())
     }
+}
+
+/// The value of a metric in a text of them.
+pub(crate) fn metric<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
 }
 
 /// The program under test: the one that was built with this, unless another build is named.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::world::{Act, Sink, Sources};
 use super::written::Version;
 use crate::accounts::number;
+use crate::bridge::metric;
 use crate::judge::{self, Arrival, Key};
 use crate::mixed::stated::Stated;
 
@@ -203,6 +204,28 @@ impl<'a> Law<'a> {
         self.increments(sink, said, &had, heavy, arguable);
         self.repeats(sink, said, &arrivals, verdict.repeated);
         self.totals(sink, said, before);
+    }
+
+    /// The metrics say what the status says.
+    pub(super) fn metrics(&mut self, sink: &str, said: &Value, metrics: &str) {
+        let fate = |fate| format!("tidings_sink_events_total{{sink=\"{sink}\",fate=\"{fate}\"}}");
+        let own = |name| format!("tidings_sink_{name}{{sink=\"{sink}\"}}");
+        for (of, name) in [
+            ("delivered", fate("delivered")),
+            ("filtered", fate("filtered")),
+            ("correlatedAway", fate("correlated-away")),
+            ("deadLettered", fate("dead-lettered")),
+            ("lost", fate("lost")),
+            ("redelivered", own("redelivered_total")),
+            ("pending", own("pending")),
+            ("held", own("held")),
+        ] {
+            let (stated, found) = (number(said, of), metric(metrics, &name));
+            let holds = found.and_then(|value| value.parse().ok()) == Some(stated);
+            self.hold(sink, "the metrics are the status", holds, || {
+                format!("{name} {found:?}, {of} {stated}")
+            });
+        }
     }
 
     /// What comes out is what goes in, less what is stated.

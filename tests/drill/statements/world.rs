@@ -418,12 +418,15 @@ impl World {
     /// Holds what is said against what is so.
     async fn check(&mut self, act: Act) {
         let status = self.bridge.status().await;
+        let metrics = self.bridge.metrics().await;
         let log = self.bridge.log();
         let (versions, sources) = self.versions();
         let mut law = Law::new(&mut self.oracle, act, self.kills.len(), &versions, &self.kills);
         law.journal(&self.sinks[0], sources, &log);
         for sink in &self.sinks {
-            law.sink(sink, sink_of(&status, sink.name), sink_of(&self.before, sink.name));
+            let said = sink_of(&status, sink.name);
+            law.sink(sink, said, sink_of(&self.before, sink.name));
+            law.metrics(sink.name, said, &metrics);
         }
     }
 }
