@@ -28,6 +28,8 @@ mod feed;
 mod filter;
 mod gap;
 mod gather;
+#[cfg(test)]
+pub(crate) mod heard;
 mod heartbeat;
 mod ingest;
 mod intake;
@@ -58,6 +60,7 @@ pub use control::{
 pub use filter::{EvalError, Filter, FilterError};
 pub use gap::Gap;
 pub use heartbeat::Heartbeat;
+pub(crate) use log_lines::LogLines;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{
     BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, Overflow, RetryOptions,

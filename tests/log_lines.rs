@@ -12,7 +12,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tidings::demo::api_server::EventObject;
+use tidings::{
+    bridge::{Outcome, Secrets},
+    demo::api_server::EventObject,
+};
 
 use crate::support::{MemorySink, Setup, invalid, server, settled, stop, until};
 
@@ -75,5 +78,22 @@ async fn a_thousand_refused_events_are_a_handful_of_lines_whose_counts_add_up() 
     // One a second, on a machine of any speed.
     assert!(lines.len() < 100, "{} lines", lines.len());
     assert!(lines[0]["id"].is_string() && lines[0]["reason"].is_string(), "{}", lines[0]);
+
+    // Nor does a receiver that takes everything decide how much is logged.
+    let warning = || Outcome::Partial { rejected: 0, reason: Secrets::none().reason("soon full") };
+    sink.answer((0..REFUSED).map(|_| warning()));
+    for n in 0..REFUSED {
+        server.create(EventObject::about_pod("shop", &format!("db-{n}"), "A", "fine")).unwrap();
+    }
+    let status = settled(&bridge.view(), "a", 3 * REFUSED).await;
+    assert_eq!((status.delivered, status.dead_lettered), (2 * REFUSED, REFUSED));
+    let warned = || -> u64 {
+        let lines = log.lines("the receiver took all events, with a warning");
+        lines.iter().map(events).sum()
+    };
+    until("all warnings are told", || warned() >= REFUSED).await;
+    let lines = log.lines("the receiver took all events, with a warning");
+    assert!(lines.len() < 100, "{} lines", lines.len());
+    assert_eq!((&lines[0]["sink"], &lines[0]["warning"]), (&"a".into(), &"soon full".into()));
     stop(bridge).await;
 }

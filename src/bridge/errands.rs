@@ -153,6 +153,9 @@ impl Courier {
             Outcome::Partial { rejected, reason } => {
                 let rejected = rejected.min(count);
                 answered.delivered += count - rejected;
+                if rejected == 0 {
+                    self.progress.lines.warn_of(&reason, count);
+                }
                 answered.refuse(rejected, "partial-success", reason);
                 return Ok(Next::Done);
             }

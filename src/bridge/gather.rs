@@ -14,6 +14,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
 };
+use tracing::Level;
 
 use super::{
     BatchOptions, Enrichments, Filter, SinkProgress,
@@ -195,7 +196,7 @@ impl Gather {
         let gone = fed.from()..fed.frame().first;
         let delivered = self.delivered_before.count_in(gone).min(fed.lost);
         let lost = fed.lost - delivered;
-        if lost > 0 && self.progress.lines.admit(LOST, "", lost) {
+        if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
             tracing::error!(sink = self.progress.name(), lost, "{LOST}");
         }
         // Settled before the first record is, it has to be settled with the place behind it: or
@@ -214,7 +215,7 @@ impl Gather {
             return;
         }
         self.work.reached.lost += gone.pending;
-        if self.progress.lines.admit(LOST_HELD, "", gone.pending) {
+        if self.progress.lines.admit(Level::ERROR, LOST_HELD, "", gone.pending) {
             tracing::error!(
                 sink = self.progress.name(),
                 versions = gone.pending,

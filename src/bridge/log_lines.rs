@@ -10,18 +10,22 @@ use std::{
     time::Duration,
 };
 
-use super::shared::lock;
+use tracing::Level;
+
+use super::{Reason, shared::lock};
 
 /// A line of a kind is followed by another one after this time.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a line is of: its words, and a class of reasons. Not the reason itself, in which each event
-/// may have its own.
-type Kind = (&'static str, String);
+const WARNING: &str = "the receiver took all events, with a warning";
+
+/// What a line is of: its level, its words, and a class of reasons. Not the reason itself, in which each
+/// event may have its own.
+type Kind = (Level, &'static str, String);
 
 /// The lines about one sink that may come for each event. Clones are the same.
 #[derive(Clone, Debug)]
-pub(super) struct LogLines(Arc<Inner>);
+pub(crate) struct LogLines(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -32,16 +36,21 @@ struct Inner {
 
 impl LogLines {
     /// None of a sink was written yet.
-    pub(super) fn new(sink: &str) -> Self {
+    pub(crate) fn new(sink: &str) -> Self {
         Self(Arc::new(Inner { sink: sink.to_owned(), left_out: Mutex::default() }))
+    }
+
+    /// The sink's name.
+    pub(crate) fn sink(&self) -> &str {
+        &self.0.sink
     }
 
     /// Whether a line about so many events is to be written now. One that is not is counted, and told
     /// with others of its kind.
-    pub(super) fn admit(&self, what: &'static str, class: &str, events: u64) -> bool {
+    pub(crate) fn admit(&self, level: Level, what: &'static str, class: &str, events: u64) -> bool {
         // Without a runtime nobody would come back to tell it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return true };
-        let kind = (what, class.to_owned());
+        let kind = (level, what, class.to_owned());
         let mut left_out = lock(&self.0.left_out);
         if let Some(left_out) = left_out.get_mut(&kind) {
             *left_out += events;
@@ -50,6 +59,13 @@ impl LogLines {
         left_out.insert(kind.clone(), 0);
         runtime.spawn(tell(Arc::downgrade(&self.0), kind));
         true
+    }
+
+    /// Tells what a receiver says that took so many events.
+    pub(super) fn warn_of(&self, warning: &Reason, events: u64) {
+        if self.admit(Level::WARN, WARNING, "", events) {
+            tracing::warn!(sink = self.0.sink, events, warning = &**warning, "{WARNING}");
+        }
     }
 }
 
@@ -71,8 +87,24 @@ async fn tell(inner: Weak<Inner>, kind: Kind) {
 }
 
 impl Inner {
-    fn write(&self, (what, class): &Kind, events: u64) {
-        tracing::warn!(sink = self.sink, class, events, "as many more in the last second: {what}");
+    fn write(&self, (level, what, class): &Kind, events: u64) {
+        macro_rules! write {
+            ($level:expr) => {
+                tracing::event!(
+                    $level,
+                    sink = self.sink,
+                    class,
+                    events,
+                    "as many more in the last second: {what}"
+                )
+            };
+        }
+        // The level of an event is a constant.
+        match *level {
+            Level::ERROR => write!(Level::ERROR),
+            Level::WARN => write!(Level::WARN),
+            _ => write!(Level::INFO),
+        }
     }
 }
 
@@ -90,9 +122,10 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::heard::Levels;
 
     fn kind(what: &'static str, class: &str) -> Kind {
-        (what, class.to_owned())
+        (Level::WARN, what, class.to_owned())
     }
 
     fn left_out(lines: &LogLines) -> BTreeMap<Kind, u64> {
@@ -104,21 +137,37 @@ mod tests {
         let lines = LogLines::new("audit");
         let mut admitted = 0;
         for _ in 0..1000 {
-            admitted += u32::from(lines.admit("refused", "invalid", 1));
+            admitted += u32::from(lines.admit(Level::WARN, "refused", "invalid", 1));
         }
         assert_eq!(admitted, 1);
         assert_eq!(left_out(&lines), [(kind("refused", "invalid"), 999)].into());
-        assert!(lines.admit("refused", "too-large", 1), "another reason has a line of its own");
-        assert!(lines.clone().admit("given up", "", 7));
-        assert!(!lines.clone().admit("given up", "", 7));
+        assert!(
+            lines.admit(Level::WARN, "refused", "too-large", 1),
+            "another reason has a line of its own"
+        );
+        assert!(lines.clone().admit(Level::WARN, "given up", "", 7));
+        assert!(!lines.clone().admit(Level::WARN, "given up", "", 7));
 
         // What was left out has been told, and what comes now is, a second later.
         tokio::time::sleep(EVERY * 3 / 2).await;
         let told = [(kind("refused", "invalid"), 0), (kind("given up", ""), 0)];
         assert_eq!(left_out(&lines), told.into());
-        assert!(!lines.admit("refused", "invalid", 1));
+        assert!(!lines.admit(Level::WARN, "refused", "invalid", 1));
         tokio::time::sleep(EVERY * 3).await;
         assert_eq!(left_out(&lines), BTreeMap::new(), "after a quiet second all is as at first");
-        assert!(lines.admit("refused", "invalid", 1));
+        assert!(lines.admit(Level::WARN, "refused", "invalid", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sum_has_the_level_of_the_lines_that_it_stands_for() {
+        let (levels, _guard) = Levels::heard();
+        let lines = LogLines::new("audit");
+        for level in [Level::ERROR, Level::WARN, Level::INFO] {
+            for _ in 0..3 {
+                lines.admit(level, "told", "", 1);
+            }
+            tokio::time::sleep(EVERY * 3).await;
+            assert_eq!(levels.take(), [level]);
+        }
     }
 }

@@ -73,7 +73,7 @@ pub enum Outcome {
     /// The receiver took the batch but for some events that it does not name (OTLP partial
     /// success). Nothing of it is sent again.
     Partial {
-        /// How many it rejected.
+        /// How many it rejected. With 0 it took all of them, and warns.
         rejected: u64,
         /// The receiver's words.
         reason: Reason,

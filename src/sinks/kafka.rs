@@ -38,6 +38,7 @@ use rdkafka::{
 };
 use serde::Deserialize;
 use tokio::{
+    runtime::Handle,
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
@@ -48,7 +49,7 @@ use self::{
 };
 use super::{KafkaKey, KafkaOptions, SinkBuildError, own_deadline};
 use crate::{
-    bridge::{EventFate, Outcome, Reason, RefusedClass, RetryClass, Secrets, Sink},
+    bridge::{EventFate, LogLines, Outcome, Reason, RefusedClass, RetryClass, Secrets, Sink},
     event::{Batch, Cluster, Metadata, ObjectReference, Record, Text, bounded},
 };
 
@@ -62,6 +63,7 @@ pub struct KafkaSink {
     /// Made by the first attempt: making it connects.
     producer: Option<ThreadedProducer<Context>>,
     reports: Arc<Reports>,
+    lines: LogLines,
     ledger: Ledger,
     /// A producer on its way out; its successor waits for it, or they might overtake each other.
     retiring: Option<JoinHandle<()>>,
@@ -118,6 +120,7 @@ impl KafkaSink {
             deadline: own_deadline(options.timeout),
             producer: None,
             reports: Arc::default(),
+            lines: LogLines::new(&options.name),
             ledger: Ledger::default(),
             retiring: None,
         })
@@ -199,7 +202,12 @@ impl KafkaSink {
     fn queue(&mut self, batch: &Batch) -> Queued {
         if self.producer.is_none() {
             let reports = Arc::<Reports>::default();
-            let context = Context { reports: Arc::clone(&reports), secrets: self.secrets.clone() };
+            let context = Context {
+                reports: Arc::clone(&reports),
+                secrets: self.secrets.clone(),
+                lines: self.lines.clone(),
+                runtime: Handle::current(),
+            };
             match ThreadedProducer::from_config_and_context(&self.config, context) {
                 Ok(producer) => self.producer = Some(producer),
                 Err(error) => {
@@ -325,7 +333,7 @@ impl KafkaSink {
         let (code, text) =
             fatal.unwrap_or((RDKafkaErrorCode::Fatal, "the producer failed fatally".into()));
         let text = self.secrets.reason(text);
-        tracing::warn!(error = %text, "the Kafka producer failed fatally and is replaced");
+        tracing::debug!(error = %text, "the producer failed fatally and is replaced");
         self.retire_producer();
         for report in self.reports.take() {
             self.ledger.apply(report);

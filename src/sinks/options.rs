@@ -78,6 +78,8 @@ pub enum KafkaKey {
 /// A Kafka producer.
 #[derive(Clone, Debug)]
 pub struct KafkaOptions {
+    /// The sink's name, for the log.
+    pub name: String,
     /// `host:port` of brokers to start from.
     pub brokers: Vec<String>,
     /// The topic to produce to.

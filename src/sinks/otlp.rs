@@ -75,12 +75,7 @@ fn taken(response: ExportLogsServiceResponse, sent: u64, secrets: &Secrets) -> O
     let Some(partial) = response.partial_success else { return Outcome::Delivered };
     let words = secrets.reason(&partial.error_message);
     match u64::try_from(partial.rejected_log_records).unwrap_or(0).min(sent) {
-        0 => {
-            if !words.is_empty() {
-                tracing::warn!(warning = %words, "the OTLP receiver took all records, with a warning");
-            }
-            Outcome::Delivered
-        }
+        0 if words.is_empty() => Outcome::Delivered,
         rejected => Outcome::Partial {
             rejected,
             reason: match &*words {

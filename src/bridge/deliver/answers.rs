@@ -1,5 +1,7 @@
 //! What a receiver's answers make of the records that it answers.
 
+use tracing::Level;
+
 use super::{
     Deliver,
     fates::{Fate, Fates},
@@ -96,7 +98,7 @@ impl Deliver {
             for place in &places[..first_taken] {
                 fates.set(*place, Fate::DeadLettered);
             }
-            if self.progress.lines.admit(REJECTED, "partial-success", rejected) {
+            if self.progress.lines.admit(Level::ERROR, REJECTED, "partial-success", rejected) {
                 tracing::error!(
                     sink = self.name,
                     events = rejected,
@@ -109,6 +111,8 @@ impl Deliver {
             // Which events these are is not known.
             letter.forward = None;
             fates.dead_letter(places[0], letter);
+        } else {
+            self.progress.lines.warn_of(&reason, records.len() as u64);
         }
     }
 
@@ -128,7 +132,7 @@ impl Deliver {
         }
         self.refusals_in_a_row += 1;
         let record = &piece.batch.records[0];
-        if self.progress.lines.admit(REFUSED, class.as_str(), 1) {
+        if self.progress.lines.admit(Level::WARN, REFUSED, class.as_str(), 1) {
             tracing::warn!(sink = self.name, id = record.id(), reason = &*reason, "{REFUSED}");
         }
         fates.set(piece.places[0], Fate::DeadLettered);
@@ -139,7 +143,7 @@ impl Deliver {
 
     pub(super) fn give_up(&mut self, piece: &Piece, reason: &Reason, fates: &mut Fates) {
         let events = piece.batch.records.len();
-        if self.progress.lines.admit(GIVEN_UP, "max-attempts", events as u64) {
+        if self.progress.lines.admit(Level::ERROR, GIVEN_UP, "max-attempts", events as u64) {
             tracing::error!(
                 sink = self.name,
                 events,

@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{sync::watch, task::spawn_blocking};
+use tracing::Level;
 
 use super::{Answered, Courier, Ended, Next, Piece};
 use crate::{
@@ -101,7 +102,7 @@ impl LetterRound {
             // For as long as the receiver is away: said once, and when the reason is another one.
             let (sink, letter) = (&self.sink, letter.number);
             let same = before.as_ref() == Some(&reason);
-            if same || !self.progress.lines.admit(WAITS, "", 1) {
+            if same || !self.progress.lines.admit(Level::WARN, WAITS, "", 1) {
                 tracing::debug!(sink, letter, reason = &*reason, "still waiting");
             } else {
                 tracing::warn!(sink, letter, reason = &*reason, "{WAITS}");
@@ -112,7 +113,7 @@ impl LetterRound {
         let Piece { attempts, .. } = piece;
         let outcome = match answered.refusal {
             None if again => {
-                if self.progress.lines.admit(DELIVERED, "", 1) {
+                if self.progress.lines.admit(Level::INFO, DELIVERED, "", 1) {
                     let (letter, id) = (letter.number, &letter.id);
                     tracing::info!(sink = self.sink, letter, id, "{DELIVERED}");
                 }
@@ -123,14 +124,14 @@ impl LetterRound {
                 LetterOutcome::Forwarded
             }
             Some((class, reason)) if again => {
-                if self.progress.lines.admit(STAYS, &class, 1) {
+                if self.progress.lines.admit(Level::WARN, STAYS, &class, 1) {
                     let (letter, id) = (letter.number, &letter.id);
                     tracing::warn!(sink = self.sink, letter, id, reason = &*reason, "{STAYS}");
                 }
                 LetterOutcome::Refused { class, reason: reason.into(), attempts, time_ms: now_ms() }
             }
             Some((class, reason)) => {
-                if self.progress.lines.admit(NOT_TAKEN, &class, 1) {
+                if self.progress.lines.admit(Level::ERROR, NOT_TAKEN, &class, 1) {
                     tracing::error!(
                         sink = self.sink,
                         letter = letter.number,

@@ -12,6 +12,7 @@ use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
 };
+use tracing::Level;
 
 use super::{Courier, Ended};
 use crate::{
@@ -178,7 +179,7 @@ impl Replays {
             let answered = self.courier.deliver(self.courier.piece(batch), waits).await?;
             if let Some((class, reason)) = answered.refusal {
                 let events = answered.refused;
-                if self.progress.lines.admit(REFUSED, &class, events) {
+                if self.progress.lines.admit(Level::WARN, REFUSED, &class, events) {
                     let reason = &*reason;
                     tracing::warn!(sink = self.sink, events, class, reason, "{REFUSED}");
                 }

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use tracing_subscriber::layer::SubscriberExt as _;
-
 use super::*;
 use crate::{
-    bridge::{JournalOptions, Watchdog, restore::Restored},
+    bridge::{JournalOptions, Watchdog, heard::Levels, restore::Restored},
     journal::{DeadLetter, LetterQuery, LetterState, LogOptions, SinkState},
 };
 
@@ -54,30 +52,6 @@ async fn a_state_that_a_command_failed_on_is_opened_again_with_nothing_to_save()
     let taken = keeper.take(false, false);
     keeper.save(taken, false);
     assert!(letters.list(&LetterQuery::default()).is_ok());
-}
-
-/// The levels of what is logged.
-#[derive(Clone, Default)]
-struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
-
-impl Levels {
-    /// Those of this thread, for as long as the guard is kept.
-    fn heard() -> (Self, tracing::subscriber::DefaultGuard) {
-        let levels = Self::default();
-        let subscriber = tracing_subscriber::registry().with(levels.clone());
-        (levels, tracing::subscriber::set_default(subscriber))
-    }
-
-    /// What was logged since this was asked last.
-    fn take(&self) -> Vec<tracing::Level> {
-        std::mem::take(&mut *lock(&self.0))
-    }
-}
-
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Levels {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        lock(&self.0).push(*event.metadata().level());
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ impl Builder<'_> {
             (false, Some(_)) => Plaintext::Nowhere,
         };
         let mut kind = if let Some(kafka) = &model.kafka {
-            let mut options = self.kafka(&path.key("kafka"), kafka, plain, timeout);
+            let mut options = self.kafka(name, &path.key("kafka"), kafka, plain, timeout);
             options.compression = compression;
             SinkKind::Kafka(options)
         } else if let Some(otlp) = &model.otlp {
@@ -170,6 +170,7 @@ impl Builder<'_> {
 
     fn kafka(
         &mut self,
+        name: &str,
         path: &Path,
         model: &KafkaModel,
         plain: bool,
@@ -204,6 +205,7 @@ impl Builder<'_> {
         let cluster = cluster
             .and_then(|name| secrets::resolve(name, self.variables, self.secrets).ok().flatten());
         KafkaOptions {
+            name: name.to_owned(),
             brokers,
             topic,
             key: match model.key {

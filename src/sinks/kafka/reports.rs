@@ -13,10 +13,13 @@ use rdkafka::{
     producer::{NoCustomPartitioner, ProducerContext},
     types::RDKafkaErrorCode,
 };
-use tokio::sync::Notify;
+use tokio::{runtime::Handle, sync::Notify};
+use tracing::Level;
 
 use super::words;
-use crate::bridge::Secrets;
+use crate::bridge::{LogLines, Secrets};
+
+const SAYS: &str = "librdkafka says that it is in trouble";
 
 /// What became of one message.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +97,9 @@ impl Reports {
 pub(super) struct Context {
     pub(super) reports: Arc<Reports>,
     pub(super) secrets: Secrets,
+    pub(super) lines: LogLines,
+    /// On which the lines are told that come too often.
+    pub(super) runtime: Handle,
 }
 
 impl ClientContext for Context {
@@ -101,11 +107,16 @@ impl ClientContext for Context {
         // librdkafka repeats each failed connection as an error. The bridge tells of a sink that
         // is down, once, and in the words of `error` below; so this is for those who look closer.
         let message = self.secrets.reason(message);
-        match level {
-            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
-                tracing::error!(target: "librdkafka", facility, "{message}");
-            }
-            _ => tracing::debug!(target: "librdkafka", facility, "{message}"),
+        let grave = matches!(
+            level,
+            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical
+        );
+        let _runtime = self.runtime.enter();
+        if grave && self.lines.admit(Level::ERROR, SAYS, facility, 1) {
+            let sink = self.lines.sink();
+            tracing::error!(target: "librdkafka", sink, facility, said = &*message, "{SAYS}");
+        } else {
+            tracing::debug!(target: "librdkafka", facility, "{message}");
         }
     }
 
@@ -155,5 +166,30 @@ impl ProducerContext<NoCustomPartitioner> for Context {
         if error.is_some() || inner.reports.len() >= inner.wake_at {
             self.reports.notify.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bridge::heard::Levels;
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_of_librdkafka_come_once_a_second() {
+        let (levels, _guard) = Levels::heard();
+        let context = Context {
+            reports: Arc::default(),
+            secrets: Secrets::none(),
+            lines: LogLines::new("audit"),
+            runtime: Handle::current(),
+        };
+        for _ in 0..1000 {
+            context.log(RDKafkaLogLevel::Critical, "FATAL", "the same again");
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let errors = levels.take().into_iter().filter(|level| *level == Level::ERROR);
+        assert_eq!(errors.count(), 2, "the first of them, and how many more there were");
     }
 }

@@ -10,6 +10,7 @@ type Change = fn(&mut KafkaOptions);
 
 fn options(brokers: &str) -> KafkaOptions {
     KafkaOptions {
+        name: "audit".into(),
         brokers: vec![brokers.into()],
         topic: TOPIC.into(),
         key: KafkaKey::default(),

@@ -126,7 +126,10 @@ async fn grpc_delivers_and_reads_the_answer() {
     let (receiver, address) = Receiver::start(Ok(partial(0, "a warning")), None).await;
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     let mut sink = OtlpSink::new(&options).unwrap();
-    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    assert_eq!(
+        sink.send(&batch(1..=3)).await,
+        Outcome::Partial { rejected: 0, reason: Secrets::none().reason("a warning") }
+    );
     receiver.set(Ok(partial(2, "too old")));
     assert_eq!(
         sink.send(&batch(1..=3)).await,
@@ -361,7 +364,10 @@ async fn http_delivers_and_reads_the_answer() {
     .await;
     let mut options = options(server.url("http"), OtlpProtocol::Http);
     let mut sink = OtlpSink::new(&options).unwrap();
-    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    assert_eq!(
+        sink.send(&batch(1..=3)).await,
+        Outcome::Partial { rejected: 0, reason: Secrets::none().reason("a warning") }
+    );
     assert_eq!(
         sink.send(&batch(1..=3)).await,
         Outcome::Partial { rejected: 2, reason: Secrets::none().reason("too old") }
