@@ -8,6 +8,7 @@ mod dns;
 mod status;
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -49,7 +50,6 @@ const RESERVED: [&str; 7] = [
 ];
 
 /// The parts of an address.
-#[derive(Debug)]
 pub(super) struct Address {
     pub(super) uri: Uri,
     /// `host:port`, for messages: without user, path and query, which may hold secrets.
@@ -132,7 +132,6 @@ impl Reply {
 }
 
 /// POSTs to one address.
-#[derive(Debug)]
 pub(super) struct HttpPoster {
     client: reqwest::Client,
     url: reqwest::Url,
@@ -145,6 +144,13 @@ pub(super) struct HttpPoster {
     dials: Arc<AtomicU64>,
     /// How much of a 2xx answer is read; 0: it is only drained, for the connection's sake.
     pub(super) success_bytes: usize,
+}
+
+impl fmt::Debug for HttpPoster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold secrets, and so may what the client knows.
+        f.debug_struct("HttpPoster").field("peer", &self.peer).finish_non_exhaustive()
+    }
 }
 
 impl HttpPoster {

@@ -129,7 +129,7 @@ pub enum OtlpProtocol {
 #[derive(Clone, Debug)]
 pub struct OtlpOptions {
     /// `http://` or `https://`, host and port; for HTTP `/v1/logs` is appended unless it is there.
-    pub endpoint: String,
+    pub endpoint: Secret,
     /// gRPC or HTTP.
     pub protocol: OtlpProtocol,
     /// Sent with each request.

@@ -83,7 +83,7 @@ impl KafkaOptions {
 impl OtlpOptions {
     pub(super) fn secrets(&self) -> Secrets {
         let mut texts = Vec::new();
-        address(&self.endpoint, &mut texts);
+        address(self.endpoint.expose(), &mut texts);
         proxy(&self.proxy, &mut texts);
         headers(&self.headers, &mut texts);
         Secrets::of(texts)

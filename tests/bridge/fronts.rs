@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{Router, http::StatusCode};
 use tidings::{
     bridge::{RetryOptions, SinkCondition},
-    sinks::{Compression, OtlpOptions, OtlpProtocol, OtlpSink, Proxy},
+    sinks::{Compression, OtlpOptions, OtlpProtocol, OtlpSink, Proxy, Secret},
 };
 use tokio::net::TcpListener;
 use tonic::{
@@ -34,7 +34,7 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
             create(&server, &format!("web-{n}"));
         }
         let sink = OtlpSink::new(&OtlpOptions {
-            endpoint: proxy(status).await,
+            endpoint: Secret::new(proxy(status).await),
             protocol: OtlpProtocol::Grpc,
             headers: Vec::new(),
             tls: None,

@@ -253,7 +253,7 @@ impl Builder<'_> {
         self.no_plain_http(path, "endpoint", endpoint.as_deref(), &model.headers, plaintext);
         let grpc = matches!(model.protocol, ProtocolModel::Grpc);
         OtlpOptions {
-            endpoint: endpoint.unwrap_or_else(|| stand_ins::url(model.tls.is_some())),
+            endpoint: Secret::new(endpoint.unwrap_or_else(|| stand_ins::url(model.tls.is_some()))),
             protocol: if grpc { OtlpProtocol::Grpc } else { OtlpProtocol::Http },
             headers: self.headers(&path.key("headers"), &model.headers, grpc),
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),

@@ -6,10 +6,10 @@
 //! `application/grpc`, means what that status means to the other sinks over HTTP.
 //!
 //! Only the receiver's own `grpc-status` says what became of a batch. With OK it is delivered,
-//! whether the message can be read or not. An answer that ends or grows too long before its status
-//! has come says nothing: the batch is sent again, under the same ids.
+//! whether the message can be read or not; of a long one the start is kept. An answer that ends before
+//! its status has come says nothing: the batch is sent again, under the same ids.
 
-use std::{future::poll_fn, time::Duration};
+use std::{error::Error as _, fmt, future::poll_fn, time::Duration};
 
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version,
@@ -18,7 +18,7 @@ use ::http::{
     uri::Scheme,
 };
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use prost::Message as _;
 use tokio::time::timeout;
@@ -41,12 +41,11 @@ use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// The method.
 const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-/// How much of an answer is read. Words about each of a thousand rejected records fit in it.
+/// How much of an answer is kept. Words about each of a thousand rejected records fit in it.
 const RESPONSE_BYTES: usize = 1 << 20;
 /// In front of a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-#[derive(Debug)]
 pub(super) struct GrpcExporter {
     endpoint: Endpoint,
     peer: String,
@@ -59,9 +58,16 @@ pub(super) struct GrpcExporter {
     deadline: Duration,
 }
 
+impl fmt::Debug for GrpcExporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address and the headers may hold secrets.
+        f.debug_struct("GrpcExporter").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
 impl GrpcExporter {
     pub(super) fn new(options: &OtlpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
-        let address = Address::parse("endpoint", &options.endpoint)?;
+        let address = Address::parse("endpoint", options.endpoint.expose())?;
         if !matches!(address.uri.path(), "" | "/") {
             return Err(SinkBuildError::Address {
                 key: "endpoint",
@@ -185,39 +191,35 @@ impl GrpcExporter {
     async fn read(
         &self,
         head: &response::Parts,
-        body: Body,
+        mut body: Body,
     ) -> Result<ExportLogsServiceResponse, Outcome> {
-        let nothing = |reason: String| {
-            let class = RetryClass::Unavailable;
-            Outcome::Retry { after: None, class, reason: self.secrets.reason(reason) }
-        };
         // An answer without a message has it here, one with a message behind that.
         let mut status = Status::from_header_map(&head.headers);
-        let mut message = Bytes::new();
-        if status.is_none() {
-            match Limited::new(body, RESPONSE_BYTES).collect().await {
-                Ok(answer) => {
-                    status = answer.trailers().and_then(Status::from_header_map);
-                    message = answer.to_bytes();
-                }
-                Err(error) if error.is::<LengthLimitError>() => {
-                    return Err(nothing(format!(
-                        "the answer of {} is longer than {RESPONSE_BYTES} bytes, and its status was \
-                        not read",
-                        self.peer
-                    )));
-                }
-                Err(error) => {
-                    // tonic's frame around it repeats it.
-                    let innermost = error.source().unwrap_or(&*error);
-                    return Err(net_error::to_outcome(innermost, &self.peer, &self.secrets));
-                }
+        let mut message = Vec::new();
+        while status.is_none()
+            && let Some(frame) = body.frame().await
+        {
+            let frame = frame.map_err(|error| {
+                // tonic's frame around it repeats it.
+                let innermost = error.source().unwrap_or(&error);
+                net_error::to_outcome(innermost, &self.peer, &self.secrets)
+            })?;
+            if let Some(data) = frame.data_ref() {
+                let room = RESPONSE_BYTES - message.len();
+                message.extend_from_slice(&data[..data.len().min(room)]);
             }
+            status = frame.trailers_ref().and_then(Status::from_header_map);
         }
         match status {
             Some(status) if status.code() == Code::Ok => Ok(decode(&message)),
             Some(status) => Err(grpc_status::to_outcome(&status, &self.secrets)),
-            None => Err(nothing(format!("the answer of {} ends without a gRPC status", self.peer))),
+            None => Err(Outcome::Retry {
+                after: None,
+                class: RetryClass::Unavailable,
+                reason: self
+                    .secrets
+                    .reason(format_args!("the answer of {} ends without a gRPC status", self.peer)),
+            }),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct HttpExporter {
 
 impl HttpExporter {
     pub(super) fn new(options: &OtlpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
-        let address = Address::parse("endpoint", &logs_url(&options.endpoint))?;
+        let address = Address::parse("endpoint", &logs_url(options.endpoint.expose()))?;
         let mut poster = HttpPoster::new(
             &address,
             options.tls.as_ref(),

@@ -36,7 +36,7 @@ use crate::{
 
 fn options(endpoint: String, protocol: OtlpProtocol) -> OtlpOptions {
     OtlpOptions {
-        endpoint,
+        endpoint: Secret::new(endpoint),
         protocol,
         headers: vec![("x-token".into(), Secret::new("s3cret"))],
         tls: None,
@@ -297,9 +297,30 @@ async fn a_long_answer_of_grpc_refuses_nothing() {
     let (class, _, reason) = parts(send(|| framed(1 << 31, vec![0; 9], None)).await);
     assert_eq!(class, RetryClass::Unavailable);
     assert!(reason.ends_with("ends without a gRPC status"), "{reason}");
-    let (class, _, reason) = parts(send(|| framed(1 << 31, vec![0; 2_000_000], Some("0"))).await);
+    // Nor what stands behind more than is kept.
+    let long = || framed(3 << 20, vec![0; 3 << 20], Some("0"));
+    assert_eq!(send(long).await, Outcome::Delivered);
+    let refused = send(|| framed(3 << 20, vec![0; 3 << 20], Some("3"))).await;
+    assert!(
+        matches!(refused, Outcome::Refused { class: RefusedClass::Invalid, .. }),
+        "{refused:?}"
+    );
+    let (class, _, reason) = parts(send(|| framed(3 << 20, vec![0; 3 << 20], None)).await);
     assert_eq!(class, RetryClass::Unavailable);
-    assert!(reason.contains("is longer than 1048576 bytes"), "{reason}");
+    assert!(reason.ends_with("ends without a gRPC status"), "{reason}");
+}
+
+#[test]
+fn no_address_is_shown_but_its_host() {
+    for (protocol, endpoint) in [
+        (OtlpProtocol::Grpc, "http://u:s3cret@receiver:4317"),
+        (OtlpProtocol::Http, "http://u:s3cret@receiver:4317/s3cret?key=s3cret"),
+    ] {
+        let mut options = options(endpoint.to_owned(), protocol);
+        options.proxy = Proxy::Url(Secret::new("http://u:s3cret@proxy"));
+        let shown = format!("{options:?} {:?}", OtlpSink::new(&options).unwrap());
+        assert!(shown.contains("receiver:4317") && !shown.contains("s3cret"), "{shown}");
+    }
 }
 
 #[tokio::test]
