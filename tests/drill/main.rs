@@ -25,6 +25,7 @@ mod api_server;
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
+mod clock;
 mod cluster;
 mod collector;
 mod crash;
@@ -51,6 +52,7 @@ mod outage;
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
 mod poison;
+mod preload;
 mod receiver;
 #[path = "../e2e/receivers/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
@@ -72,6 +74,7 @@ mod table;
 #[path = "../e2e/truth.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod truth;
+mod unlinked;
 #[path = "../../benches/bridge/usage.rs"]
 #[allow(dead_code, reason = "shared with the benches, which ask for more")]
 mod usage;
@@ -96,7 +99,9 @@ const DRILLS: &[&[Drill]] = &[
     &outage::DRILLS,
     &retention::DRILLS,
     &statements::DRILLS,
+    &clock::DRILLS,
     &disk::DRILLS,
+    &unlinked::DRILLS,
     &admin_flood::DRILLS,
     &poison::DRILLS,
     &webhook::DRILLS,

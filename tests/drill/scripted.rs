@@ -183,6 +183,19 @@ impl Judged {
         Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) }
     }
 
+    /// The same where `suppress` may have summed up: each version is one increment, so of increments
+    /// those are missing that versions were lost with.
+    pub(crate) fn has_what_is_not_stated(&self, verdict: &Verdict, fault: &str) -> Row {
+        if !self.suppress {
+            return self.misses_what_is_stated(verdict, fault);
+        }
+        let stated = number(&self.status, "lost");
+        let (out, sum) = (verdict.delta_out, verdict.delta_in);
+        assert_eq!(out + stated, sum, "{}: {verdict}; {}", self.name, self.status);
+        let row = Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) };
+        Row { lost: Some(stated), ..row }
+    }
+
     fn row_of_sums(&self, verdict: &Verdict, fault: &str) -> Row {
         let row = Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) };
         match verdict.missing {
