@@ -7,7 +7,10 @@ use tokio::time::sleep;
 
 use crate::{
     scripted::{Answer, Ending, Request, ScriptedServer},
-    support::{NOW, error_event, follow_with, list, refusal, too_large, watch},
+    support::{
+        NOW, error_event, follow_into, follow_with, is_wait, list, refusal, too_large, watch,
+    },
+    told::Told,
 };
 
 /// A server whose lists are whole and whose watches are answered so.
@@ -93,4 +96,17 @@ async fn streams_that_bring_something_new_are_never_paced() {
     let followed = follow_with(server, ReflectorOptions::default());
     sleep(Duration::from_millis(10)).await;
     assert_eq!(followed.store.held()["a"], "500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_comes_in_parts_is_asked_for_after_a_pause_that_does_not_grow() {
+    let mut parts = 0;
+    let server = ScriptedServer::by(move |_| {
+        parts += 1;
+        if parts > 6 { Answer::Hang } else { list(&["a@5"], "10") }
+    });
+    let followed = follow_into(Told::partly(), server, ReflectorOptions::default());
+    followed.requests(6).await;
+    let waits = followed.waits();
+    assert!(waits[1..].iter().all(|wait| is_wait(*wait, 0)), "{waits:?}");
 }

@@ -92,8 +92,15 @@ pub(crate) fn follow(answers: impl IntoIterator<Item = Answer>) -> Followed {
     follow_with(ScriptedServer::script(answers), ReflectorOptions::default())
 }
 
-pub(crate) fn follow_with(server: ScriptedServer, mut options: ReflectorOptions) -> Followed {
-    let store = Told::default();
+pub(crate) fn follow_with(server: ScriptedServer, options: ReflectorOptions) -> Followed {
+    follow_into(Told::default(), server, options)
+}
+
+pub(crate) fn follow_into(
+    store: Told,
+    server: ScriptedServer,
+    mut options: ReflectorOptions,
+) -> Followed {
     let errors = Arc::<Mutex<Vec<String>>>::default();
     let handled = Arc::clone(&errors);
     options.watch_error_handler =

@@ -18,9 +18,16 @@ pub(crate) struct Told {
     /// What it holds now: resourceVersions by name.
     held: Arc<Mutex<BTreeMap<String, String>>>,
     listed: Vec<(String, String)>,
+    /// It has room for a part of a list only.
+    partly: bool,
 }
 
 impl Told {
+    /// One that has room for a part of any list only.
+    pub(crate) fn partly() -> Self {
+        Self { partly: true, ..Self::default() }
+    }
+
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
@@ -55,7 +62,7 @@ impl ReflectorStore for Told {
         let listed: Vec<String> = self.listed.iter().map(|(n, v)| format!("{n}@{v}")).collect();
         self.note(format!("replace [{}] at {resource_version}", listed.join(" ")));
         *self.held.lock().unwrap() = self.listed.drain(..).collect();
-        Ok(Replaced::Kept)
+        Ok(if self.partly { Replaced::Partly } else { Replaced::Kept })
     }
 
     async fn abort(&mut self) -> Result<(), StoreClosed> {

@@ -3,11 +3,11 @@
 use super::{
     Follow, Reflector, State, StepError, Turn,
     catch_up::{Moment, ServerAt},
-    pace::Pace,
     pager::{Listed, PAGE_SIZE},
 };
 use crate::cache::{
-    ListWatchError, ReflectorStore, ReplaceReason, Replaced, StoreClosed, api::Page,
+    Backoff, BackoffManager, ListWatchError, ReflectorStore, ReplaceReason, Replaced, StoreClosed,
+    api::Page,
 };
 
 impl<S: ReflectorStore> Reflector<S> {
@@ -54,8 +54,10 @@ impl<S: ReflectorStore> Reflector<S> {
                 return Ok(self.backed_off(again));
             }
             Replaced::Partly => {
-                self.pace = Pace::default();
-                return Ok(Turn::at_once(self.list_again(reason)));
+                // A pass that brought something is no failure: the waits begin anew.
+                self.backoff = BackoffManager::new(Backoff::REFLECTOR);
+                let again = self.list_again(reason);
+                return Ok(self.backed_off(again));
             }
             Replaced::OtherHistory => {
                 return Ok(Turn::at_once(State::List(ReplaceReason::NewEpoch)));
