@@ -81,14 +81,15 @@ impl SourceOptions {
             }
             let (mut resume, mut start, mut part) = (own, self.start, false);
             let inherits = matches!(past, Past::Whole(_));
+            // A crash has cut its first list short.
+            let begun = own.resource_version == 0 && state.unfinished.is_some();
             match past {
                 Past::None => {}
                 Past::Part { last_heard_ms } => {
-                    state.last_heard_ms = Some(last_heard_ms);
                     part = true;
-                    // What was missed is not what was before.
-                    if start == SourceStart::Now {
-                        start = SourceStart::Since(Duration::ZERO);
+                    // A list that was to bring the rest has begun then.
+                    if !begun {
+                        state.last_heard_ms = Some(last_heard_ms);
                     }
                 }
                 Past::Whole(whole) => {
@@ -99,6 +100,10 @@ impl SourceOptions {
                     state.witness = witness;
                     state.unfinished = unfinished.or(state.unfinished);
                 }
+            }
+            // What was missed is not what was before.
+            if start == SourceStart::Now && (part || begun) {
+                start = SourceStart::Since(Duration::ZERO);
             }
             let since = match start {
                 SourceStart::Since(since) => Some(since),

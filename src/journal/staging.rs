@@ -147,11 +147,6 @@ impl StagedUids {
         self.0.push(uid.0.to_be_bytes())
     }
 
-    /// What they take on disk, in bytes.
-    pub fn bytes(&self) -> u64 {
-        (self.0.len() * size_of::<UidKey>()) as u64
-    }
-
     /// Turns it round to be read in order.
     pub fn into_sorted(self) -> io::Result<SortedUids> {
         self.0.into_sorted().map(SortedUids)

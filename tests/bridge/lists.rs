@@ -7,10 +7,15 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use jiff::Timestamp;
-use tidings::{admin::status, demo::api_server::Written};
+use tidings::{
+    admin::status,
+    bridge::BridgeView,
+    demo::api_server::{ApiServer, Fault, On, Written},
+};
 
 use crate::support::{MemorySink, Setup, create, server, stop, until};
 
@@ -52,6 +57,16 @@ impl Looking {
 
 const RETENTION: u64 = 1 << 20;
 
+fn last_error(view: &BridgeView) -> Option<String> {
+    status(view).sources.into_iter().find_map(|source| source.last_error)
+}
+
+/// Whether a list is said to be one that the journal cannot hold, and what to do about it.
+fn cannot_hold(view: &BridgeView) -> bool {
+    let words = ["expected a list that the journal can hold", "raise journal.retention.size"];
+    last_error(view).is_some_and(|error| words.iter().all(|words| error.contains(words)))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_the_journal_has_no_room_for_comes_in_parts_in_order_and_once() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
@@ -60,10 +75,10 @@ async fn a_list_that_the_journal_has_no_room_for_comes_in_parts_in_order_and_onc
         setup.retention = RETENTION;
         setup.start()
     };
-    let first: Vec<_> = (0..3000).map(|n| create(&server, &format!("web-{}", n % 7))).collect();
+    let first: Vec<_> = (0..1000).map(|n| create(&server, &format!("web-{}", n % 7))).collect();
     let looking = Looking::at(dir.path());
     let bridge = start().await;
-    sink.wait_for(3000).await;
+    sink.wait_for(1000).await;
     assert_eq!(sink.ids(), first.iter().map(Written::id).collect::<Vec<_>>());
     let ingest = || status(&bridge.view()).ingest;
     until("a watch", || server.open_watches() == 1).await;
@@ -72,19 +87,19 @@ async fn a_list_that_the_journal_has_no_room_for_comes_in_parts_in_order_and_onc
     stop(bridge).await;
 
     // A gap that is as large.
-    let patched = first.iter().take(2500);
+    let patched = first.iter().take(900);
     let patched =
         patched.map(|e| server.patch_count("shop", &e.name, 3, Timestamp::now()).unwrap());
     let patched: Vec<_> = patched.map(|event| event.id()).collect();
     server.compact(server.revision());
     let bridge = start().await;
-    sink.wait_for(5500).await;
+    sink.wait_for(1900).await;
     until("the gap is stated", || status(&bridge.view()).ingest.gaps == 1).await;
     let gap = status(&bridge.view()).ingest.recent_gaps.remove(0);
-    assert_eq!((gap.replayed, gap.skipped_increments), (2500, 2500));
+    assert_eq!((gap.replayed, gap.skipped_increments), (900, 900));
     stop(bridge).await;
-    assert_eq!(sink.ids()[3000..], patched);
-    assert!(sink.received()[3000..].iter().all(|event| event.delta == 2 && event.replayed));
+    assert_eq!(sink.ids()[1000..], patched);
+    assert!(sink.received()[1000..].iter().all(|event| event.delta == 2 && event.replayed));
     let most = looking.end();
     assert!(most <= RETENTION / 2, "{most} bytes");
 }
@@ -104,12 +119,7 @@ async fn a_list_that_no_parts_make_fit_says_so_and_is_made_when_there_is_room() 
     let missed: Vec<_> = (0..1500).map(|n| create(&server, &format!("web-{n}")).id()).collect();
     server.compact(server.revision());
     let bridge = start(16 << 10).await;
-    let last_error =
-        || status(&bridge.view()).sources.into_iter().find_map(|source| source.last_error);
-    let words = "expected a list that the journal can hold";
-    let said =
-        |error: &String| error.contains(words) && error.contains("raise journal.retention.size");
-    until("why is said", || last_error().as_ref().is_some_and(said)).await;
+    until("why is said", || cannot_hold(&bridge.view())).await;
     assert_eq!(sink.received().len(), 1);
     stop(bridge).await;
     let bridge = start(RETENTION).await;
@@ -117,4 +127,115 @@ async fn a_list_that_no_parts_make_fit_says_so_and_is_made_when_there_is_room() 
     until("the gap is stated", || status(&bridge.view()).ingest.gaps == 1).await;
     stop(bridge).await;
     assert_eq!(sink.ids()[1..], missed);
+}
+
+/// So many requests for lists are answered; from then on none is.
+fn answer_lists(server: &ApiServer, times: u32) {
+    server.set_fault(On::List, Some(times), Fault::Delay(Duration::ZERO));
+    server.set_fault(On::List, None, Fault::Unavailable);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
+    for saved in [true, false] {
+        let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+        let start = |retention| {
+            let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+            setup.retention = retention;
+            setup.start()
+        };
+        answer_lists(&server, 0);
+        stop(start(RETENTION).await).await;
+        let [state, before] = ["state.redb", "before"].map(|name| dir.path().join(name));
+        std::fs::copy(&state, &before).unwrap();
+        server.clear_faults();
+
+        let mut created: Vec<_> = (0..1000).map(|n| create(&server, &format!("web-{n}"))).collect();
+        answer_lists(&server, 2);
+        let bridge = start(RETENTION).await;
+        let view = bridge.view();
+        until("the second part is refused", || last_error(&view).is_some()).await;
+        let (part, asked) = (view.log.tail().ordinal(), Timestamp::now());
+        assert!((1..1000).contains(&part), "{part}");
+        // A second has the state saved.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        drop(bridge);
+        let late = created.pop().unwrap();
+        server.delete("shop", &late.name).unwrap();
+        server.clear_faults();
+        if !saved {
+            std::fs::copy(&before, &state).unwrap();
+        }
+        let bridge = start(64 * RETENTION).await;
+        until("a watch", || server.open_watches() == 1).await;
+        let stated = status(&bridge.view()).ingest.recent_gaps;
+        assert_eq!(stated.len(), 1, "saved: {saved}");
+        assert_eq!(stated[0].replayed, 999 - part, "saved: {saved}");
+        assert!(stated[0].from.parse::<Timestamp>().unwrap() < asked, "{stated:?} {asked}");
+        until("all are there", || created.iter().all(|e| sink.ids().contains(&e.id()))).await;
+        stop(bridge).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_there_is_of_a_list_is_held_to_its_room_with_the_uids_of_what_is_known() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = |retention| {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.retention = retention;
+        setup.start()
+    };
+    for n in 0..9000 {
+        create(&server, &format!("web-{n}"));
+    }
+    let bridge = start(64 << 20).await;
+    sink.wait_for(9000).await;
+    stop(bridge).await;
+    let next = [(); 2].map(|()| create(&server, "next").id());
+    server.compact(server.revision());
+    let looking = Looking::at(dir.path());
+    let small = 128 << 10;
+    let bridge = start(small).await;
+    let view = bridge.view();
+    until("why is said", || cannot_hold(&view)).await;
+    stop(bridge).await;
+    let most = looking.end();
+    assert!(most <= small / 2, "{most} bytes");
+    let bridge = start(RETENTION).await;
+    sink.wait_for(9002).await;
+    stop(bridge).await;
+    assert_eq!(sink.ids()[9000..], next);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_restore_between_the_parts_of_a_list_begins_it_anew() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = || {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.retention = RETENTION;
+        setup.start()
+    };
+    let create_some = |name: &str| -> Vec<_> {
+        (0..1000).map(|n| create(&server, &format!("{name}-{n}")).id()).collect()
+    };
+    create(&server, "kept");
+    let snapshot = server.snapshot();
+    let bridge = start().await;
+    create(&server, "lost");
+    sink.wait_for(2).await;
+    stop(bridge).await;
+    server.restore(&snapshot);
+    create_some("first");
+    // A probe, the question for a witness, and the pages of a list.
+    answer_lists(&server, 2 + 3);
+    let bridge = start().await;
+    let view = bridge.view();
+    until("the second part is refused", || last_error(&view).is_some()).await;
+    let part = view.log.tail().ordinal() - 2;
+    assert!((1..1000).contains(&part), "{part}");
+    server.restore(&snapshot);
+    let second = create_some("second");
+    server.clear_faults();
+    until("all are there", || second.iter().all(|id| sink.ids().contains(id))).await;
+    stop(bridge).await;
 }

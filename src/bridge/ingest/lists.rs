@@ -14,7 +14,7 @@ use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
     bridge::{gap::Gap, own_writes::Whose, shared::now_ms},
     cache::{ReplaceReason, Replaced},
-    event::Incoming,
+    event::{Incoming, UidKey},
     journal::{Directory, Resume, SortedUids, StagedUids, Staging, Unfinished},
 };
 
@@ -43,8 +43,11 @@ impl From<io::Error> for NotKept {
 pub(super) struct Replacing {
     reason: ReplaceReason,
     staging: Staging,
-    /// The uids of the list, to find what has been deleted unseen; `None` when nothing was known.
+    /// The uids of the list, to find what has been deleted unseen; `None` when nothing was known, or
+    /// something is left for the next pass.
     listed: Option<StagedUids>,
+    /// What they take on disk in the pass that leaves nothing; `None` when nothing was known.
+    uids: Option<u64>,
     /// Before it was asked for, in milliseconds since the epoch.
     asked_ms: u64,
     /// When it had begun to come, and so was taken, in milliseconds since the epoch.
@@ -63,11 +66,24 @@ impl Replacing {
         self.up_to.is_some_and(|up_to| version > up_to)
     }
 
+    /// Adds what an item is known by.
+    fn list(&mut self, uid: UidKey) -> io::Result<()> {
+        self.uids.iter_mut().for_each(|uids| *uids += size_of::<UidKey>() as u64);
+        self.listed.as_mut().map_or(Ok(()), |listed| listed.push(uid))
+    }
+
     /// Leaves what is newest for the next pass while it takes more than `most` bytes on disk.
     fn shrink_to(&mut self, most: u64, directory: &Directory) -> io::Result<()> {
-        if self.staging.bytes() <= most || self.staging.len() < 2 {
+        let uids = self.uids.unwrap_or(0);
+        if uids > most {
+            return Err(too_long(uids));
+        }
+        let listed = if self.listed.is_some() { uids } else { 0 };
+        // To halve it takes half as much again.
+        if listed + self.staging.bytes() * 3 / 2 <= most || self.staging.len() < 2 {
             return Ok(());
         }
+        self.listed = None;
         let staging = mem::replace(&mut self.staging, Staging::create(directory)?);
         let (half, up_to) = staging.halve(directory)?;
         (self.staging, self.up_to) = (half, Some(up_to));
@@ -105,15 +121,23 @@ impl Ingest {
             self.room = self.writer.room_for_lists();
         }
         let same = |pass: &Pass| mem::discriminant(&pass.reason) == mem::discriminant(&reason);
-        self.sources[source].pass = self.sources[source].pass.filter(same);
+        let listed = &mut self.sources[source];
+        listed.pass = listed.pass.filter(same);
+        if reason == ReplaceReason::First && !listed.is_read_in_part() {
+            // From here on it is a gap if only a part of the list comes into the log.
+            listed.hear(asked_ms);
+            listed.save(true);
+        }
         match Staging::create(self.writer.directory()) {
             Ok(staging) => {
                 let known = !self.shared.seen.is_empty();
                 let listed = known.then(|| StagedUids::new(self.writer.directory()));
+                let uids = known.then_some(0);
                 self.sources[source].replacing = Some(Replacing {
                     reason,
                     staging,
                     listed,
+                    uids,
                     asked_ms,
                     taken_ms: None,
                     other_history: false,
@@ -136,8 +160,7 @@ impl Ingest {
         came_ms: u64,
     ) -> Result<(), GaveUp> {
         let (cutoff, read) = (self.sources[source].cutoff(), Instant::now());
-        // To halve it takes half as much again.
-        let most = self.room * 2 / 3 / self.lists_under_way().max(1);
+        let most = self.room / self.lists_under_way().max(1);
         if let Some(replacing) = &mut self.sources[source].replacing {
             replacing.taken_ms.get_or_insert(came_ms);
         }
@@ -162,19 +185,14 @@ impl Ingest {
                 self.contradicted(source, &incoming);
                 return Ok(());
             }
-            let listed = replacing.listed.as_mut();
-            let mut staged = listed.map_or(Ok(()), |listed| listed.push(incoming.uid));
+            let mut staged = replacing.list(incoming.uid);
             if let Item::News = is
                 && !replacing.leaves(incoming.resource_version)
             {
-                staged = staged
-                    .and_then(|()| replacing.staging.push(incoming.resource_version, item))
-                    .and_then(|()| replacing.shrink_to(most, self.writer.directory()));
+                staged =
+                    staged.and_then(|()| replacing.staging.push(incoming.resource_version, item));
             }
-            let uids = replacing.listed.as_ref().map_or(0, StagedUids::bytes);
-            if uids > self.writer.retention_size() {
-                staged = Err(too_long(uids));
-            }
+            staged = staged.and_then(|()| replacing.shrink_to(most, self.writer.directory()));
             let list = replacing.list;
             if let Err(error) = staged {
                 self.staging_failed(source, list, &error);
@@ -195,10 +213,15 @@ impl Ingest {
         let version = incoming.resource_version;
         let spec = &self.sources[source].spec;
         let (covered, whole_from) = (version <= spec.resume.resource_version, spec.whole_from);
+        let in_part = self.sources[source].pass.is_some_and(|pass| version <= pass.up_to);
         let news = match reason {
-            ReplaceReason::NewEpoch => {
-                self.sources[source].pass.is_none_or(|pass| version > pass.up_to)
+            ReplaceReason::NewEpoch if in_part => {
+                // Another one if the API server was restored once more.
+                let known = self.writer.known(incoming.uid)?;
+                let as_known = known.is_some_and(|entry| entry.resource_version == version);
+                return Ok(if as_known { Item::NoNews } else { Item::Contradiction });
             }
+            ReplaceReason::NewEpoch => true,
             ReplaceReason::Gap { .. } if covered => {
                 // Of one history nothing else can be there but what was read.
                 let must_be_known = whole_from.is_some_and(|from| version > from);
@@ -236,8 +259,8 @@ impl Ingest {
             resume_point = spec.resume.resource_version,
             object = %format!("{}/{}", &*metadata.namespace, &*metadata.name),
             resource_version = incoming.resource_version,
-            "a list has an Event from before the resume point that was never shown: the API server's etcd was \
-             restored and has grown past the resume point, or it is another one"
+            "a list has an Event from before what was read that was never shown: the API server's etcd was \
+             restored and has grown past it, or it is another one"
         );
     }
 
@@ -251,6 +274,7 @@ impl Ingest {
             return Ok(Replaced::NotKept);
         };
         if replacing.other_history {
+            self.sources[source].pass = None;
             return Ok(Replaced::OtherHistory);
         }
         let list = replacing.list;
@@ -272,10 +296,9 @@ impl Ingest {
     ) -> Result<Replaced, NotKept> {
         let mut sorted = staging.into_sorted()?;
         let pass = self.sources[source].pass;
-        // What a first list brings in its second pass has been waited for, as behind a gap.
+        // What comes and goes between a part of a list and the rest of it is not seen.
         let again = pass.is_some() || self.sources[source].unfinished.is_some();
-        let gap = again || self.sources[source].spec.part;
-        let replayed = reason != ReplaceReason::First || gap;
+        let replayed = reason != ReplaceReason::First || self.sources[source].is_read_in_part();
         let observed = Timestamp::now().to_string();
         let before_list = self.sources[source].spec.resume;
         let epoch = before_list.epoch + u32::from(reason == ReplaceReason::NewEpoch);
@@ -295,18 +318,18 @@ impl Ingest {
             facts.count(self.record(&mut frame, source, &incoming, before, &observed, replayed));
             if frame.is_full() {
                 let full = std::mem::replace(&mut frame, self.frame(source, FRAME_BYTES / 2));
-                if replayed {
-                    self.sources[source].unfinished = Some(facts);
-                    self.sources[source].urgent = true;
-                }
+                self.sources[source].unfinished = Some(to_state(facts, replayed));
+                self.sources[source].urgent = true;
                 // The resume point stays where it was until the whole list is in.
                 self.append(source, full, before_list)?;
             }
             std::mem::swap(&mut newest, &mut item);
         }
         if let Some(up_to) = up_to {
+            let facts = to_state(facts, replayed);
+            self.has_part(source, Pass { reason, up_to, facts });
             self.append(source, frame, before_list)?;
-            self.has_part(source, Pass { reason, up_to, facts }, replayed, asked_ms);
+            self.sources[source].save(true);
             return Ok(Replaced::Partly);
         }
         if let Some(listed) = listed {
@@ -326,7 +349,7 @@ impl Ingest {
                 tracing::info!(source, exported, "the first list is in the journal");
             }
             ReplaceReason::NewEpoch => self.state_gap(source, last_heard_ms, to_ms, facts, true),
-            _ if facts == Unfinished::default() => {
+            _ if facts == Unfinished::default() && !again => {
                 let source = &*self.sources[source].spec.key;
                 tracing::info!(source, "a list behind a gap has nothing new: nothing was missed");
             }
@@ -335,24 +358,16 @@ impl Ingest {
         Ok(Replaced::Kept)
     }
 
-    /// A part of a list is in the journal.
-    fn has_part(&mut self, source: usize, mut pass: Pass, replayed: bool, asked_ms: u64) {
+    /// A part of a list is in the journal with the next frame.
+    fn has_part(&mut self, source: usize, pass: Pass) {
         let source = &mut self.sources[source];
         tracing::info!(
             source = &*source.spec.key,
-            events = pass.facts.replayed,
             up_to = pass.up_to,
             "there is no room in the journal for a whole list: the oldest part of it is exported, and it is fetched again for the rest"
         );
-        if replayed {
-            source.unfinished = Some(pass.facts);
-        } else {
-            // From here on it is a gap: what comes and goes until the last pass is not seen.
-            pass.facts = Unfinished::default();
-            source.hear(asked_ms);
-        }
-        source.pass = Some(pass);
-        source.save(true);
+        source.unfinished = Some(pass.facts);
+        (source.pass, source.urgent) = (Some(pass), true);
     }
 
     /// States what a source did not show since then.
@@ -410,6 +425,11 @@ impl Ingest {
             "a list cannot be staged on disk: it will be fetched again"
         );
     }
+}
+
+/// What has to be stated of a list when it is whole: nothing of a part that nothing came before.
+fn to_state(facts: Unfinished, replayed: bool) -> Unfinished {
+    if replayed { facts } else { Unfinished::default() }
 }
 
 fn too_long(bytes: u64) -> io::Error {

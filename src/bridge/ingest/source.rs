@@ -99,13 +99,19 @@ impl Source {
         }
     }
 
+    /// A part of it has been read, be it by other sources; its first list is to bring the rest.
+    pub(super) fn is_read_in_part(&self) -> bool {
+        self.spec.part || self.pass.is_some() || self.unfinished.is_some()
+    }
+
     /// Of its first list, what is older and not known is left out; but for what may have been missed.
     pub(super) fn cutoff(&self) -> Option<Timestamp> {
         let IngestSource { first_since, part, .. } = self.spec;
-        let cutoff = timestamp(now_ms()) - first_since?;
-        let missed_from = self.last_heard_ms().filter(|_| part);
-        let missed_from = missed_from.map(|ms| timestamp(ms.saturating_sub(ON_ITS_WAY_MS)));
-        Some(missed_from.map_or(cutoff, |missed_from| missed_from.min(cutoff)))
+        let (since, now) = (first_since?, timestamp(now_ms()));
+        // When the list was asked for, be it in parts, or the last that others have read.
+        let heard = self.last_heard_ms().map_or(now, timestamp);
+        let on_its_way = Duration::from_millis(ON_ITS_WAY_MS);
+        Some(if part { (now - since).min(heard - on_its_way) } else { heard - since })
     }
 
     /// A frame of it is in the log.

@@ -123,11 +123,6 @@ impl Writer {
         (size / 2).saturating_sub(besides).max(size / 4)
     }
 
-    /// The size of the journal, in bytes.
-    pub(super) fn retention_size(&self) -> u64 {
-        self.log.options().retention_size
-    }
-
     pub(super) fn set_cluster_uid(&mut self, uid: &str) {
         self.log.set_cluster_uid(uid);
     }

@@ -82,14 +82,16 @@ impl Track {
             }
             newest = Some(record);
         }
-        let facts = Some(facts).filter(|facts| *facts != Unfinished::default());
-        known.unfinished = facts;
+        // A first list has begun that is not whole.
+        let begun = known.unfinished.is_some() || frame.resume.resource_version == 0;
+        known.unfinished = Some(facts).filter(|facts| begun || *facts != Unfinished::default());
         let Some(before) = moved_from else { return };
         let epoch = frame.resume.epoch > before.epoch;
         if epoch {
             (known.whole_from, known.witness) = (Some(0), None);
         }
-        if let Some(facts) = known.unfinished.take().filter(|_| saved.is_some()) {
+        let facts = known.unfinished.take().filter(|facts| *facts != Unfinished::default());
+        if let Some(facts) = facts.filter(|_| saved.is_some()) {
             let (source, from_ms) = (Arc::clone(&frame.source), known.last_heard_ms);
             self.gaps.push(Gap::new(source, from_ms, frame.time_ms, facts, epoch));
         }
