@@ -2,10 +2,12 @@
 //!
 //! Anybody who reaches the port may open connections and send no end of a head, as fast as he likes.
 //! Each such connection costs a descriptor and a buffer, which the journal and the sinks need, so
-//! there are [`MOST`] of them. When all are taken, a newcomer gets the place of the one whose head has
-//! been unfinished longest, among those of the address that has most of them. So a flood takes from
-//! itself, and a probe has the time that it needs for its head, which may be more than 64 newcomers
-//! take to come. Only when every head is there, a request makes room, chosen in the same way.
+//! there are [`MOST`] of them. When all are taken, a newcomer gets the place of the oldest that waits for
+//! its client, which has not sent all of a head or not read all of an answer, among those of the address
+//! that has most of them. So a flood takes from itself, and a probe has the time that it needs for its
+//! head, which may be more than 64 newcomers take to come. Only when every request is being answered,
+//! one of them makes room, chosen in the same way. What the control socket answers is waited for: a
+//! replay goes on for as long as its client reads.
 //!
 //! A connection ends with its answer. Probes and scrapes come seconds apart, so nothing is gained by
 //! keeping it, and without it there is no idle connection and no queue of requests to bound.
@@ -145,11 +147,11 @@ impl Open {
         }
     }
 
-    /// The oldest with an unfinished head, of the address that has most of those; without any, the
+    /// The oldest that waits for its client, of the address that has most of those; without any, the
     /// oldest of the address that has most.
     fn next_to_go(&self) -> Option<usize> {
-        let is_unfinished = |at: &usize| !self.0[*at].asked.load(Ordering::Relaxed);
-        let mut those: Vec<usize> = (0..self.0.len()).filter(is_unfinished).collect();
+        let waits = |at: &usize| !self.0[*at].at_work.load(Ordering::Relaxed);
+        let mut those: Vec<usize> = (0..self.0.len()).filter(waits).collect();
         if those.is_empty() {
             those = (0..self.0.len()).collect();
         }
@@ -166,8 +168,8 @@ struct Connection {
     /// None for the control socket, which has one user.
     from: Option<IpAddr>,
     task: JoinHandle<()>,
-    /// The head of its request is there.
-    asked: Arc<AtomicBool>,
+    /// The head of its request is there, and the answer is not, or goes to the control socket.
+    at_work: Arc<AtomicBool>,
 }
 
 impl Connection {
@@ -181,12 +183,17 @@ impl Connection {
             Peer::Address(address) => Some(address.ip()),
             Peer::Socket => None,
         };
-        let asked = Arc::<AtomicBool>::default();
-        let (noted, routes) = (Arc::clone(&asked), TowerToHyperService::new(routes));
+        let at_work = Arc::<AtomicBool>::default();
+        let (noted, routes) = (Arc::clone(&at_work), TowerToHyperService::new(routes));
         let service = service_fn(move |mut request: Request<Incoming>| {
             noted.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(peer);
-            routes.call(request)
+            let (answering, noted) = (routes.call(request), Arc::clone(&noted));
+            async move {
+                let answer = answering.await;
+                noted.store(peer == Peer::Socket, Ordering::Relaxed);
+                answer
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -198,7 +205,7 @@ impl Connection {
         let served = async move {
             let _ = timeout(within.unwrap_or(Duration::MAX), connection).await;
         };
-        Self { from, task: tokio::spawn(served), asked }
+        Self { from, task: tokio::spawn(served), at_work }
     }
 }
 
@@ -342,6 +349,60 @@ mod tests {
         for request in requests {
             assert!(rest(request).await.ends_with("late\n"));
         }
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_read_an_answer_takes_no_place_from_another() {
+        const LARGE: usize = 1 << 20;
+        // With buffers that hold little of it, which the connections inherit.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(128).unwrap();
+        let address = listener.local_addr().unwrap();
+        let large = get(async || "x".repeat(LARGE));
+        let server = tokio::spawn(serve(listener, routes().route("/large", large), None));
+        let mut readers = Vec::new();
+        for _ in 2..MOST {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut reader = socket.connect(address).await.unwrap();
+            reader.write_all(WHOLE.replace("GET /", "GET /large").as_bytes()).await.unwrap();
+            // The answer has begun.
+            reader.read_u8().await.unwrap();
+            readers.push(reader);
+        }
+        let mut probe = send(address, "GET / HT").await;
+        let mut heads = Vec::new();
+        for _ in 0..3 {
+            heads.push(send(address, "GET / HT").await);
+        }
+        // They come one after the other, so those before have their places.
+        assert!(rest(send(address, WHOLE).await).await.ends_with("here\n"));
+        probe.write_all(&WHOLE.as_bytes()[8..]).await.unwrap();
+        assert!(rest(probe).await.ends_with("here\n"));
+        assert!(rest(readers.remove(0)).await.len() < LARGE, "the oldest had to go");
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_not_answered_in_time_ends_with_its_connection() {
+        let (listener, address) = listener().await;
+        let arrived = Arc::new(Semaphore::new(0));
+        let arrives = Arc::clone(&arrived);
+        let never = get(async move || {
+            arrives.add_permits(1);
+            std::future::pending::<()>().await;
+        });
+        let routes = routes().route("/never", never);
+        let server = tokio::spawn(serve(listener, routes, Some(REQUEST_WITHIN)));
+        let asking = send(address, &WHOLE.replace("GET /", "GET /never")).await;
+        arrived.acquire().await.unwrap().forget();
+        // From here on time goes by as soon as there is nothing to do.
+        tokio::time::pause();
+        let answer = timeout(REQUEST_WITHIN * 2, rest(asking)).await;
+        assert_eq!(answer.as_deref(), Ok(""));
         server.abort();
     }
 }
