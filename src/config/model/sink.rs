@@ -45,7 +45,7 @@ pub struct SinkModel {
     #[schemars(extend("default" = "none"))]
     pub compression: Option<CompressionModel>,
     /// Whether credentials may travel in plain text: SASL without `tls`, headers or a query over
-    /// `http://` to another host.
+    /// `http://` to another host or through a proxy, user and password of a proxy on another host.
     #[schemars(extend("default" = false))]
     pub allow_plaintext: bool,
     /// Through what a sink over HTTP sends: `env`, the proxies of the environment (`HTTPS_PROXY`,
