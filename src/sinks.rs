@@ -33,6 +33,7 @@ use crate::bridge::Reason;
 
 #[cfg(feature = "kafka")]
 pub use kafka::KafkaSink;
+pub(crate) use options::is_reserved_header;
 pub use options::{
     Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, Proxy, SaslMechanism,
     SaslOptions, Secret, TlsOptions, WebhookOptions,

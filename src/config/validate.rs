@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use crate::{
     bridge::{NotAResource, ResourceName},
-    sinks::parse_signing_key,
+    sinks::{is_reserved_header, parse_signing_key},
     suggest::nearest,
 };
 
@@ -246,17 +246,7 @@ pub(super) fn header_name(name: &str, grpc: bool) -> Result<(), Wrong> {
             .hint("a name is made of letters, digits and `-`"));
     };
     let parsed = parsed.as_str();
-    let ours = [
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "host",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    if ours.contains(&parsed) || parsed.starts_with("webhook-") || parsed.starts_with("grpc-") {
+    if is_reserved_header(parsed) {
         return Err(wrong(format!("the header `{name}` is set by the bridge")).hint("remove it"));
     }
     if grpc && parsed.ends_with("-bin") {

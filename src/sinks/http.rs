@@ -25,7 +25,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::util::MapRequestLayer;
 
-use super::{Compression, Proxy, Secret, SinkBuildError, TlsOptions, net_error, own_deadline, tls};
+use super::{
+    Compression, Proxy, Secret, SinkBuildError, TlsOptions, is_reserved_header, net_error,
+    own_deadline, tls,
+};
 use crate::bridge::{Outcome, RetryClass, Secrets};
 
 /// How much of a refusing answer is read, for its reason.
@@ -37,17 +40,6 @@ pub(super) const BODY_WAIT: Duration = Duration::from_millis(250);
 const KEEP_IDLE: Duration = Duration::from_secs(4);
 /// What this program calls itself.
 pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
-
-/// Headers that the protocol or the client sets.
-const RESERVED: [&str; 7] = [
-    "connection",
-    "content-encoding",
-    "content-length",
-    "keep-alive",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// The parts of an address.
 pub(super) struct Address {
@@ -76,16 +68,13 @@ impl Address {
 }
 
 /// Reads configured headers; their values are marked as secrets.
-pub(super) fn headers(
-    configured: &[(String, Secret)],
-    ours: &[&str],
-) -> Result<HeaderMap, SinkBuildError> {
+pub(super) fn headers(configured: &[(String, Secret)]) -> Result<HeaderMap, SinkBuildError> {
     let mut headers = HeaderMap::new();
     for (name, value) in configured {
         let bad =
             |reason: &str| SinkBuildError::Header { name: name.clone(), reason: reason.into() };
         let parsed: HeaderName = name.parse().map_err(|_| bad("not the name of a header"))?;
-        if RESERVED.contains(&parsed.as_str()) || ours.contains(&parsed.as_str()) {
+        if is_reserved_header(parsed.as_str()) {
             return Err(bad("is set by tidings"));
         }
         let mut value = HeaderValue::from_str(value.expose())
@@ -192,7 +181,9 @@ impl HttpPoster {
         };
         let options = tls_options.cloned().unwrap_or_default();
         if *proxy != Proxy::None && options.server_name.is_some() {
-            return Err(SinkBuildError::Proxy("cannot be together with tls.serverName"));
+            return Err(SinkBuildError::Proxy(
+                "cannot be together with tls.serverName; remove one of the two",
+            ));
         }
         tls::check(&options, address.uri.scheme())?;
         if address.uri.scheme() != Some(&Scheme::HTTPS) {
@@ -354,10 +345,8 @@ fn rename(
     let bad = |reason: &str| SinkBuildError::Tls { key: "serverName", reason: reason.into() };
     let host = url.host_str().unwrap_or_default().to_owned();
     let authority = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-    if !headers.contains_key(header::HOST) {
-        let value = HeaderValue::from_str(&authority).map_err(|_| bad("the host is not ASCII"))?;
-        headers.insert(header::HOST, value);
-    }
+    let value = HeaderValue::from_str(&authority).map_err(|_| bad("the host is not ASCII"))?;
+    headers.insert(header::HOST, value);
     url.set_host(Some(name)).map_err(|_| bad("not a host name"))?;
     Ok(builder.no_proxy().dns_resolver(dns::Alias::new(&host)))
 }

@@ -24,6 +24,22 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Whether a header, by its name in small letters, is set by the protocol or by one of the sinks.
+pub(crate) fn is_reserved_header(name: &str) -> bool {
+    let ours = [
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "keep-alive",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    ours.contains(&name) || name.starts_with("webhook-") || name.starts_with("grpc-")
+}
+
 /// TLS towards a receiver. Without a CA the system's roots count.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {

@@ -54,7 +54,7 @@ impl WebhookSink {
             &address,
             options.tls.as_ref(),
             &options.proxy,
-            http::headers(&options.headers, &[ID, TIMESTAMP, SIGNATURE])?,
+            http::headers(&options.headers)?,
             options.compression,
             options.secrets(),
             options.timeout,

@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use super::Builder;
+use super::{Builder, stand_ins};
 use crate::{
     config::{
         model::{ProtocolModel, SinkModel},
@@ -24,9 +24,9 @@ impl Builder<'_> {
         self.note_plain_address(&path, text);
         let grpc =
             model.otlp.as_ref().is_some_and(|otlp| matches!(otlp.protocol, ProtocolModel::Grpc));
-        let (into, tls) = match kind {
-            SinkKind::Webhook(options) => (&mut options.proxy, &options.tls),
-            SinkKind::Otlp(options) if !grpc => (&mut options.proxy, &options.tls),
+        let into = match kind {
+            SinkKind::Webhook(options) => &mut options.proxy,
+            SinkKind::Otlp(options) if !grpc => &mut options.proxy,
             SinkKind::Otlp(_) => {
                 let wrong = wrong("a sink over gRPC cannot use a proxy");
                 return self.wrong_key(&path, wrong.hint("remove it, or use `protocol: http`"));
@@ -36,15 +36,10 @@ impl Builder<'_> {
                 return self.wrong_key(&path, wrong(what).hint("remove it"));
             }
         };
-        if tls.as_ref().is_some_and(|tls| tls.server_name.is_some()) {
-            let wrong = wrong("a proxy and `tls.serverName` cannot be together");
-            return self.wrong_key(&path, wrong.hint("remove one of the two"));
-        }
-        let Some(proxy) = self.parsed(&path, text, parse) else { return };
+        *into = self.parsed(&path, text, parse).unwrap_or_else(stand_ins::proxy);
         if !model.allow_plaintext {
-            self.no_plain_proxy(&path, &proxy);
+            self.no_plain_proxy(&path, into);
         }
-        *into = proxy;
     }
 }
 

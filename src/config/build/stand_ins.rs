@@ -3,7 +3,7 @@
 
 use crate::{
     config::{error::Problem, load::Loaded, path::Path, settings::SinkSettings},
-    sinks::SinkBuildError,
+    sinks::{Proxy, Secret, SinkBuildError},
 };
 
 /// A value, a topic, a header, a user.
@@ -22,11 +22,18 @@ pub(super) fn url(tls: bool) -> String {
     format!("http{}://{HOST}", if tls { "s" } else { "" })
 }
 
+/// A proxy there.
+pub(super) fn proxy() -> Proxy {
+    Proxy::Url(Secret::new(url(false)))
+}
+
 /// What the transport itself has against a sink, for which it is built: where, and what.
 pub(super) fn refusal(loaded: &Loaded, sink: &SinkSettings) -> Option<Problem> {
     let error = sink.kind.try_build().err()?;
-    let path = Path::root("sinks").key(&sink.name).key(sink.kind.name());
+    let sink_path = Path::root("sinks").key(&sink.name);
+    let path = sink_path.key(sink.kind.name());
     let (path, what) = match error {
+        SinkBuildError::Proxy(what) => (sink_path.key("proxy"), what.to_owned()),
         SinkBuildError::Address { key, reason } => (path.key(key), reason),
         SinkBuildError::Tls { key, reason } => (path.key("tls").key(key), reason),
         SinkBuildError::Header { name, reason } => (path.key("headers").key(&name), reason),

@@ -74,8 +74,7 @@ impl GrpcExporter {
                 reason: "gRPC takes no path; is protocol: http meant?".into(),
             });
         }
-        let ours = ["content-type", "grpc-encoding", "grpc-timeout", "grpc-accept-encoding"];
-        let mut headers = http::headers(&options.headers, &ours)?;
+        let mut headers = http::headers(&options.headers)?;
         if let Some(name) = headers.keys().find(|name| name.as_str().ends_with("-bin")) {
             return Err(SinkBuildError::Header {
                 name: name.to_string(),

@@ -29,7 +29,7 @@ impl HttpExporter {
             &address,
             options.tls.as_ref(),
             &options.proxy,
-            http::headers(&options.headers, &[CONTENT_TYPE.as_str()])?,
+            http::headers(&options.headers)?,
             options.compression,
             secrets,
             options.timeout,
