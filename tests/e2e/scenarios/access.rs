@@ -3,6 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, Volume};
+use kube::api::{Api, ObjectMeta, PostParams};
+
 use crate::bridge::Bridge;
 use crate::parts::{ApiServerOptions, Part as _, kubectl, run};
 use crate::receivers::WebhookReceiver;
@@ -94,6 +98,41 @@ fn check_the_shipped_configuration(admin: &Path) {
     let file = folder.path().join("tidings.yaml");
     std::fs::write(&file, text).expect("the configuration");
     run(Command::new(env!("CARGO_BIN_EXE_tidings")).args(["check", "--config"]).arg(file));
+}
+
+/// No controller runs here that would make the Pod, so whether its namespace takes it is asked too.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifests_are_taken_to_the_letter_and_so_is_the_pod() {
+    let cluster = Cluster::start(ApiServerOptions::default()).await;
+    let admin = cluster.server.kubeconfig("admin");
+    // The others are in the namespace, which has to be there.
+    apply(&admin);
+    let files = std::fs::read_dir(DEPLOY).expect("the manifests").map(|file| file.expect("a file"));
+    for file in files.filter(|file| file.file_name() != "kustomization.yaml") {
+        let strict = ["--dry-run=server", "--validate=strict", "--warnings-as-errors"];
+        let arguments = ["apply", "--server-side", "--force-conflicts"];
+        run(kubectl(&admin).args(arguments).args(strict).arg("-f").arg(file.path()));
+    }
+
+    let client = cluster.admin().await;
+    let sets = Api::<StatefulSet>::namespaced(client.clone(), "tidings");
+    let set = sets.get("tidings").await.expect("the StatefulSet").spec.expect("its specification");
+    let mut pod = Pod { metadata: ObjectMeta::default(), spec: set.template.spec, status: None };
+    pod.metadata.name = Some("tidings-0".to_owned());
+    let claimed = set.volume_claim_templates.into_iter().flatten().map(|claim| {
+        let name = claim.metadata.name.expect("the name of a volume");
+        let claim_name = format!("{name}-tidings-0");
+        let source = PersistentVolumeClaimVolumeSource { claim_name, read_only: None };
+        Volume { name, persistent_volume_claim: Some(source), ..Volume::default() }
+    });
+    let spec = pod.spec.as_mut().expect("the specification of the Pod");
+    spec.volumes.get_or_insert_default().extend(claimed);
+    let asked = PostParams { dry_run: true, ..PostParams::default() };
+    let pods = Api::<Pod>::namespaced(client, "tidings");
+    pods.create(&asked, &pod).await.expect("the namespace takes the Pod");
+    pod.spec.as_mut().expect("as before").host_network = Some(true);
+    let refused = pods.create(&asked, &pod).await.expect_err("it takes no Pod that may do more");
+    assert!(refused.to_string().contains("violates PodSecurity"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
