@@ -263,8 +263,11 @@ impl Log {
         if self.sync_failed {
             return self.start_segment(now_ms);
         }
-        let Some(active) = &self.active else { return Ok(()) };
-        if active.length > active.synced.length {
+        if self.has_unsynced() {
+            if !self.is_in_place(now_ms)? {
+                return self.start_segment(now_ms);
+            }
+            let Some(active) = &self.active else { return Ok(()) };
             self.sync_failed = true;
             self.disk.sync(&active.file)?;
             self.sync_failed = false;
@@ -382,6 +385,10 @@ impl Log {
     fn mark(&self, length: u64) -> Mark {
         let resume = self.resume.clone();
         Mark { position: self.tail, newest_ms: self.newest_ms, resume, length }
+    }
+
+    fn has_unsynced(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.length > active.synced.length)
     }
 
     fn note_synced(&mut self) {

@@ -47,10 +47,14 @@ impl Log {
         if self.sync_failed {
             return self.sync(now_ms).map(|()| None);
         }
-        let Some(active) = &self.active else { return Ok(None) };
-        if self.options.sync == Sync::Never || active.length == active.synced.length {
+        if self.options.sync == Sync::Never || !self.has_unsynced() {
             return Ok(None);
         }
+        // What has no name would be synced for nobody, and what took its name is another file.
+        if !self.is_in_place(now_ms)? {
+            return self.start_segment(now_ms).map(|()| None);
+        }
+        let Some(active) = &self.active else { return Ok(None) };
         // Opened, not cloned: the system tells of a failed write once for each open file, and a
         // rotation that syncs this segment meanwhile has to hear of it too.
         let file = File::open(&*active.path)?;

@@ -191,3 +191,28 @@ fn a_segment_that_is_written_again_after_a_failed_sync_was_not_taken_away() {
     drop(log);
     assert_eq!(read_all(&bench.open().0), ["one", "two"]);
 }
+
+#[test]
+fn what_was_taken_away_is_put_back_before_it_is_synced() {
+    for another in [false, true] {
+        let bench = Bench::interval();
+        let (mut log, _) = bench.open();
+        append(&mut log, "one", 1);
+        let name = bench.segments().remove(0);
+        let take_away = || {
+            fs::remove_file(&name).unwrap();
+            if another {
+                fs::write(&name, "something else").unwrap();
+            }
+        };
+        take_away();
+        log.sync(2).unwrap();
+        assert_eq!(read_all(&log), ["one"]);
+        append(&mut log, "two", 2);
+        take_away();
+        assert!(log.begin_sync(3).unwrap().is_none(), "it is synced when it is put back");
+        assert_eq!(read_all(&log), ["one", "two"]);
+        drop(log);
+        assert_eq!(read_all(&bench.open().0), ["one", "two"]);
+    }
+}
