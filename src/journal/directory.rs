@@ -230,7 +230,7 @@ impl Directory {
     pub fn set_aside(&self, name: &str, reason: &str, now_ms: u64) -> io::Result<PathBuf> {
         let from = self.path().join(name);
         let aside = self.0.damages.aside(|| self.make_aside(now_ms))?;
-        let to = aside.join(name.replace('/', "-"));
+        let to = free(&aside.join(name.replace('/', "-")));
         fs::rename(&from, &to)?;
         self.0.damages.note(Damage {
             kind: DamageKind::File,
@@ -260,12 +260,7 @@ impl Directory {
     /// Makes a directory for what is set aside, and removes those that are too many with it.
     fn make_aside(&self, now_ms: u64) -> io::Result<PathBuf> {
         let time = timestamp(now_ms).to_zoned(TimeZone::UTC).strftime(ASIDE_TIME);
-        let mut path = self.path().join(format!("{ASIDE}{time}"));
-        let mut number = 1;
-        while path.exists() {
-            number += 1;
-            path = self.path().join(format!("{ASIDE}{time}-{number}"));
-        }
+        let path = free(&self.path().join(format!("{ASIDE}{time}")));
         private::directory().create(&path)?;
         for aside in asides(self.path())?.iter().rev().skip(KEPT_ASIDE) {
             aside.remove();
@@ -322,6 +317,16 @@ impl Aside {
         // What cannot be removed is tried again.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// The path, or one with a number behind it, where nothing is yet.
+fn free(path: &Path) -> PathBuf {
+    let (mut found, mut number) = (path.to_owned(), 1);
+    while found.exists() {
+        number += 1;
+        found = PathBuf::from(format!("{}-{number}", path.display()));
+    }
+    found
 }
 
 /// What was set aside in a directory, the oldest first.

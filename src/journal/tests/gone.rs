@@ -109,15 +109,18 @@ fn what_is_put_in_the_place_of_a_file_in_use_is_set_aside() {
     let (mut log, _) = bench.open();
     append(&mut log, "one", 1);
     let name = bench.segments().remove(0);
-    fs::remove_file(&name).unwrap();
-    fs::write(&name, "something else").unwrap();
-    log.keep_in_place(2).unwrap();
+    for text in ["something else", "and again"] {
+        fs::remove_file(&name).unwrap();
+        fs::write(&name, text).unwrap();
+        log.keep_in_place(2).unwrap();
+    }
     append(&mut log, "two", 2);
     assert_eq!(read_all(&log), ["one", "two"]);
     let aside = fs::read_dir(bench.dir.path()).unwrap().map(|entry| entry.unwrap().path());
     let aside = { aside }.find(|path| path.to_string_lossy().contains("damaged-")).unwrap();
     let kept = aside.join(name.file_name().unwrap());
-    assert_eq!(fs::read_to_string(kept).unwrap(), "something else");
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "something else");
+    assert_eq!(fs::read_to_string(format!("{}-2", kept.display())).unwrap(), "and again");
 }
 
 #[test]
