@@ -92,7 +92,7 @@ async fn unlinked(run: Run) -> Page {
             "audit" => sink.has_all(&verdict, &fault),
             _ => sink.has_what_is_not_stated(&verdict, &fault),
         };
-        row.note(&format!("{stated} files stated as taken away"))
+        row.note(&format!("{stated} damages stated"))
     });
     Page::Rows(judged.collect())
 }
