@@ -60,6 +60,7 @@ pub use control::{
 pub use filter::{EvalError, Filter, FilterError};
 pub use gap::Gap;
 pub use heartbeat::Heartbeat;
+#[cfg(feature = "kafka")]
 pub(crate) use log_lines::LogLines;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{

@@ -41,6 +41,7 @@ impl LogLines {
     }
 
     /// The sink's name.
+    #[cfg(feature = "kafka")]
     pub(crate) fn sink(&self) -> &str {
         &self.0.sink
     }
