@@ -64,6 +64,7 @@ pub(super) enum Message {
     Apply {
         source: usize,
         events: Vec<WatchEvent>,
+        read: Instant,
     },
     BeginReplace {
         source: usize,
@@ -78,6 +79,7 @@ pub(super) enum Message {
         items: Vec<Bytes>,
         /// When it came, in milliseconds since the epoch.
         came_ms: u64,
+        read: Instant,
     },
     EndReplace {
         source: usize,
@@ -156,12 +158,14 @@ impl Ingest {
         while !gave_up && let Some(message) = messages.blocking_recv() {
             self.shared.pulse.works("taking what was read");
             let handled = match message {
-                Message::Apply { source, events } => self.apply(source, &events),
+                Message::Apply { source, events, read } => self.apply(source, &events, read),
                 Message::BeginReplace { source, list, reason, asked_ms } => {
                     self.begin_replace(source, list, reason, asked_ms);
                     Ok(())
                 }
-                Message::Page { source, items, came_ms } => self.page(source, &items, came_ms),
+                Message::Page { source, items, came_ms, read } => {
+                    self.page(source, &items, came_ms, read)
+                }
                 Message::EndReplace { source, resource_version, kept } => {
                     self.end_replace(source, resource_version).map(|replaced| {
                         // The reflector has been stopped if it does not wait for the answer.
@@ -212,8 +216,8 @@ impl Ingest {
         Ok(())
     }
 
-    fn apply(&mut self, source: usize, events: &[WatchEvent]) -> Result<(), GaveUp> {
-        let (observed, read) = (Timestamp::now().to_string(), Instant::now());
+    fn apply(&mut self, source: usize, events: &[WatchEvent], read: Instant) -> Result<(), GaveUp> {
+        let observed = Timestamp::now().to_string();
         let mut resume = self.sources[source].spec.resume;
         if let Some(facts) = self.sources[source].unfinished {
             // A list that a crash cut short, and the watch goes on without another one.

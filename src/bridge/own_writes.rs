@@ -20,7 +20,8 @@ use crate::{
     record::{EventSink, SinkError},
 };
 
-/// An answer is waited for so long from when the write began.
+/// An answer is waited for so long from when the write began, so no Event that was read since waits
+/// longer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 /// So many Events are known, the newest: what a bridge says of itself in hours.
 const EVENTS: usize = 4096;

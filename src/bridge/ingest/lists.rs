@@ -158,8 +158,9 @@ impl Ingest {
         source: usize,
         items: &[Bytes],
         came_ms: u64,
+        read: Instant,
     ) -> Result<(), GaveUp> {
-        let (cutoff, read) = (self.sources[source].cutoff(), Instant::now());
+        let cutoff = self.sources[source].cutoff();
         let most = self.room / self.lists_under_way().max(1);
         if let Some(replacing) = &mut self.sources[source].replacing {
             replacing.taken_ms.get_or_insert(came_ms);

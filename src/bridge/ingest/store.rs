@@ -1,6 +1,9 @@
 //! The store that a reflector of the bridge feeds: it sends everything to the ingest thread.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -62,8 +65,8 @@ impl ReflectorStore for JournalStore {
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         // Before it may have to wait for ingest.
-        let came_ms = now_ms();
-        self.send(Message::Page { source: self.source, items, came_ms }).await
+        let (came_ms, read) = (now_ms(), Instant::now());
+        self.send(Message::Page { source: self.source, items, came_ms, read }).await
     }
 
     fn cannot_keep(&self) -> Option<String> {
@@ -82,12 +85,13 @@ impl ReflectorStore for JournalStore {
     }
 
     async fn apply(&mut self, events: Vec<WatchEvent>) -> Result<Applied, StoreClosed> {
+        let read = Instant::now();
         let last = events.iter().rev().find_map(|event| resource_version_of(&event.object));
         let applied = Applied {
             taken: events.len() as u64,
             resource_version: last.map(|version| version.to_string()),
         };
-        self.send(Message::Apply { source: self.source, events }).await?;
+        self.send(Message::Apply { source: self.source, events, read }).await?;
         Ok(applied)
     }
 
@@ -117,20 +121,43 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_page_that_waits_for_ingest_is_of_when_it_came() {
+    /// Has a store send something while ingest has others in hand; answers what came of it, and
+    /// when it waited already.
+    async fn waiting<F: Future<Output = ()> + Send + 'static>(
+        send: impl FnOnce(JournalStore) -> F,
+    ) -> (Message, Instant, u64) {
         let (messages, mut received) = mpsc::channel(1);
-        let mut store = JournalStore::new(0, messages.clone(), NotKept::default());
+        let store = JournalStore::new(0, messages.clone(), NotKept::default());
         messages.send(Message::Tick).await.unwrap();
-        let page = tokio::spawn(async move { store.replace_page(Vec::new()).await });
+        let sent = tokio::spawn(send(store));
         tokio::task::yield_now().await;
-        let waits_ms = now_ms();
+        let (waits, waits_ms) = (Instant::now(), now_ms());
         while now_ms() == waits_ms {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(matches!(received.recv().await, Some(Message::Tick)));
-        let Some(Message::Page { came_ms, .. }) = received.recv().await else { panic!("no page") };
-        assert!(came_ms <= waits_ms);
-        page.await.unwrap().unwrap();
+        let message = received.recv().await.unwrap();
+        sent.await.unwrap();
+        (message, waits, waits_ms)
+    }
+
+    #[tokio::test]
+    async fn a_page_that_waits_for_ingest_is_of_when_it_came() {
+        let send = |mut store: JournalStore| async move {
+            store.replace_page(Vec::new()).await.unwrap();
+        };
+        let (message, waits, waits_ms) = waiting(send).await;
+        let Message::Page { came_ms, read, .. } = message else { panic!("no page") };
+        assert!(came_ms <= waits_ms && read <= waits);
+    }
+
+    #[tokio::test]
+    async fn a_change_that_waits_for_ingest_is_of_when_it_was_read() {
+        let send = |mut store: JournalStore| async move {
+            store.apply(Vec::new()).await.unwrap();
+        };
+        let (message, waits, _) = waiting(send).await;
+        let Message::Apply { read, .. } = message else { panic!("no change") };
+        assert!(read <= waits);
     }
 }
