@@ -17,7 +17,7 @@ use super::{
     ingest::{Ingest, IngestSource, JournalStore, Message, NotKept},
     marks::SourceMarks,
     objects::Objects,
-    past::{Ended, Past},
+    past::{Ended, Past, own_resume},
     published::Published,
     shared::{lock, now_ms},
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
@@ -68,7 +68,7 @@ impl SourceOptions {
             if !self.field_selector.is_empty() {
                 key = format!("{key}?{}", self.field_selector);
             }
-            let own = resume.get(&*key).copied().unwrap_or_default();
+            let own = own_resume(&key, resume);
             let past = Past::of(&key, known, resume);
             let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);
             let state = known

@@ -26,6 +26,14 @@ pub(super) struct Ended {
     pub(super) unfinished: Option<Unfinished>,
 }
 
+/// Where a source stands by its own frames. One without any begins in the journal's newest epoch: what
+/// is of an older one counts as had.
+pub(super) fn own_resume(key: &str, resume: &BTreeMap<Arc<str>, Resume>) -> Resume {
+    let newest = || resume.values().map(|resume| resume.epoch).max().unwrap_or(0);
+    let anew = || Resume { epoch: newest(), resource_version: 0 };
+    resume.get(key).copied().unwrap_or_else(anew)
+}
+
 impl Past {
     /// That of the source `key`, by what is known of all sources and by where they stand. What is to
     /// be stated of a list that a crash cut short goes to the first that asks.
@@ -35,7 +43,7 @@ impl Past {
         resume: &BTreeMap<Arc<str>, Resume>,
     ) -> Self {
         let scope = Scope::of(key);
-        let own = resume.get(key).copied().unwrap_or_default();
+        let own = own_resume(key, resume);
         let own_heard_ms = known.get(key).and_then(|state| state.last_heard_ms);
         let others = |other: &&Arc<str>| ***other != *key && scope.overlaps(&Scope::of(other));
         let read = resume.iter().filter(|(_, resume)| resume.resource_version > 0);

@@ -368,7 +368,8 @@ fn first_unsettled(log: &LogHandle, up_to: impl Fn(&str) -> Resume) -> io::Resul
     let whole = log.oldest() == Position::START;
     for_each_frame(log, 0, |frame| {
         let before = last.insert(Arc::clone(&frame.source), frame.resume);
-        let before = before.or_else(|| whole.then(Resume::default));
+        let start = Resume { resource_version: 0, ..frame.resume };
+        let before = before.or_else(|| whole.then_some(start));
         let moved = before.is_some_and(|before| before != frame.resume);
         let settled = frame.resume <= up_to(&frame.source);
         if settled && moved {

@@ -5,15 +5,15 @@ use std::{path::Path, time::Duration};
 use jiff::Timestamp;
 use tidings::{
     admin::status,
-    bridge::{Bridge, SourceStart},
+    bridge::{Bridge, RetryClass, SourceStart},
     demo::api_server::{EventObject, Fault, On, Written, seconds},
 };
 
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, create, health, push_time, server, settled, stop, stop_unpushed,
-    until,
+    MemorySink, Received, Setup, create, health, push_time, retry, server, settled, sink_status,
+    stop, stop_unpushed, until,
 };
 
 fn about(namespace: &str, pod: &str) -> EventObject {
@@ -312,4 +312,37 @@ async fn the_gap_of_a_new_epoch_starts_when_the_source_was_last_heard_of() {
     // It begins a second before the last sign of life.
     assert!((heard - 1_000..=restored).contains(&gap.from_ms), "{heard} {restored} {gap:?}");
     stop_unpushed(time, bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_new_after_a_restore_is_not_taken_for_had_when_the_state_is_lost() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = |namespaces: &[&str]| {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.namespaces = namespaces.iter().map(|&namespace| namespace.to_owned()).collect();
+        setup.start()
+    };
+    let snapshot = server.snapshot();
+    let bridge = start(&["shop"]).await;
+    create(&server, "lost");
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    server.restore(&snapshot);
+    // Past where it was, of which an API server is given time to tell.
+    let after = [(); 2].map(|()| create(&server, "after").id());
+    let bridge = start(&["shop"]).await;
+    until("a new epoch", || status(&bridge.view()).ingest.epochs == 1).await;
+    until("they have arrived", || after.iter().all(|id| sink.ids().contains(id))).await;
+    stop(bridge).await;
+
+    let news: Vec<_> = (0..3).map(|_| server.create(about("bank", "web")).unwrap().id()).collect();
+    sink.respond(|_| Some(retry(RetryClass::Misconfigured)));
+    let bridge = start(&["shop", "bank"]).await;
+    until("they are journalled", || sink_status(&bridge.view(), "a").seen == 6).await;
+    stop(bridge).await;
+    std::fs::remove_file(dir.path().join("state.redb")).unwrap();
+    sink.accept_everything();
+    let bridge = start(&["shop", "bank"]).await;
+    until("they have arrived", || news.iter().all(|id| sink.ids().contains(id))).await;
+    stop(bridge).await;
 }
