@@ -32,7 +32,7 @@ const SAVED_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn make(directory: &Path) {
     backlog(&directory.join("backlog")).await;
     dead_letters(&directory.join("dead-letters")).await;
-    for end in [End::Kill, End::Stop, End::KilledStop] {
+    for end in [End::Kill, End::LateKill, End::Stop, End::KilledStop] {
         held(&directory.join(end.name()), end).await;
     }
     lost(&directory.join("lost")).await;
@@ -87,6 +87,8 @@ async fn dead_letters(directory: &Path) {
 #[derive(Clone, Copy)]
 enum End {
     Kill,
+    /// When positions were saved that are ahead of what is saved of the correlators.
+    LateKill,
     /// In order, but that its receiver is away, so what is held has been decided on and not sent.
     Stop,
     /// The same, killed in the midst of it.
@@ -97,6 +99,7 @@ impl End {
     fn name(self) -> &'static str {
         match self {
             Self::Kill => "held-killed",
+            Self::LateKill => "held-ahead",
             Self::Stop => "held-stopped",
             Self::KilledStop => "held-stop-killed",
         }
@@ -136,6 +139,18 @@ async fn held(directory: &Path, end: End) {
     stage.settle(&[]).await;
     let ended = match end {
         End::Kill => {
+            stage.bridge.kill9();
+            "SIGKILL"
+        }
+        End::LateKill => {
+            // With something every second the last save of a correlator is seconds ago.
+            for count in 41..66 {
+                sleep(SAVED_EVERY).await;
+                stage.again(first, count);
+                stage.again(second, 2 * count);
+            }
+            stage.settle(&[]).await;
+            sleep(2 * SAVED_EVERY).await;
             stage.bridge.kill9();
             "SIGKILL"
         }
