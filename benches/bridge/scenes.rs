@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tidings::journal::{Directory, State};
+
 use crate::{
     Result,
     helper::Helper,
@@ -311,6 +313,9 @@ pub(crate) fn run(scene: &Scene, quick: bool, tidings: &Path) -> Result<Measured
     running.stop()?;
     let mut tally: Tally = serde_json::from_str(&running.counter().ask("report")?)?;
     let faults = matches!(running, Running::Bridge(..)).then(|| faults(&wanted, &tally.ids));
+    if faults.is_some() {
+        hold(&directory.path().join("journal"), events, &tally.ids)?;
+    }
     if wanted.is_empty() {
         (tally.first_us, tally.last_us) = (started_us, read_us);
     }
@@ -355,6 +360,23 @@ fn wait_for_all(expected: usize, running: &mut Running) -> Result<()> {
         }
         thread::sleep(LOOK);
     }
+}
+
+/// Holds a stopped bridge to what it says of its sink: it has seen what the API server wrote, and
+/// delivered what arrived.
+fn hold(journal: &Path, written: usize, arrived: &[u64]) -> Result<()> {
+    let (_, loaded) = State::open(&Directory::open(journal)?, 1 << 30, 0)?;
+    let sink = loaded.sinks.get("bench").ok_or("the bridge has saved nothing of its sink")?;
+    let found = (sink.position.ordinal(), sink.totals.delivered);
+    let arrived = arrived.iter().collect::<HashSet<_>>().len();
+    if found == (written as u64, arrived as u64) {
+        return Ok(());
+    }
+    let (seen, delivered) = found;
+    Err(format!(
+        "expected {written} seen and {arrived} delivered, found {seen} and {delivered}: the bridge's accounts are wrong"
+    )
+    .into())
 }
 
 /// How many never came, and how many came more than once or should not have come.

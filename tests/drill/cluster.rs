@@ -202,9 +202,10 @@ impl Stage {
         }
         if self.earlier.is_empty() {
             verdict.is_honest(SINK);
-            add_up(&status["sinks"][0], &verdict);
+            add_up(&status["sinks"][0], &verdict, verdict.delivered..=verdict.produced);
         } else {
-            add_up(&status["sinks"][0], &self.over_both_epochs(&verdict));
+            let both = self.over_both_epochs(&verdict);
+            add_up(&status["sinks"][0], &both, both.delivered..=both.delivered);
         }
         assert_eq!(status["sinks"][0]["lost"], 0, "{status}");
         (status, verdict)

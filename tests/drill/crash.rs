@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::accounts::{add_up, settle, sink_of};
+use crate::accounts::{settle, sink_of};
 use crate::bridge::Bridge;
 use crate::frame::{Drill, Page, Run};
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
@@ -132,7 +132,6 @@ async fn crash_of_real_parts(run: Run) -> Page {
     let rows = ledgers.into_iter().map(|(name, ledger)| {
         let verdict = judge::judge(&produced, &arrivals(&ledger.lock()));
         verdict.is_honest(name);
-        add_up(sink_of(&status, name), &verdict);
         let sink = Judged {
             name,
             suppress: name == "pager",

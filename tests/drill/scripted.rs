@@ -138,7 +138,6 @@ impl Stage {
             let verdict = judge::judge(&self.record.lock(), &sink.receiver.arrivals());
             let status = sink_of(&status, sink.name).clone();
             verdict.is_honest(sink.name);
-            add_up(&status, &verdict);
             (Judged { name: sink.name, suppress: sink.suppress, status, caught_up }, verdict)
         });
         let verdicts = verdicts.collect();
@@ -159,6 +158,7 @@ pub(crate) struct Judged {
 impl Judged {
     /// Nothing is lost: each version arrived, but with `suppress`, where sums stand for some.
     pub(crate) fn has_all(&self, verdict: &Verdict, fault: &str) -> Row {
+        self.saw_all(verdict);
         if self.suppress {
             verdict.adds_up(self.name);
         } else {
@@ -169,6 +169,7 @@ impl Judged {
 
     /// Nothing is lost, but a gap or `suppress` may have left versions to be part of later ones.
     pub(crate) fn has_all_increments(&self, verdict: &Verdict, fault: &str) -> Row {
+        add_up(&self.status, verdict, verdict.delivered..=verdict.produced);
         verdict.adds_up(self.name);
         self.row_of_sums(verdict, fault)
     }
@@ -177,6 +178,7 @@ impl Judged {
     /// event is read, so one that is lost later takes its own with it, and the next does not make
     /// up for it.
     pub(crate) fn misses_what_is_stated(&self, verdict: &Verdict, fault: &str) -> Row {
+        self.saw_all(verdict);
         let stated = number(&self.status, "lost") + number(&self.status, "deadLettered");
         assert_eq!(verdict.missing, stated, "{}: {verdict}; {}", self.name, self.status);
         verdict.misses_one_increment_each(self.name);
@@ -189,11 +191,17 @@ impl Judged {
         if !self.suppress {
             return self.misses_what_is_stated(verdict, fault);
         }
+        self.saw_all(verdict);
         let stated = number(&self.status, "lost");
         let (out, sum) = (verdict.delta_out, verdict.delta_in);
         assert_eq!(out + stated, sum, "{}: {verdict}; {}", self.name, self.status);
         let row = Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) };
         Row { lost: Some(stated), ..row }
+    }
+
+    /// The bridge has seen whatever was written.
+    fn saw_all(&self, verdict: &Verdict) {
+        add_up(&self.status, verdict, verdict.produced..=verdict.produced);
     }
 
     fn row_of_sums(&self, verdict: &Verdict, fault: &str) -> Row {

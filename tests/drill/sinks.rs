@@ -147,7 +147,7 @@ impl Stage {
         };
         let status = self.bridge.sink(sink).await;
         verdict.is_honest(sink);
-        accounts::add_up(&status, &verdict);
+        accounts::add_up(&status, &verdict, verdict.produced..=verdict.produced);
         assert_eq!(status["lost"], 0, "{sink}: {status}");
         assert_eq!(status["deadLettered"], doubts.refused, "{sink}: {status}");
         assert_eq!(verdict.missing, doubts.refused, "{sink}: {verdict}");

@@ -29,6 +29,8 @@ pub(super) struct Tally {
     earlier: Vec<Produced>,
     /// How much had been produced by then.
     produced: usize,
+    /// So many versions of earlier chapters a restored API server may have shown again.
+    shown_again: u64,
     sums: Vec<(&'static str, Verdict)>,
     retried: u64,
     status: Value,
@@ -50,6 +52,7 @@ impl Tally {
         self.status = play.stage.bridge.status().await;
         self.all_is_read(&mut play.others).await;
         let produced = play.stage.record.lock()[self.produced..].to_vec();
+        self.shown_again += self.earlier.len() as u64;
         let webhooks = play.stage.sinks.iter();
         let webhooks =
             webhooks.map(|sink| (sink.name, std::mem::take(&mut *sink.receiver.arrivals())));
@@ -83,7 +86,9 @@ impl Tally {
             Some((_, sum)) => *sum += verdict,
             None => self.sums.push((sink, verdict)),
         }
-        add_up(sink_of(&self.status, sink), self.sum(sink).expect("it was added just now"));
+        let sum = self.sum(sink).expect("it was added just now");
+        let most = sum.produced + self.shown_again;
+        add_up(sink_of(&self.status, sink), sum, sum.delivered + sum.again..=most);
     }
 
     fn sum(&self, sink: &str) -> Option<&Verdict> {
