@@ -41,6 +41,7 @@ mod scratch;
 mod segments;
 mod sorted_runs;
 mod staging;
+mod standing;
 mod state;
 mod survey;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, Sy
 pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
+pub use standing::{Holding, Standing};
 pub use state::{
     CommitError, DeadLetter, DeadLettersReader, LetterCounts, LetterError, LetterFate,
     LetterOutcome, LetterQuery, LetterState, Letters, Loaded, ObjectsCommit, ObjectsReader,

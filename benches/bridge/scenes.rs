@@ -367,7 +367,7 @@ fn wait_for_all(expected: usize, running: &mut Running) -> Result<()> {
 fn hold(journal: &Path, written: usize, arrived: &[u64]) -> Result<()> {
     let (_, loaded) = State::open(&Directory::open(journal)?, 1 << 30, 0)?;
     let sink = loaded.sinks.get("bench").ok_or("the bridge has saved nothing of its sink")?;
-    let found = (sink.position.ordinal(), sink.totals.delivered);
+    let found = (sink.standing.position.ordinal(), sink.totals.delivered);
     let arrived = arrived.iter().collect::<HashSet<_>>().len();
     if found == (written as u64, arrived as u64) {
         return Ok(());

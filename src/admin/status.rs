@@ -334,15 +334,17 @@ pub fn status(view: &BridgeView) -> Status {
             .map(|sink| {
                 let sink = sink.snapshot();
                 let totals = sink.totals;
-                let behind = tail.ordinal().saturating_sub(sink.position.ordinal());
-                let pending = behind + sink.held;
+                let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
+                let pending = behind + sink.standing.held.versions;
                 let settled = totals.delivered
                     + totals.filtered
                     + totals.correlated_away
                     + totals.dead_lettered
                     + totals.lost;
-                let lag = sink.oldest_in_hand_ms.or_else(|| view.log.time_of(sink.position.next));
-                let backlog_bytes = view.log.bytes_from(sink.unsettled_from());
+                let lag = sink
+                    .oldest_in_hand_ms
+                    .or_else(|| view.log.time_of(sink.standing.position.next));
+                let backlog_bytes = view.log.bytes_from(sink.standing.unsettled_from());
                 SinkStatus {
                     name: sink.name,
                     kind: sink.kind,
@@ -354,12 +356,12 @@ pub fn status(view: &BridgeView) -> Status {
                     dead_lettered: totals.dead_lettered,
                     lost: totals.lost,
                     pending,
-                    held: sink.held,
+                    held: sink.standing.held.versions,
                     backlog_bytes,
                     overflow: sink.overflow,
                     redelivered: totals.redelivered,
                     lag_seconds: lag.map_or(0.0, |ms| seconds(now.saturating_sub(ms))),
-                    next_sequence: sink.position.next,
+                    next_sequence: sink.standing.position.next,
                     attempts: sink.attempts,
                     failed_attempts: sink.failed_attempts,
                     match_errors: sink.match_errors,

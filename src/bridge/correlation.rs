@@ -45,9 +45,10 @@ use super::{CorrelateMode, Filter};
 use crate::{
     correlate::{Aggregator, Key, Keys, SpamFilter, defaults},
     event::{Correlation, CorrelationAction, EnvelopeParts, EventFields, Record},
+    journal::Holding,
 };
+pub(super) use held::Summary;
 use held::{Entry, Held};
-pub(super) use held::{Holding, Summary};
 pub(super) use names::Names;
 pub(super) use saved::SaveOf;
 pub(super) use stage::{Passed, Stage};
@@ -225,11 +226,6 @@ impl Correlator {
     /// How many versions wait for their fate.
     pub(super) fn held(&self) -> u64 {
         self.held.holding().versions
-    }
-
-    /// The sequence of the first version that waits for its fate.
-    pub(super) fn first_held(&self) -> Option<u64> {
-        self.held.first_sequence()
     }
 
     /// Goes on in another mode, with records that are chosen otherwise, or in a journal of another

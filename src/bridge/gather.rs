@@ -28,7 +28,7 @@ use crate::{
     journal::{Position, Ranges},
 };
 use covered::Covered;
-pub(super) use work::{Mark, Reached, Work};
+pub(super) use work::{Mark, Work};
 
 /// The correlator's state is saved so often; what came since is brought up from the log.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -82,10 +82,8 @@ impl Gather {
         out: mpsc::Sender<Work>,
     ) -> Self {
         // A run in which nothing comes ends where it began.
-        let position = progress.snapshot().position;
-        let (held, first_held) = (stage.holding(), stage.first_held());
         let saved_at = stage.read_bytes();
-        let work = Work::standing_at(position, held, first_held);
+        let work = Work::standing_at(progress.snapshot().standing);
         Self {
             options,
             filter,
@@ -172,13 +170,13 @@ impl Gather {
             } else {
                 self.work.reached.filtered += 1;
             }
-            self.work.reached.position = position;
+            self.work.reached.standing.position = position;
             if self.is_full() {
                 self.flush(true).await?;
             }
         }
         self.count_enrichments();
-        self.work.reached.position =
+        self.work.reached.standing.position =
             Position { next: fed.frame().next(), skipped: fed.frame().skipped };
         self.covered.push(fed.frame().next(), Arc::clone(&fed.frame().source), fed.frame().resume);
         self.cover();
@@ -203,7 +201,7 @@ impl Gather {
         // it would be found, and counted, once more after a crash.
         self.work.reached.lost += lost;
         self.work.reached.delivered_before += delivered;
-        self.work.reached.position =
+        self.work.reached.standing.position =
             Position { next: fed.frame().first, skipped: fed.frame().skipped };
     }
 
@@ -296,8 +294,7 @@ impl Gather {
         if let Some(gone) = passed.gone {
             self.lose_held(&gone);
         }
-        self.work.reached.held = self.stage.holding();
-        self.work.reached.first_held = self.stage.first_held();
+        self.work.reached.standing.held = self.stage.holding();
         Ok(())
     }
 
@@ -376,12 +373,12 @@ impl Gather {
     fn save(&mut self) {
         self.last_save = Instant::now();
         self.saved_at = self.stage.read_bytes();
-        self.work.correlator = Some(self.stage.save(self.work.reached.position));
+        self.work.correlator = Some(self.stage.save(self.work.reached.standing.position));
     }
 
     /// Notes which resume points have nothing held before them.
     fn cover(&mut self) {
-        self.work.resumes.extend(self.covered.take_before(self.stage.first_held()));
+        self.work.resumes.extend(self.covered.take_before(self.stage.holding().first));
     }
 
     fn wants(&self, record: &Record) -> bool {
@@ -405,9 +402,7 @@ impl Gather {
     async fn flush(&mut self, settles: bool) -> Result<(), Closed> {
         self.due = None;
         self.bytes = 0;
-        // Position and what is held there stand; the next work starts from them.
-        let Reached { position, held, first_held, .. } = self.work.reached;
-        let next = Work::standing_at(position, held, first_held);
+        let next = Work::standing_at(self.work.reached.standing);
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }

@@ -76,7 +76,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
     let sink = |progress: &super::SinkProgress| {
         let sink = progress.snapshot();
         SinkFacts {
-            unsettled_bytes: view.log.bytes_from(sink.unsettled_from()),
+            unsettled_bytes: view.log.bytes_from(sink.standing.unsettled_from()),
             trouble: sink.trouble,
             last_error: sink.last_error.map(String::from),
             lost: sink.totals.lost,

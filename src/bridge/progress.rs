@@ -17,14 +17,14 @@ use tokio::sync::oneshot;
 
 use super::{
     Overflow, Reason,
-    correlation::{Correlator, Holding, SaveOf},
+    correlation::{Correlator, SaveOf},
     log_lines::LogLines,
     shared::lock,
 };
 use crate::{
     event::Missing,
     journal::{
-        DeadLetter, LetterFate, LetterOutcome, Position, Resume, SavedCorrelator, SinkState, Totals,
+        DeadLetter, LetterFate, LetterOutcome, Resume, SavedCorrelator, SinkState, Standing, Totals,
     },
 };
 
@@ -61,14 +61,10 @@ impl SinkCondition {
 /// What one unit of work came to.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
-    /// Everything before it has a fate now, or is held.
-    pub(super) position: Position,
+    /// Where the sink stands now.
+    pub(super) standing: Standing,
     /// Added to the totals.
     pub(super) totals: Totals,
-    /// What is held at the position.
-    pub(super) held: Holding,
-    /// The sequence of the first version that is.
-    pub(super) first_held: Option<u64>,
     /// Resume points of sources that are covered now.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     pub(super) dead_letters: Vec<DeadLetter>,
@@ -135,14 +131,10 @@ pub struct SinkSnapshot {
     pub kind: &'static str,
     /// What happens when it has not had more than the journal is to hold.
     pub overflow: Overflow,
-    /// Everything before it has a fate, or is held.
-    pub position: Position,
+    /// Where it stands.
+    pub standing: Standing,
     /// The fates.
     pub totals: Totals,
-    /// Versions before the position that the correlator holds.
-    pub held: u64,
-    /// The sequence of the first of them.
-    pub first_held: Option<u64>,
     /// How it does.
     pub condition: SinkCondition,
     /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
@@ -174,13 +166,6 @@ pub struct ErrandCounts {
     pub replayed: u64,
 }
 
-impl SinkSnapshot {
-    /// The sequence of the first record without a fate.
-    pub fn unsettled_from(&self) -> u64 {
-        self.first_held.map_or(self.position.next, |held| held.min(self.position.next))
-    }
-}
-
 /// What of the log has to stay for a sink to go on after a crash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
@@ -194,22 +179,17 @@ struct Kept {
     then_correlator: u64,
     /// The last attempt to save failed.
     failing: bool,
-    /// Before it everything has a fate that has been saved,
-    unsettled: u64,
+    /// Where the sink stands by what has been saved; before the first save, at the start with what is
+    /// held since,
+    standing: Standing,
     /// and by what is being saved.
-    then_unsettled: u64,
-    /// So many versions are held, by what has been saved,
-    held: u64,
-    /// and by what is being saved.
-    then_held: u64,
+    then_standing: Standing,
 }
 
 #[derive(Debug)]
 struct Inner {
     snapshot: SinkSnapshot,
     kept: Kept,
-    /// See [`Holding::mark`].
-    held_mark: u64,
     positions: BTreeMap<String, Resume>,
     unsaved: Unsaved,
     changed: bool,
@@ -233,14 +213,14 @@ impl SinkProgress {
         saved: SinkState,
         correlator: Option<&Correlator>,
     ) -> Self {
+        let held = correlator.map(Correlator::holding).unwrap_or_default();
+        let standing = Standing { held, ..saved.standing };
         let snapshot = SinkSnapshot {
             name: name.to_owned(),
             kind,
             overflow,
-            position: saved.position,
+            standing,
             totals: saved.totals,
-            held: saved.held,
-            first_held: correlator.and_then(Correlator::first_held),
             condition: SinkCondition::default(),
             trouble: None,
             last_error: None,
@@ -254,24 +234,16 @@ impl SinkProgress {
         let positions = saved.positions;
         // A sink that is new has to be saved once, or its start would be chosen again; so has its
         // correlator, because what comes after is brought up from there.
-        let SaveOf { correlator, needs } = SaveOf::new(correlator, saved.position);
+        let SaveOf { correlator, needs } = SaveOf::new(correlator, standing.position);
         let unsaved = Unsaved { correlator: Some(correlator), ..Unsaved::default() };
         let kept = Kept {
             correlator: needs,
             then_correlator: needs,
-            held: snapshot.held,
+            standing: Standing { held, ..Standing::default() },
             ..Kept::default()
         };
-        let held_mark = saved.held_mark;
-        let inner = Inner {
-            snapshot,
-            kept,
-            held_mark,
-            positions,
-            unsaved,
-            changed: true,
-            settled_at: Instant::now(),
-        };
+        let inner =
+            Inner { snapshot, kept, positions, unsaved, changed: true, settled_at: Instant::now() };
         Self { lines: LogLines::new(name), inner: Mutex::new(inner) }
     }
 
@@ -305,24 +277,24 @@ impl SinkProgress {
     /// Whether the correlator holds something, or did when it was saved last.
     pub(super) fn holds(&self) -> bool {
         let inner = lock(&self.inner);
-        inner.snapshot.held > 0 || inner.kept.held > 0
+        inner.snapshot.standing.held.versions > 0 || inner.kept.standing.held.versions > 0
     }
 
     /// The sequence of the first record that it has not been given, or that is not settled.
     pub(super) fn next(&self) -> u64 {
-        lock(&self.inner).snapshot.position.next
+        lock(&self.inner).snapshot.standing.position.next
     }
 
     /// The sequence of the first record without a fate, as it was saved last.
     pub(super) fn saved_up_to(&self) -> u64 {
-        lock(&self.inner).kept.unsettled
+        lock(&self.inner).kept.standing.unsettled_from()
     }
 
     /// The sequence of the first record that it has not had; while that cannot be saved, as it was
     /// saved last, because the log has to keep as much.
     pub(super) fn unsettled_from(&self) -> u64 {
         let inner = lock(&self.inner);
-        if inner.kept.failing { inner.kept.from } else { inner.snapshot.unsettled_from() }
+        if inner.kept.failing { inner.kept.from } else { inner.snapshot.standing.unsettled_from() }
     }
 
     /// When something was settled last; at first, when it began.
@@ -333,11 +305,8 @@ impl SinkProgress {
     pub(super) fn settle(&self, settled: Settled) {
         let mut inner = lock(&self.inner);
         inner.settled_at = Instant::now();
-        inner.snapshot.position = settled.position;
+        inner.snapshot.standing = settled.standing;
         inner.snapshot.totals += settled.totals;
-        inner.snapshot.held = settled.held.versions;
-        inner.snapshot.first_held = settled.first_held;
-        inner.held_mark = settled.held.mark;
         for (source, resume) in settled.resumes {
             // Frames without records are read once from the log and once live.
             let known = inner.positions.get(&*source).copied().unwrap_or_default();
@@ -391,9 +360,8 @@ impl SinkProgress {
         if unsaved.correlator.is_some() {
             inner.kept.then_correlator = inner.kept.correlator;
         }
-        inner.kept.then = inner.snapshot.position.next.min(inner.kept.then_correlator);
-        inner.kept.then_unsettled = inner.snapshot.unsettled_from();
-        inner.kept.then_held = inner.snapshot.held;
+        inner.kept.then_standing = inner.snapshot.standing;
+        inner.kept.then = inner.snapshot.standing.position.next.min(inner.kept.then_correlator);
         Some(Changes { state: state_of(&inner), unsaved })
     }
 
@@ -401,8 +369,7 @@ impl SinkProgress {
     pub(super) fn saved(&self) {
         let kept = &mut lock(&self.inner).kept;
         kept.from = kept.then;
-        kept.unsettled = kept.then_unsettled;
-        kept.held = kept.then_held;
+        kept.standing = kept.then_standing;
         kept.failing = false;
     }
 
@@ -427,10 +394,8 @@ impl SinkProgress {
 
 fn state_of(inner: &Inner) -> SinkState {
     SinkState {
-        position: inner.snapshot.position,
+        standing: inner.snapshot.standing,
         totals: inner.snapshot.totals,
-        held: inner.snapshot.held,
-        held_mark: inner.held_mark,
         positions: inner.positions.clone(),
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use self::track::Track;
 use super::{
     BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
-    correlation::{Chosen, Correlator, Holding},
+    correlation::{Chosen, Correlator},
     gap::Gap,
     objects::{Enricher, Objects},
     seen::Seen,
@@ -22,7 +22,7 @@ use crate::{
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
         Damages, Delivered, Directory, Frame, Log, LogHandle, ObjectsView, POSITIONS, Position,
-        Positions, Resume, SavedCorrelator, SinkState, SourceState, State, StateCommit,
+        Positions, Resume, SavedCorrelator, SinkState, SourceState, Standing, State, StateCommit,
     },
 };
 
@@ -244,14 +244,18 @@ impl Restored {
         };
         let correlator = match saved {
             // Where nothing is held and nothing will be, nobody asks what was known.
-            Some(_) if sink.correlate == CorrelateMode::None && state.held == 0 => None,
+            Some(_)
+                if sink.correlate == CorrelateMode::None && state.standing.held.versions == 0 =>
+            {
+                None
+            }
             Some(saved) => load(saved).and_then(|correlator| {
-                self.bring_up(correlator, sink, enricher, saved.position, state.position)
+                self.bring_up(correlator, sink, enricher, saved.position, state.standing.position)
             }),
             None => anew(),
         };
         let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();
-        if held == (Holding { versions: state.held, mark: state.held_mark }) {
+        if held.fits(&state.standing.held) {
             return (state, correlator.or_else(anew).map(switched));
         }
         // What keeps it from being brought up is damage, records that the log no longer has, or a
@@ -259,21 +263,21 @@ impl Restored {
         // held when it was saved is sent, and what was held since is lost.
         let mut correlator = saved.and_then(load).or_else(anew);
         if let Some(correlator) = &mut correlator {
-            correlator.salvage(state.held);
+            correlator.salvage(state.standing.held.versions);
         }
         let held = correlator.as_ref().map(Correlator::holding).unwrap_or_default();
-        let lost = state.held - held.versions;
+        let lost = state.standing.held.versions - held.versions;
         tracing::error!(
             sink = sink.name,
             lost,
             sent = held.versions,
             saved_at = saved.map_or(0, |saved| saved.position.next),
-            position = state.position.next,
+            position = state.standing.position.next,
             "what the correlator held back at its position is not known, only what it held when it \
              was saved: that is sent, and versions beyond it count as lost"
         );
         state.totals.lost += lost;
-        (state.held, state.held_mark) = (held.versions, held.mark);
+        state.standing.held = held;
         (state, correlator.map(switched))
     }
 
@@ -321,9 +325,9 @@ impl Restored {
     fn sink_state(&self, name: &str, start: SinkStart) -> SinkState {
         if let Some(saved) = self.sinks.get(name) {
             let mut saved = saved.clone();
-            if saved.position.next > self.survived.next {
+            if saved.standing.position.next > self.survived.next {
                 // What it had had from there on is read again, under numbers above all of these.
-                saved.position = self.log.tail();
+                saved.standing.position = self.log.tail();
             }
             return saved;
         }
@@ -344,7 +348,8 @@ impl Restored {
                 SinkStart::Now | SinkStart::Oldest => log.oldest(),
             },
         };
-        SinkState { position, ..SinkState::default() }
+        let standing = Standing { position, ..Standing::default() };
+        SinkState { standing, ..SinkState::default() }
     }
 }
 

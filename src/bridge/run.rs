@@ -163,13 +163,15 @@ impl Bridge {
                 objects.enricher(enriching - 1, enrich)
             });
             let (mut saved, correlator) = restored.sink(&sink, enricher.as_ref());
-            let mut had = restored.delivered(&sink.name, saved.position).map_err(|error| {
-                BridgeError::File { path: journal.path.join("delivered"), error }
-            })?;
+            let mut had =
+                restored.delivered(&sink.name, saved.standing.position).map_err(|error| {
+                    BridgeError::File { path: journal.path.join("delivered"), error }
+                })?;
             had.redelivered_at_least(saved.totals.redelivered);
             saved.totals.redelivered = had.redelivered();
             let reading = watchdog.pulse(format!("gathering for sink {}", sink.name));
-            let feed = Feed::new(log.clone(), broadcaster.clone(), saved.position, reading);
+            let feed =
+                Feed::new(log.clone(), broadcaster.clone(), saved.standing.position, reading);
             let progress =
                 SinkProgress::new(&sink.name, sink.kind, sink.overflow, saved, correlator.as_ref());
             let progress = Arc::new(progress);

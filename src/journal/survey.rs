@@ -183,9 +183,10 @@ impl Survey {
         let next = self.next_sequence;
         let sinks = look.loaded.sinks.into_iter().map(|(name, sink)| {
             let survey = SinkSurvey {
-                next_sequence: sink.position.next,
-                pending: next.saturating_sub(sink.position.next) + sink.held,
-                held: sink.held,
+                next_sequence: sink.standing.position.next,
+                pending: next.saturating_sub(sink.standing.position.next)
+                    + sink.standing.held.versions,
+                held: sink.standing.held.versions,
                 totals: sink.totals,
                 positions: sink.positions,
             };

@@ -301,7 +301,7 @@ async fn a_journal_of_the_build_before_has_positions_ahead_of_its_correlators() 
     let (_, loaded) =
         State::open(&Directory::open(upgrade.dir.path()).unwrap(), 1 << 30, 0).unwrap();
     for (sink, saved) in loaded.correlators {
-        let position = loaded.sinks[&sink].position;
+        let position = loaded.sinks[&sink].standing.position;
         assert!(saved.position.next < position.next, "{sink}: {saved:?} {position:?}");
     }
 }

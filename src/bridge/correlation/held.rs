@@ -7,6 +7,7 @@ use super::{HOLD, HOLD_SHARE};
 use crate::{
     correlate::{Key, defaults},
     event::{Correlation, CorrelationAction},
+    journal::Holding,
 };
 
 /// What is held under one key.
@@ -67,17 +68,6 @@ impl From<Entry> for Summary {
         };
         Self { seq: entry.last, delta: entry.delta, pending: entry.pending, correlation }
     }
-}
-
-/// How much is held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::bridge) struct Holding {
-    /// How many versions wait for their fate.
-    pub(in crate::bridge) versions: u64,
-    /// The sum, modulo 2^64, of a number for each key, made of the sequence of the version held last
-    /// and of the increments that it stands for. So it tells what is held from anything else that
-    /// might be.
-    pub(in crate::bridge) mark: u64,
 }
 
 /// Everything held, in the order in which it began to be held: looking at an entry does not move
@@ -208,10 +198,6 @@ impl Held {
         self.entries.peek_lru().map(|(_, entry)| entry.due_ms())
     }
 
-    pub(super) fn first_sequence(&self) -> Option<u64> {
-        self.entries.peek_lru().map(|(_, entry)| entry.first)
-    }
-
     pub(super) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
@@ -226,7 +212,8 @@ impl Held {
     }
 
     pub(super) fn holding(&self) -> Holding {
-        Holding { versions: self.pending, mark: self.mark }
+        let first = self.entries.peek_lru().map(|(_, entry)| entry.first);
+        Holding { versions: self.pending, mark: self.mark, first }
     }
 
     /// In the order in which they were added.

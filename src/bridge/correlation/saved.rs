@@ -18,7 +18,7 @@ use super::{
 use crate::{
     bridge::CorrelateMode,
     correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults},
-    journal::{Position, SavedCorrelator},
+    journal::{Position, SavedCorrelator, Standing},
 };
 
 /// The version of the form above.
@@ -49,8 +49,8 @@ impl Correlator {
     /// back needs none for the sake of the deltas.
     fn needs(&self, position: Position) -> u64 {
         let holds = self.held() > 0 || self.mode == CorrelateMode::Suppress;
-        let first = self.first_held().unwrap_or(position.next).min(position.next);
-        if holds { first } else { u64::MAX }
+        let standing = Standing { position, held: self.holding() };
+        if holds { standing.unsettled_from() } else { u64::MAX }
     }
 
     /// All that is known, for [`load`](Self::load).

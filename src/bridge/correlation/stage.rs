@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Holding, Names, SaveOf, Summary, read};
+use super::{Correlator, Decision, Names, SaveOf, Summary, read};
 use crate::{
     bridge::{
         SinkProgress,
@@ -14,7 +14,7 @@ use crate::{
     },
     correlate::Keys,
     event::{EnvelopeParts, Record},
-    journal::{LogHandle, Position},
+    journal::{Holding, LogHandle, Position},
 };
 
 /// The pause after the log could not be read.
@@ -189,11 +189,6 @@ impl Stage {
     /// What is held.
     pub(in crate::bridge) fn holding(&self) -> Holding {
         self.correlator.as_ref().map(Correlator::holding).unwrap_or_default()
-    }
-
-    /// The sequence before which nothing is held; nothing if nothing is.
-    pub(in crate::bridge) fn first_held(&self) -> Option<u64> {
-        self.correlator.as_ref()?.first_held()
     }
 
     /// See [`Correlator::lets_go`].

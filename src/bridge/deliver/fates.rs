@@ -57,9 +57,7 @@ impl Fates {
     ) {
         settled.resumes.extend_from_slice(&resumes[from.resumes..to.resumes]);
         let (before, reached) = (from.reached, to.reached);
-        settled.position = reached.position;
-        settled.held = reached.held;
-        settled.first_held = reached.first_held;
+        settled.standing = reached.standing;
         let totals = &mut settled.totals;
         totals.filtered += reached.filtered - before.filtered;
         totals.correlated_away += reached.correlated_away - before.correlated_away;
@@ -98,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{bridge::gather::Reached, journal::LetterState};
+    use crate::journal::LetterState;
 
     fn letter(seq: usize, unidentified: u64) -> DeadLetter {
         DeadLetter {
@@ -161,18 +159,10 @@ mod tests {
             let resume = |version| ("*".into(), Resume { epoch: 0, resource_version: version });
             let resumes: [(Arc<str>, Resume); 2] = [resume(1), resume(2)];
             let at = at.index(of.len() + 1);
-            let reached = Reached { filtered: 3, lost: 1, ..Reached::default() };
-            let mark = Mark { at, reached, resumes: 1 };
-            let end = Mark {
-                at: of.len(),
-                reached: Reached {
-                    filtered: 5,
-                    correlated_away: 2,
-                    lost: 1,
-                    ..Reached::default()
-                },
-                resumes: 2,
-            };
+            let mut mark = Mark { at, resumes: 1, ..Mark::default() };
+            (mark.reached.filtered, mark.reached.lost) = (3, 1);
+            let mut end = Mark { at: of.len(), resumes: 2, ..mark };
+            (end.reached.filtered, end.reached.correlated_away) = (5, 2);
             let (mut whole, mut in_two) = (Settled::default(), Settled::default());
             fates(&of, in_rows).settle(Mark::default(), end, &resumes, &mut whole);
             let mut halves = fates(&of, in_rows);

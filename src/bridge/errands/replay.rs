@@ -103,8 +103,8 @@ impl Replays {
     async fn replay(&self, order: &ReplayOrder) -> Result<(), Ended> {
         let ReplayOrder { from, filter, progress, .. } = order;
         let (oldest, tail) = (self.log.oldest(), self.log.tail());
-        let stands = self.progress.snapshot();
-        let (until, reached) = (stands.unsettled_from().min(tail.next), stands.position.next);
+        let standing = self.progress.snapshot().standing;
+        let (until, reached) = (standing.unsettled_from().min(tail.next), standing.position.next);
         // What is gone before the oldest record is missing from where it was asked for; of a time it
         // is not known where that is. Not even what was skipped there is, but from the start on.
         let (at, since_ms) = match *from {

@@ -42,7 +42,7 @@ impl Rig {
         let keys = Keys::random();
         let size = log.options().retention_size;
         let correlator = Correlator::new(CorrelateMode::Suppress, &keys, size);
-        let state = SinkState { position: Position::START, ..SinkState::default() };
+        let state = SinkState::default();
         let progress = Arc::new(SinkProgress::new(
             "pager",
             "memory",
@@ -99,7 +99,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     rig.append(26, now_ms()).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [(1..=25).collect::<Vec<_>>()]);
-    assert_eq!((work.reached.held.versions, work.reached.position.next), (1, 27));
+    assert_eq!((work.reached.standing.held.versions, work.reached.standing.position.next), (1, 27));
     // The resume point covers a version that is held.
     assert!(work.resumes.is_empty());
 
@@ -107,7 +107,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     assert_eq!(sequences, [[26]]);
     let waited = start.elapsed().as_secs();
     assert!((599..=602).contains(&waited), "{waited}");
-    assert_eq!((work.reached.held.versions, work.reached.position.next), (0, 27));
+    assert_eq!((work.reached.standing.held.versions, work.reached.standing.position.next), (0, 27));
     assert_eq!(work.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
     assert_eq!(work.correlator.unwrap().correlator.position.next, 27);
@@ -122,12 +122,16 @@ async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
         assert_eq!(rig.settled().await.0, [[seq]]);
     }
     let (sequences, work) = rig.settled().await;
-    assert_eq!((sequences, work.reached.held.versions), (vec![vec![]], 2));
+    assert_eq!((sequences, work.reached.standing.held.versions), (vec![vec![]], 2));
     rig.append(1, now_ms() + 601_000).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26], [27], [28]]);
     assert_eq!(
-        (work.reached.held.versions, work.reached.position.next, work.reached.correlated_away),
+        (
+            work.reached.standing.held.versions,
+            work.reached.standing.position.next,
+            work.reached.correlated_away
+        ),
         (0, 29, 0)
     );
 }
@@ -141,7 +145,9 @@ async fn a_mark_stands_behind_a_record_with_its_summaries_and_never_between_them
     let marks = |work: &Work| -> Vec<_> {
         work.marks
             .iter()
-            .map(|mark| (mark.at, mark.reached.position.next, mark.reached.held.versions))
+            .map(|mark| {
+                (mark.at, mark.reached.standing.position.next, mark.reached.standing.held.versions)
+            })
             .collect()
     };
     let each: Vec<_> = (1..=25).map(|at| (at, at as u64 + 1, 0)).collect();
@@ -170,7 +176,7 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     work.saved.unwrap().send(()).unwrap();
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26, 27, 28]]);
-    assert_eq!((work.reached.held.versions, rig.works.recv().await.is_none()), (0, true));
+    assert_eq!((work.reached.standing.held.versions, rig.works.recv().await.is_none()), (0, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,7 +187,7 @@ async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
     rig.settled().await;
     rig.broadcaster.shutdown().await;
     let (_, work) = rig.settled().await;
-    assert_eq!(work.reached.held.versions, 3);
+    assert_eq!(work.reached.standing.held.versions, 3);
     assert!(rig.works.recv().await.is_none());
 }
 
@@ -206,7 +212,7 @@ async fn what_the_sink_does_not_want_brings_out_what_the_journal_has_no_room_for
     let start = Instant::now();
     rig.append(27, now_ms()).await;
     let (_, work) = rig.settled().await;
-    assert_eq!((work.reached.held.versions, work.resumes.len()), (2, 0));
+    assert_eq!((work.reached.standing.held.versions, work.resumes.len()), (2, 0));
     // A sixteenth of what is the most that comes behind it.
     let message = "x".repeat(8 << 10);
     let mut behind = 0;
@@ -214,13 +220,13 @@ async fn what_the_sink_does_not_want_brings_out_what_the_journal_has_no_room_for
         rig.append_saying(&message, 1, now_ms()).await;
         behind += 1;
         let (sequences, work) = rig.settled().await;
-        assert_eq!((work.reached.filtered, work.reached.position.next), (1, 28 + behind));
+        assert_eq!((work.reached.filtered, work.reached.standing.position.next), (1, 28 + behind));
         if !work.batch.records.is_empty() {
             break (sequences, work);
         }
     };
     assert_eq!((behind, sequences), (16, vec![vec![26, 27]]));
-    assert_eq!((work.reached.held.versions, work.marks.len()), (0, 0));
+    assert_eq!((work.reached.standing.held.versions, work.marks.len()), (0, 0));
     assert!(!work.resumes.is_empty() && work.correlator.is_none(), "the log says it all");
     assert!(start.elapsed() < Duration::from_secs(5));
 }
@@ -245,7 +251,7 @@ async fn what_was_lost_is_settled_with_the_position_behind_it() {
     while position.next < 7 {
         let work = rig.works.recv().await.unwrap();
         fates += work.batch.records.len() as u64 + work.reached.lost;
-        position = work.reached.position;
+        position = work.reached.standing.position;
         assert!(work.settles);
         assert_eq!(position.ordinal(), fates);
     }

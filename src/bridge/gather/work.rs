@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
-    bridge::correlation::{Holding, SaveOf},
+    bridge::correlation::SaveOf,
     event::Batch,
-    journal::{Position, Resume},
+    journal::{Resume, Standing},
 };
 
 /// A batch and all that is settled with it.
@@ -34,8 +34,8 @@ pub(in crate::bridge) struct Work {
 /// What has been gathered of a work up to a place in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::bridge) struct Reached {
-    /// Everything before it has a fate, or is held, once the batch has its fates up to there.
-    pub(in crate::bridge) position: Position,
+    /// Where the sink stands once the batch has its fates up to there.
+    pub(in crate::bridge) standing: Standing,
     /// Records between that `match` did not want.
     pub(in crate::bridge) filtered: u64,
     /// Versions whose increments are announced with a later one.
@@ -44,10 +44,6 @@ pub(in crate::bridge) struct Reached {
     pub(in crate::bridge) lost: u64,
     /// Records that are gone and had been delivered by a run that a crash kept from saving it.
     pub(in crate::bridge) delivered_before: u64,
-    /// What is held at the position.
-    pub(in crate::bridge) held: Holding,
-    /// The sequence of the first version that is.
-    pub(in crate::bridge) first_held: Option<u64>,
 }
 
 /// A place in a work up to which it can be settled by itself: between two records, with what either
@@ -63,9 +59,9 @@ pub(in crate::bridge) struct Mark {
 }
 
 impl Work {
-    /// An empty one of a sink that stands at a position, with what is held there.
-    pub(super) fn standing_at(position: Position, held: Holding, first_held: Option<u64>) -> Self {
-        let reached = Reached { position, held, first_held, ..Reached::default() };
+    /// An empty one, from where the sink stands.
+    pub(super) fn standing_at(standing: Standing) -> Self {
+        let reached = Reached { standing, ..Reached::default() };
         Self { reached, ..Self::default() }
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Position, Resume},
+    journal::{Position, Resume, Standing},
 };
 
 /// How many records met which fate, for one sink.
@@ -47,17 +47,11 @@ impl std::ops::AddAssign for Totals {
 /// What is stored of a sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkState {
-    /// Everything before it has a fate, or is held.
-    pub position: Position,
+    /// Where it stands.
+    #[serde(flatten)]
+    pub standing: Standing,
     /// The fates.
     pub totals: Totals,
-    /// How many versions before the position have no fate yet, because the correlator holds them.
-    #[serde(default)]
-    pub held: u64,
-    /// A number that tells these versions from others, by which the correlator's state is known
-    /// to fit.
-    #[serde(default)]
-    pub held_mark: u64,
     /// For each source, up to where everything has a fate and is not held.
     pub positions: BTreeMap<String, Resume>,
 }
@@ -235,7 +229,7 @@ impl Loaded {
     /// The highest sequence that any view knows: the floor for
     /// [`Log::open`](crate::journal::Log::open).
     pub fn highest_sequence(&self) -> u64 {
-        let next = self.sinks.values().map(|sink| sink.position.next).max();
+        let next = self.sinks.values().map(|sink| sink.standing.position.next).max();
         let objects = self.objects.map_or(0, |view| view.next);
         next.unwrap_or(0).max(self.applied).max(objects).saturating_sub(1)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::Resume,
+    journal::{Holding, Resume, Standing},
 };
 
 mod gone;
@@ -37,10 +37,11 @@ fn entry(resource_version: u64) -> SeenEntry {
 
 fn sample() -> StateCommit {
     let sink = SinkState {
-        position: Position { next: 41, skipped: 3 },
+        standing: Standing {
+            position: Position { next: 41, skipped: 3 },
+            held: Holding { versions: 1, mark: 77, first: None },
+        },
         totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
-        held: 1,
-        held_mark: 77,
         positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
     };
     let correlator = SavedCorrelator {
