@@ -5,6 +5,7 @@
 //! bytes that the API server sent. What goes on from there is the [envelope](Envelope): one line
 //! of JSON that is written once, kept in the journal, and handed to every sink byte for byte.
 
+mod correlation;
 mod envelope;
 mod incoming;
 mod model;
@@ -13,9 +14,8 @@ mod record;
 mod seen;
 mod time;
 
-pub use envelope::{
-    Cluster, Correlation, CorrelationAction, DeadLetterInfo, Envelope, EnvelopeHead, EnvelopeParts,
-};
+pub use correlation::{Correlation, CorrelationAction, SummarisedMessage};
+pub use envelope::{Cluster, DeadLetterInfo, Envelope, EnvelopeHead, EnvelopeParts};
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
 pub use object::{Missing, ObjectInfo, Owner};

@@ -12,6 +12,10 @@
 //! than there is room for, when much has been journalled since, or when the program stops. So the
 //! deltas that come out add up to those that went in.
 //!
+//! A delivery that stands for versions of a group has the first four and the last four of their
+//! [messages](Messages) with it. They are read from the log when it is made, so what is held takes
+//! the same few bytes whatever it says.
+//!
 //! The log has to keep what is held. In a small journal 600 s may be more than it can: then it would
 //! have to drop it, or to stop intake for a sink that has caught up. So an eighth of the journal's
 //! size is the most that comes behind what is held. At least half of the size is the log's; and of
@@ -30,6 +34,7 @@
 //! an earlier time can follow.
 
 mod held;
+mod messages;
 mod names;
 mod saved;
 mod stage;
@@ -49,6 +54,7 @@ use crate::{
 };
 pub(super) use held::Summary;
 use held::{Entry, Held};
+pub(super) use messages::Messages;
 pub(super) use names::Names;
 pub(super) use saved::SaveOf;
 pub(super) use stage::{Passed, Stage};
@@ -98,7 +104,10 @@ impl From<Option<&Filter>> for Chosen {
 pub(super) enum Decision {
     /// It is sent, with this in its envelope.
     Send {
+        /// Without its messages.
         correlation: Correlation,
+        /// What it stands for says these, where it stands for more than itself.
+        messages: Messages,
         /// Its own, and what was held.
         delta: u64,
         /// So many versions that were held are announced with this one, and have their fate with it.
@@ -166,8 +175,9 @@ impl Correlator {
                 pending: 1,
                 count,
                 aggregated,
+                messages: Messages::default(),
             };
-            return Decision::Hold { evicted: self.held.add(key, new) };
+            return Decision::Hold { evicted: self.held.add(key, new, names.local) };
         }
         let action = match before {
             _ if !allowed => CorrelationAction::Skip,
@@ -175,10 +185,18 @@ impl Correlator {
             Some(_) => CorrelationAction::Patch,
         };
         let held = self.held.take(key);
-        let summarises = held.map(|held| held.versions.saturating_add(1));
-        let delta = delta.saturating_add(held.map_or(0, |held| held.delta));
-        let correlation = Correlation { action, aggregated, count, summarises };
-        Decision::Send { correlation, delta, released: held.map_or(0, |held| held.pending) }
+        let plain = Correlation { action, aggregated, count, ..Correlation::default() };
+        let Some(mut held) = held else {
+            let messages = Messages::default();
+            return Decision::Send { correlation: plain, messages, delta, released: 0 };
+        };
+        held.messages.add(names.local, seq);
+        Decision::Send {
+            correlation: Correlation { summarises: Some(held.versions.saturating_add(1)), ..plain },
+            messages: held.messages,
+            delta: delta.saturating_add(held.delta),
+            released: held.pending,
+        }
     }
 
     /// Takes a record whose fate was settled in an earlier run: the decisions are the same again,

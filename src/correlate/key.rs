@@ -23,6 +23,11 @@ impl Key {
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_le_bytes(bytes))
     }
+
+    /// Half of it, where few have to be told apart.
+    pub(crate) fn low(self) -> u64 {
+        self.0 as u64
+    }
 }
 
 /// Makes [`Key`]s: SipHash-1-3 in 128 bits, under a secret.

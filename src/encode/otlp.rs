@@ -27,6 +27,7 @@
 //! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
 //! | `k8s.event.correlation.aggregated` | only when true |
 //! | `k8s.event.correlation.summarises` | only where the delta stands for versions held back |
+//! | `k8s.event.correlation.{distinct_messages,messages,message_ids}` | only where there is more than one: how many, the first and last four of them, and the ids that belong to these |
 //! | `tidings.dead_letter.{sink,class,reason,attempts,first_time,time}` | what became of it at the sink that forwards it |
 //!
 //! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order,
@@ -40,8 +41,8 @@ use rustc_hash::{FxBuildHasher, FxHasher};
 use serde::Deserialize;
 
 use super::protobuf::{
-    field_len, put_any_str, put_attr, put_attr_int, put_attr_true, put_bytes, put_fixed64,
-    put_head, put_str, put_uint,
+    field_len, put_any_str, put_attr, put_attr_int, put_attr_strs, put_attr_true, put_bytes,
+    put_fixed64, put_head, put_str, put_uint,
 };
 use crate::event::{
     Batch, Correlation, DeadLetterInfo, EventFields, ObjectInfo, ObjectReference, Text, bounded,
@@ -308,7 +309,7 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     if envelope.object.as_ref().is_some_and(|info| info.node_claimed) {
         put_attr_true(out, ATTRIBUTES, "k8s.object.node_claimed");
     }
-    if let Some(correlation) = envelope.correlation {
+    if let Some(correlation) = &envelope.correlation {
         let action = correlation.action.as_str();
         put_attr(out, ATTRIBUTES, "k8s.event.correlation.action", action);
         put_attr_int(out, ATTRIBUTES, "k8s.event.correlation.count", correlation.count);
@@ -318,6 +319,13 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
         if let Some(versions) = correlation.summarises {
             put_attr_int(out, ATTRIBUTES, "k8s.event.correlation.summarises", versions);
         }
+        if let Some(messages) = correlation.distinct_messages {
+            put_attr_int(out, ATTRIBUTES, "k8s.event.correlation.distinct_messages", messages);
+        }
+        let ids = correlation.messages.iter().map(|told| &*told.id);
+        put_attr_strs(out, ATTRIBUTES, "k8s.event.correlation.message_ids", ids);
+        let messages = correlation.messages.iter().map(|told| &*told.message);
+        put_attr_strs(out, ATTRIBUTES, "k8s.event.correlation.messages", messages);
     }
     if let Some(letter) = &envelope.dead_letter {
         put_dead_letter(out, letter);

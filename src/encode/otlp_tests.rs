@@ -8,7 +8,9 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 
 use super::*;
-use crate::event::{Change, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record};
+use crate::event::{
+    Change, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record, SummarisedMessage,
+};
 
 fn record(seq: u64, replayed: bool, event: &str) -> Record {
     let event = Incoming::decode(event.as_bytes()).unwrap();
@@ -34,6 +36,10 @@ fn text(value: Option<&AnyValue>) -> String {
         Some(Value::StringValue(text)) => text.clone(),
         Some(Value::IntValue(number)) => format!("int {number}"),
         Some(Value::BoolValue(yes)) => format!("bool {yes}"),
+        Some(Value::ArrayValue(array)) => {
+            let values: Vec<_> = array.values.iter().map(|value| text(Some(value))).collect();
+            format!("[{}]", values.join(", "))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -150,7 +156,15 @@ fn what_the_correlator_says_is_in_the_attributes() {
     let plain = record(1, false, POD);
     let correlated = |aggregated, summarises| {
         let action = CorrelationAction::Summary;
-        let correlation = Correlation { action, aggregated, count: 9, summarises };
+        let told = |id: &str, message: &str| SummarisedMessage {
+            id: id.to_owned(),
+            message: message.to_owned(),
+        };
+        let messages =
+            if aggregated { vec![told("e-1", "harmless"), told("e-2", "")] } else { Vec::new() };
+        let distinct_messages = aggregated.then_some(2);
+        let correlation =
+            Correlation { action, aggregated, count: 9, summarises, distinct_messages, messages };
         let envelope = EnvelopeParts::of(&plain.envelope).unwrap().correlated(
             7,
             &correlation,
@@ -172,6 +186,9 @@ fn what_the_correlator_says_is_in_the_attributes() {
             pair("correlation.action", "summary"),
             pair("correlation.aggregated", "bool true"),
             pair("correlation.count", "int 9"),
+            pair("correlation.distinct_messages", "int 2"),
+            pair("correlation.message_ids", "[e-1, e-2]"),
+            pair("correlation.messages", "[harmless, ]"),
             pair("correlation.summarises", "int 4"),
             pair("count_delta", "int 7"),
         ]

@@ -93,6 +93,28 @@ pub(super) fn put_attr_true(out: &mut Vec<u8>, field: u32, key: &str) {
     put_attr_varint(out, field, key, 2, 1);
 }
 
+/// A `KeyValue` that holds an array of strings; an empty one is left out.
+pub(super) fn put_attr_strs<'a>(
+    out: &mut Vec<u8>,
+    field: u32,
+    key: &str,
+    values: impl Iterator<Item = &'a str>,
+) {
+    let mut array = Vec::new();
+    for value in values {
+        // `ArrayValue.values`
+        put_any_str(&mut array, 1, value);
+    }
+    if !array.is_empty() {
+        let any = field_len(array.len());
+        put_head(out, field, field_len(key.len()) + field_len(any));
+        put_bytes(out, 1, key.as_bytes());
+        put_head(out, 2, any);
+        // `array_value` is field 5.
+        put_bytes(out, 5, &array);
+    }
+}
+
 fn put_attr_varint(out: &mut Vec<u8>, field: u32, key: &str, any_field: u32, value: u64) {
     let any = 1 + varint_len(value);
     put_head(out, field, field_len(key.len()) + field_len(any));

@@ -5,12 +5,12 @@
 
 use std::{fmt::Write as _, io::Write as _};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use memchr::memmem;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Change, EventFields, Incoming, ObjectInfo, Text, record::ID_PREFIX};
+use super::{Change, Correlation, EventFields, Incoming, ObjectInfo, Text, record::ID_PREFIX};
 
 /// Which cluster the events are of. A member that is not known is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,50 +74,6 @@ impl EnvelopeHead<'_> {
         }
         out.push(b'}');
     }
-}
-
-/// What the recorder of client-go would have done with a version of an Event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CorrelationAction {
-    /// Written a new Event: nothing like it is known.
-    Create,
-    /// Raised the count of the Event that it wrote before.
-    Patch,
-    /// Nothing: the object has used up its share of events (25, and one more every 300 s).
-    Skip,
-    /// Not an action of client-go's: held-back versions are announced together.
-    Summary,
-}
-
-impl CorrelationAction {
-    /// The spelling in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Patch => "patch",
-            Self::Skip => "skip",
-            Self::Summary => "summary",
-        }
-    }
-}
-
-/// The member `correlation` of an envelope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Correlation {
-    /// What was decided.
-    pub action: CorrelationAction,
-    /// Whether the Event is one of many similar ones (same object, reason and reporter, other
-    /// messages), which are counted as one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub aggregated: bool,
-    /// How often it, or its like, occurred since the sink has known of it.
-    pub count: u64,
-    /// How many versions `delta` stands for, this one included, where it is more than this one
-    /// or the version was held back before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summarises: Option<u64>,
 }
 
 /// The member `deadLetter` of an envelope: what became of it at the sink that forwards it.
@@ -215,16 +171,8 @@ impl<'a> EnvelopeParts<'a> {
             out.extend_from_slice(object);
         }
         if let Some(correlation) = correlation {
-            let action = correlation.action.as_str();
-            let _ = write!(out, ",\"correlation\":{{\"action\":\"{action}\"");
-            if correlation.aggregated {
-                out.extend_from_slice(b",\"aggregated\":true");
-            }
-            let _ = write!(out, ",\"count\":{}", correlation.count);
-            if let Some(versions) = correlation.summarises {
-                let _ = write!(out, ",\"summarises\":{versions}");
-            }
-            out.extend_from_slice(b"}");
+            out.extend_from_slice(CORRELATION);
+            let _ = serde_json::to_writer((&mut *out).writer(), correlation);
         }
         out.extend_from_slice(EVENT);
         out.extend_from_slice(event);
@@ -277,7 +225,7 @@ fn replayed_length(after_delta: &[u8]) -> usize {
 
 /// What [`EnvelopeParts::with`] allocates at once, in bytes.
 const CHUNK: usize = 64 << 10;
-/// More than it adds: names, an action and three numbers.
+/// More than it adds, but for messages: names, an action and four numbers.
 const ADDED: usize = 192;
 
 /// The members in front of and behind `cluster`'s value.
@@ -285,6 +233,7 @@ const CLUSTER: &[u8] = b",\"cluster\":";
 const CHANGE: &[u8] = b",\"change\":";
 const DELTA: &[u8] = b"\"delta\":";
 const OBJECT: &[u8] = b",\"object\":";
+const CORRELATION: &[u8] = b",\"correlation\":";
 const EVENT: &[u8] = b",\"event\":";
 /// The member `replayed`, when it is false and when it is true.
 const REPLAYED: [&[u8]; 2] = [b",\"replayed\":false", b",\"replayed\":true"];
@@ -342,7 +291,7 @@ impl<'a> Envelope<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Record;
+    use crate::event::{CorrelationAction, Record, SummarisedMessage};
 
     #[test]
     fn an_envelope_is_one_line_and_reads_back() {
@@ -396,12 +345,23 @@ mod tests {
             (CorrelationAction::Summary, false, Some(1)),
             (CorrelationAction::Patch, true, None),
         ] {
-            let correlation = Correlation { action, aggregated, count: 25, summarises };
+            let messages = summarises.map_or(vec![], |_| {
+                vec![SummarisedMessage { id: "0b8e-11".into(), message: "x,\"event\":".into() }; 2]
+            });
+            let distinct_messages = summarises;
+            let correlation = Correlation {
+                action,
+                aggregated,
+                count: 25,
+                summarises,
+                distinct_messages,
+                messages,
+            };
             let parts = EnvelopeParts::of(&before).unwrap();
             assert_eq!((parts.delta, parts.event), (2, json.as_bytes()));
             let after = parts.correlated(19, &correlation, &mut space);
             let (old, new) = (Envelope::parse(&before).unwrap(), Envelope::parse(&after).unwrap());
-            assert_eq!((new.delta, new.correlation), (19, Some(correlation)));
+            assert_eq!((new.delta, new.correlation.as_ref()), (19, Some(&correlation)));
             assert_eq!(new.cluster.name.as_deref(), Some(name));
             assert_eq!((new.event_json.get(), &new.id), (old.event_json.get(), &old.id));
             let object =
@@ -412,7 +372,7 @@ mod tests {
             let known = Envelope::parse(&both).unwrap().object.unwrap();
             assert_eq!(known, serde_json::from_slice::<ObjectInfo>(object).unwrap());
             let whole: serde_json::Value = serde_json::from_slice(&after).unwrap();
-            assert_eq!(whole["correlation"], serde_json::to_value(correlation).unwrap());
+            assert_eq!(whole["correlation"], serde_json::to_value(&correlation).unwrap());
             let letter = DeadLetterInfo {
                 sink: "a".into(),
                 reason: "\",\"event\":\"".into(),

@@ -1,5 +1,7 @@
 //! Correlation in a sink's watcher: what is held back comes out, whatever happens in between.
 
+mod messages;
+
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use bytes::Bytes;
@@ -91,6 +93,7 @@ async fn what_is_suppressed_is_pending_until_a_stop_lets_it_out() {
         aggregated: false,
         count: 3,
         summarises: Some(3),
+        ..Correlation::default()
     };
     assert_eq!((last.delta, last.occurrences, correlation(last)), (3, 3, expected));
 

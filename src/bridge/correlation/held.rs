@@ -3,7 +3,7 @@
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
-use super::{HOLD, HOLD_SHARE};
+use super::{HOLD, HOLD_SHARE, Messages};
 use crate::{
     correlate::{Key, defaults},
     event::{Correlation, CorrelationAction},
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What is held under one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// When the first was held, in milliseconds since the epoch.
     pub(super) since_ms: u64,
@@ -31,6 +31,8 @@ pub(super) struct Entry {
     /// How often it occurred in all.
     pub(super) count: u64,
     pub(super) aggregated: bool,
+    /// Those of a group. What is counted by itself has one, which its versions say.
+    pub(super) messages: Messages,
 }
 
 impl Entry {
@@ -46,7 +48,7 @@ impl Entry {
 }
 
 /// Held versions that are to be announced together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::bridge) struct Summary {
     /// The sequence of the version held last, which the summary is.
     pub(in crate::bridge) seq: u64,
@@ -54,8 +56,10 @@ pub(in crate::bridge) struct Summary {
     pub(in crate::bridge) delta: u64,
     /// The versions that have their fate with it, itself included.
     pub(in crate::bridge) pending: u64,
-    /// What goes into its envelope.
+    /// What goes into its envelope, without its messages.
     pub(in crate::bridge) correlation: Correlation,
+    /// What it stands for says these.
+    pub(in crate::bridge) messages: Messages,
 }
 
 impl From<Entry> for Summary {
@@ -65,8 +69,15 @@ impl From<Entry> for Summary {
             aggregated: entry.aggregated,
             count: entry.count,
             summarises: Some(entry.versions),
+            ..Correlation::default()
         };
-        Self { seq: entry.last, delta: entry.delta, pending: entry.pending, correlation }
+        Self {
+            seq: entry.last,
+            delta: entry.delta,
+            pending: entry.pending,
+            correlation,
+            messages: entry.messages,
+        }
     }
 }
 
@@ -124,14 +135,17 @@ impl Held {
         self.read_bytes = self.read_bytes.saturating_add(envelope as u64 + BESIDE);
     }
 
-    /// Holds a version. Answers what has to be announced for want of room.
-    pub(super) fn add(&mut self, key: Key, new: Entry) -> Option<Summary> {
+    /// Holds a version with its message. Answers what has to be announced for want of room.
+    pub(super) fn add(&mut self, key: Key, mut new: Entry, message: Key) -> Option<Summary> {
         if let Some(entry) = self.entries.peek_mut(&key) {
             self.mark = self.mark.wrapping_sub(entry.mark());
             entry.last = new.last;
             entry.delta = entry.delta.saturating_add(new.delta);
             entry.versions = entry.versions.saturating_add(new.versions);
             entry.count = new.count;
+            if entry.aggregated {
+                entry.messages.add(message, new.last);
+            }
             self.mark = self.mark.wrapping_add(entry.mark());
             if !self.settles_early {
                 entry.pending += new.pending;
@@ -141,6 +155,9 @@ impl Held {
         }
         let full = self.entries.len() == CAPACITY;
         let evicted = if full { self.release() } else { None };
+        if new.aggregated {
+            new.messages.add(message, new.last);
+        }
         self.restore(key, new);
         evicted
     }
@@ -160,11 +177,9 @@ impl Held {
     /// No more than so many versions have no fate: those of the oldest entries have one.
     pub(super) fn limit(&mut self, pending: u64) {
         let mut left = pending;
-        let newest_first: Vec<_> = self.entries.iter().map(|(key, entry)| (*key, *entry)).collect();
-        self.entries.clear();
-        (self.mark, self.pending) = (0, 0);
         let mut kept = Vec::new();
-        for (key, mut entry) in newest_first {
+        (self.mark, self.pending) = (0, 0);
+        while let Some((key, mut entry)) = self.entries.pop_mru() {
             entry.pending = entry.pending.min(left);
             left -= entry.pending;
             if entry.pending > 0 {

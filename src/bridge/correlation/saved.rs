@@ -5,14 +5,19 @@
 //! recent, and whether what is held [comes out](Correlator::let_go); before what is held stands what
 //! was [read](Correlator::read) and how much of that may come behind it. Then whether a `match` chose
 //! the records, and its length and text. Numbers are little endian. A position that it knows goes
-//! with it, in the state store. In version 2, of earlier builds, an entry of what is held does not say
-//! how many versions have no fate, which is one, and no `match` stands at the end.
+//! with it, in the state store.
+//!
+//! An entry of what is held ends with its [messages](super::Messages): how many are known, in a byte,
+//! and those; the versions that bore the first four of them; in a byte how many are the last, and
+//! those, each with its version. Up to version 3 there are none, and what was held then has no words but
+//! those of its last version and of what came since. In version 2 an entry does not say how many
+//! versions have no fate, which is one, and no `match` stands at the end.
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
 use super::{
-    CAPACITY, Chosen, Correlator,
+    CAPACITY, Chosen, Correlator, Messages,
     held::{Entry, Held},
 };
 use crate::{
@@ -22,9 +27,9 @@ use crate::{
 };
 
 /// The version of the form above.
-const VERSION: u8 = 3;
-/// One that is still read.
-const EARLIER: u8 = 2;
+const VERSION: u8 = 4;
+/// The first that is still read.
+const EARLIEST: u8 = 2;
 
 /// What is to be kept of a sink's correlator.
 #[derive(Debug)]
@@ -82,6 +87,7 @@ impl Correlator {
                 out.extend_from_slice(&number.to_le_bytes());
             }
             out.push(u8::from(entry.aggregated));
+            entry.messages.save(&mut out);
         }
         out.push(u8::from(self.letting_go));
         let (by, text) = match &self.chosen {
@@ -100,7 +106,7 @@ impl Correlator {
         let mut rest = Reader(bytes);
         let [version, _] = rest.array().ok()?;
         let (keys, _) = Keys::load(rest.0).ok()?;
-        matches!(version, VERSION | EARLIER).then_some(keys)
+        (EARLIEST..=VERSION).contains(&version).then_some(keys)
     }
 
     /// What [`to_bytes`](Self::to_bytes) left.
@@ -110,11 +116,11 @@ impl Correlator {
     /// The bytes are not of that form.
     pub(in crate::bridge) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut rest = Reader(bytes);
-        let earlier = match rest.array()? {
-            [VERSION] => false,
-            [EARLIER] => true,
-            _ => return Err(Damaged),
-        };
+        let [version] = rest.array()?;
+        if !(EARLIEST..=VERSION).contains(&version) {
+            return Err(Damaged);
+        }
+        let earlier = version == EARLIEST;
         let mode = if rest.flag()? { CorrelateMode::Suppress } else { CorrelateMode::Annotate };
         let (keys, rest) = Keys::load(rest.0)?;
         let (groups, rest) = Aggregator::load(
@@ -144,6 +150,7 @@ impl Correlator {
                 pending: if earlier { 1 } else { rest.u64()? },
                 count: rest.u64()?,
                 aggregated: rest.flag()?,
+                messages: if version < 4 { Messages::default() } else { rest.messages()? },
             };
             held.restore(key, entry);
         }
@@ -151,6 +158,21 @@ impl Correlator {
         let letting_go = rest.flag()?;
         let chosen = if earlier { Chosen::Unknown } else { rest.chosen()? };
         Ok(Self { mode, keys, groups, counts, spam, held, letting_go, chosen })
+    }
+}
+
+impl Messages {
+    /// Appends them.
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        out.push(self.known.len() as u8);
+        for number in self.known.iter().chain(&self.first) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.push(self.last.len() as u8);
+        for (message, seq) in &self.last {
+            out.extend_from_slice(&message.to_le_bytes());
+            out.extend_from_slice(&seq.to_le_bytes());
+        }
     }
 }
 
@@ -173,6 +195,26 @@ impl Reader<'_> {
 
     fn flag(&mut self) -> Result<bool, Damaged> {
         self.array().map(|[byte]| byte != 0)
+    }
+
+    /// A count in a byte, of no more than there may be.
+    fn count(&mut self, most: usize) -> Result<usize, Damaged> {
+        let [count] = self.array()?;
+        let count = usize::from(count);
+        if count <= most { Ok(count) } else { Err(Damaged) }
+    }
+
+    fn messages(&mut self) -> Result<Messages, Damaged> {
+        let known = self.count(Messages::MOST_KNOWN)?;
+        Ok(Messages {
+            known: (0..known).map(|_| self.u64()).collect::<Result<_, _>>()?,
+            first: (0..known.min(Messages::MOST_TOLD))
+                .map(|_| self.u64())
+                .collect::<Result<_, _>>()?,
+            last: (0..self.count(Messages::MOST_TOLD)?)
+                .map(|_| Ok((self.u64()?, self.u64()?)))
+                .collect::<Result<_, _>>()?,
+        })
     }
 
     fn chosen(&mut self) -> Result<Chosen, Damaged> {

@@ -1,11 +1,11 @@
 //! Correlation as a step of a watcher: records in, records to be sent out.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Names, SaveOf, Summary, read};
+use super::{Correlator, Decision, Messages, Names, SaveOf, Summary, read};
 use crate::{
     bridge::{
         SinkProgress,
@@ -13,7 +13,7 @@ use crate::{
         tasks::answer_of,
     },
     correlate::Keys,
-    event::{EnvelopeParts, Record},
+    event::{Correlation, EnvelopeParts, Record, SummarisedMessage},
     journal::{Holding, LogHandle, Position},
 };
 
@@ -109,8 +109,9 @@ impl Stage {
         match decision {
             // Nothing that ingest wrote; it is sent as it is.
             None => passed.record = Some(record),
-            Some((parts, Decision::Send { correlation, delta, released })) => {
+            Some((parts, Decision::Send { mut correlation, messages, delta, released })) => {
                 passed.correlated_away += released;
+                self.put_messages(&mut correlation, messages).await;
                 let object = told.as_ref().map(|told| &*told.json);
                 record.envelope = parts.with(delta, object, Some(&correlation), &mut self.space);
                 passed.record = Some(record);
@@ -149,17 +150,44 @@ impl Stage {
         Some(passed)
     }
 
-    async fn announce(&mut self, summary: Summary, passed: &mut Passed) {
-        let record = loop {
-            let log = self.log.clone();
-            match answer_of(spawn_blocking(move || log.record(summary.seq))).await {
-                Ok(record) => break record,
+    /// What is read from the log, however long it cannot be.
+    async fn read_log<T: Send + 'static>(
+        &self,
+        read: impl Fn(&LogHandle) -> io::Result<T> + Clone + Send + 'static,
+    ) -> T {
+        loop {
+            let (log, read) = (self.log.clone(), read.clone());
+            match answer_of(spawn_blocking(move || read(&log))).await {
+                Ok(read) => return read,
                 Err(error) => {
                     tracing::error!(sink = self.sink, %error, "the journal cannot be read: trying again");
                 }
             }
             sleep(READ_RETRY).await;
+        }
+    }
+
+    /// Puts the different messages of what a delivery stands for into what is said of it: those that the
+    /// log still has. Where there is but one, the Event says it.
+    async fn put_messages(&self, correlation: &mut Correlation, messages: Messages) {
+        if messages.distinct() < 2 {
+            return;
+        }
+        correlation.distinct_messages = Some(messages.distinct());
+        let sequences: Vec<_> = messages.sequences().collect();
+        let read = move |log: &LogHandle| {
+            let told = sequences
+                .iter()
+                .map(|seq| Ok(log.record(*seq)?.as_ref().and_then(SummarisedMessage::of)));
+            told.filter_map(Result::transpose).collect()
         };
+        correlation.messages = self.read_log(read).await;
+    }
+
+    async fn announce(&mut self, mut summary: Summary, passed: &mut Passed) {
+        let seq = summary.seq;
+        let record = self.read_log(move |log| log.record(seq)).await;
+        self.put_messages(&mut summary.correlation, std::mem::take(&mut summary.messages)).await;
         // What it is told of was decided when the record was held.
         let told = match (&self.enricher, &record) {
             (Some(enricher), Some(record)) => Some(enricher.tell(record, 0).await),

@@ -1,5 +1,7 @@
 //! The same records, the same decisions: live, late and again; and no increment is lost on the way.
 
+mod messages;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -76,12 +78,15 @@ type Sent = Vec<(u64, u64, Correlation)>;
 #[derive(Default, Debug)]
 struct Outcome {
     sent: Sent,
+    /// What each of them tells.
+    messages: Vec<Messages>,
     correlated_away: u64,
 }
 
 fn announce(outcome: &mut Outcome, summary: Summary) {
     outcome.correlated_away += summary.pending - 1;
     outcome.sent.push((summary.seq, summary.delta, summary.correlation));
+    outcome.messages.push(summary.messages);
 }
 
 fn run(correlator: &mut Correlator, records: &[Read]) -> Outcome {
@@ -97,9 +102,10 @@ fn run(correlator: &mut Correlator, records: &[Read]) -> Outcome {
         let (parts, event) = read(record).unwrap();
         let names = correlator.names(&parts, &event);
         match correlator.decide(&names, record.seq, parts.delta, *time_ms) {
-            Decision::Send { correlation, delta, released } => {
+            Decision::Send { correlation, messages, delta, released } => {
                 outcome.correlated_away += released;
                 outcome.sent.push((record.seq, delta, correlation));
+                outcome.messages.push(messages);
             }
             Decision::Hold { evicted } => {
                 if let Some(evicted) = evicted {
@@ -226,14 +232,15 @@ fn an_object_has_25_tokens_and_what_is_held_comes_with_its_next_version() {
     let outcome = run(&mut suppress(), &records(&versions));
     let sequences: Vec<u64> = outcome.sent.iter().map(|sent| sent.0).collect();
     assert_eq!(sequences, (1..=25).chain([31]).collect::<Vec<_>>());
-    let (_, delta, last) = outcome.sent[25];
+    let (_, delta, last) = &outcome.sent[25];
     let expected = Correlation {
         action: CorrelationAction::Patch,
         aggregated: false,
         count: 31,
         summarises: Some(6),
+        ..Correlation::default()
     };
-    assert_eq!((delta, last), (6, expected));
+    assert_eq!((*delta, last), (6, &expected));
     assert_eq!(outcome.correlated_away, 5);
 }
 
@@ -258,9 +265,9 @@ fn what_is_held_comes_as_a_summary_when_an_eighth_of_the_journal_is_behind_it() 
     let sent = run(&mut correlator, &records).sent;
     let record = records[100].0.envelope.len() as u64 + 160;
     let behind = 10_000_u64.div_ceil(record);
-    let (seq, delta, correlation) = sent[25];
+    let (seq, delta, correlation) = &sent[25];
     // 26 is held first. The record that fills the room brings the summary about, and is held anew.
-    assert_eq!((seq, delta, correlation.summarises), (25 + behind, behind, Some(behind)));
+    assert_eq!((*seq, *delta, correlation.summarises), (25 + behind, behind, Some(behind)));
     assert!(sent[25..].iter().all(|(_, delta, _)| *delta == behind), "{sent:?}");
     assert!(sent.len() > 25 + 4, "{sent:?}");
     // In a smaller journal it is due with the next record.
@@ -318,19 +325,26 @@ fn what_is_held_when_the_mode_changes_is_let_go() {
     assert!(Correlator::load(&correlator.to_bytes()).unwrap().lets_go());
 }
 
-/// What a build before version 3 would have saved.
-fn as_saved_earlier(correlator: &Correlator) -> Vec<u8> {
+/// What a build of version 2 or 3 would have saved.
+fn as_saved_by(version: u8, correlator: &Correlator) -> Vec<u8> {
     let mut bytes = correlator.to_bytes();
-    bytes[0] = 2;
-    let entries = correlator.held.len();
-    // A key, eight numbers and a flag.
-    const ENTRY: usize = 16 + 8 * 8 + 1;
-    // Two flags and the length of an empty text follow.
-    let held = bytes.len() - 6 - entries * ENTRY;
-    bytes.truncate(bytes.len() - 5);
-    for entry in (0..entries).rev() {
-        let pending = held + entry * ENTRY + 16 + 6 * 8;
-        bytes.drain(pending..pending + 8);
+    bytes[0] = version;
+    // Two flags and the length of an empty text follow what is held.
+    let mut entry_end = bytes.len() - 6;
+    if version == 2 {
+        bytes.truncate(bytes.len() - 5);
+    }
+    let entries: Vec<_> = correlator.held.iter().collect();
+    for (_, entry) in entries.into_iter().rev() {
+        let mut messages = Vec::new();
+        entry.messages.save(&mut messages);
+        bytes.drain(entry_end - messages.len()..entry_end);
+        // A key, eight numbers and a flag are left.
+        entry_end -= messages.len() + 16 + 8 * 8 + 1;
+        if version == 2 {
+            let pending = entry_end + 16 + 6 * 8;
+            bytes.drain(pending..pending + 8);
+        }
     }
     bytes
 }
@@ -369,7 +383,7 @@ fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fat
         let mut correlator = suppress();
         let records = records(&repeats(0, 0, 40, 10));
         run_earlier(&mut correlator, &records[..saved]);
-        let mut earlier = Correlator::load(&as_saved_earlier(&correlator)).unwrap();
+        let mut earlier = Correlator::load(&as_saved_by(2, &correlator)).unwrap();
         assert_eq!(earlier.held(), correlator.held().min(1));
         assert_eq!(earlier.holding().mark, correlator.holding().mark);
         // It is brought up with the keys and the fates that the build before gave.
@@ -413,7 +427,7 @@ fn the_match_that_chose_the_records_is_saved() {
         correlator.switch(CorrelateMode::Suppress, chosen.clone(), ROOMY);
         assert_eq!(*Correlator::load(&correlator.to_bytes()).unwrap().chosen(), chosen);
     }
-    let earlier = Correlator::load(&as_saved_earlier(&correlator)).unwrap();
+    let earlier = Correlator::load(&as_saved_by(2, &correlator)).unwrap();
     assert_eq!(*earlier.chosen(), Chosen::Unknown);
 }
 
