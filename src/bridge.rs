@@ -49,6 +49,7 @@ mod run;
 mod seen;
 mod shared;
 mod sink;
+mod step;
 mod tasks;
 mod view;
 mod watchdog;

@@ -6,7 +6,6 @@
 
 mod answers;
 mod fates;
-mod piece;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -22,11 +21,12 @@ use super::{
     own_events::all_own,
     own_writes::OwnWrites,
     progress::Settled,
+    shared::now_ms,
+    step::{Next, Piece, Refusals, Step},
     watchdog::Pulse,
 };
 use crate::{event::Batch, journal::Delivered};
 use fates::Fates;
-use piece::Piece;
 
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub(super) struct Deliver {
     pub(super) live_in_a_row: u32,
     /// The sink that dead letters are forwarded to.
     pub(super) forward: Option<String>,
-    pub(super) refusals_in_a_row: u32,
+    pub(super) refusals: Refusals,
     /// Nothing where the bridge writes no Events.
     pub(super) own_writes: Option<OwnWrites>,
     /// Of an attempt.
@@ -74,7 +74,7 @@ struct Interrupted;
 
 /// What is sent next.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and not for long")]
-enum Next {
+enum ToSend {
     Live(Work),
     Errand(Errand),
 }
@@ -85,8 +85,8 @@ impl Deliver {
         let mut settled = Settled::default();
         while let Some(next) = self.next(&mut works).await {
             let mut work = match next {
-                Next::Live(work) => work,
-                Next::Errand(errand) => {
+                ToSend::Live(work) => work,
+                ToSend::Errand(errand) => {
                     self.run_errand(errand).await;
                     continue;
                 }
@@ -148,79 +148,48 @@ impl Deliver {
     }
 
     /// What is sent next; nothing when gathering has ended.
-    async fn next(&mut self, works: &mut mpsc::Receiver<Work>) -> Option<Next> {
+    async fn next(&mut self, works: &mut mpsc::Receiver<Work>) -> Option<ToSend> {
         let free = *self.stop.borrow() == Stop::No;
         if free
             && self.live_in_a_row >= LIVE_FIRST
             && let Ok(errand) = self.errands.try_recv()
         {
             self.live_in_a_row = 0;
-            return Some(Next::Errand(errand));
+            return Some(ToSend::Errand(errand));
         }
         tokio::select! {
             biased;
             work = works.recv() => {
                 self.live_in_a_row = self.live_in_a_row.saturating_add(1);
-                work.map(Next::Live)
+                work.map(ToSend::Live)
             }
             Some(errand) = self.errands.recv(), if free => {
                 self.live_in_a_row = 0;
-                Some(Next::Errand(errand))
+                Some(ToSend::Errand(errand))
             }
         }
     }
 
     async fn deliver(&mut self, batch: Batch, fates: &mut Fates) -> Result<(), Interrupted> {
-        let mut pieces = VecDeque::from([Piece::whole(batch)]);
+        let mut pieces = VecDeque::from([Piece::whole(batch, now_ms())]);
         while let Some(mut piece) = pieces.pop_front() {
-            piece.attempts += 1;
-            let (class, reason, after) = match self.attempt(&piece.batch).await? {
-                Outcome::Delivered => {
-                    self.delivered(&piece.batch.records, &piece.places, fates);
-                    continue;
-                }
-                Outcome::Partial { rejected, reason } => {
-                    self.partial(&piece, rejected, reason, fates);
-                    continue;
-                }
-                Outcome::PerEvent { fates: answers, retry } => {
-                    let too_many = self.per_event(&mut piece, answers, fates);
-                    if piece.batch.records.is_empty() {
-                        continue;
-                    }
-                    let (class, reason) = match too_many {
-                        Some(reason) => (RetryClass::Misconfigured, reason),
-                        None => retry.unwrap_or((
-                            RetryClass::Unavailable,
-                            Secrets::none().reason("some events of the batch were not taken"),
-                        )),
-                    };
-                    (class, reason, None)
-                }
-                Outcome::Refused { class, reason } => {
-                    if piece.batch.records.len() > 1 {
-                        // One event may spoil the batch. The first half goes first: order counts.
-                        let second = piece.split_off_half();
-                        pieces.push_front(second);
-                        pieces.push_front(piece);
-                        continue;
-                    }
-                    match self.refused(&piece, class, reason, fates) {
-                        Ok(()) => continue,
-                        Err(reason) => (RetryClass::Misconfigured, reason, None),
-                    }
-                }
-                Outcome::Retry { after, class, reason } => (class, reason, after),
-            };
-            // What somebody has to mend is waited for: given up, an expired token would empty the
-            // journal into the dead letters.
-            piece.failures += u32::from(class != RetryClass::Misconfigured);
-            if self.retry.gives_up(class, piece.failures) {
-                self.give_up(&piece, &reason, fates);
-                continue;
+            let outcome = self.attempt(&piece.batch).await?;
+            let Step { answers, next } = piece.answered(outcome, &self.retry, &mut self.refusals);
+            for answered in answers {
+                self.account(&piece, answered, fates);
             }
-            self.wait(&piece, class, &reason, after).await?;
-            pieces.push_front(piece);
+            self.had.write(|| self.progress.saved_up_to());
+            match next {
+                Next::Done => {}
+                Next::Again { class, reason, after } => {
+                    self.wait(&piece, class, &reason, after).await?;
+                    pieces.push_front(piece);
+                }
+                Next::Halved(second) => {
+                    pieces.push_front(second);
+                    pieces.push_front(piece);
+                }
+            }
         }
         Ok(())
     }

@@ -8,8 +8,9 @@
 //!
 //! Delivery remains the one owner of the [`Sink`](super::Sink). It takes live batches first, and an
 //! errand when there is none, or after [seven of them](super::deliver) in a row; while a live batch
-//! fails it takes none. It makes one attempt. Waiting, halving and giving up is done here, so an
-//! errand that fails keeps nobody waiting for longer than that attempt.
+//! fails it takes none. It makes one attempt. What follows is the [step](super::step) that
+//! live batches go by, taken here, and its waits are waited here: an errand that fails keeps nobody
+//! waiting for longer than that attempt.
 //!
 //! Nothing here moves the position of a sink. Its records have [numbers of their
 //! own](Record::FIRST_ERRAND), by which a sink that remembers what it has queued cannot take them for
@@ -33,7 +34,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{EventFate, Outcome, Reason, RetryClass, RetryOptions, Secrets, SinkProgress};
+use super::{
+    Outcome, Reason, RetryOptions, SinkProgress,
+    shared::now_ms,
+    step::{Answer, Answered, Next, Piece, Refusals, Step},
+};
 use crate::event::{Batch, Record};
 
 pub(super) use letters::LetterRound;
@@ -63,34 +68,13 @@ pub(super) struct Courier {
     numbers: Arc<AtomicU64>,
 }
 
-/// What became of what was sent.
+/// The sum of the answers to records that were sent.
 #[derive(Debug, Default)]
-struct Answered {
+struct Tally {
     delivered: u64,
     refused: u64,
     /// The class and the receiver's words of the last refusal.
-    refusal: Option<(String, Reason)>,
-}
-
-/// What is sent as one, and how often it was.
-#[derive(Debug)]
-struct Piece {
-    batch: Batch,
-    attempts: u32,
-    /// Of these, the failures that mend themselves, which `retry.maxAttempts` bounds.
-    failures: u32,
-}
-
-/// What is to be done after an attempt.
-enum Next {
-    Done,
-    /// The same, or what is left of it, after a wait.
-    Again {
-        wait: Duration,
-        reason: Reason,
-    },
-    /// It was halved; the first half comes first.
-    Halved(Piece),
+    refusal: Option<(&'static str, Reason)>,
 }
 
 impl Courier {
@@ -108,98 +92,56 @@ impl Courier {
         let first = self.numbers.fetch_add(envelopes.len() as u64, Ordering::Relaxed);
         let numbers = Record::FIRST_ERRAND + first..;
         let records = numbers.zip(envelopes).map(|(seq, envelope)| Record { seq, envelope });
-        Piece { batch: Batch { records: records.collect() }, attempts: 0, failures: 0 }
+        Piece::whole(Batch { records: records.collect() }, now_ms())
     }
 
     /// Sends a piece until each event of it has an answer; says why whenever that takes a while.
-    async fn deliver(
-        &self,
-        piece: Piece,
-        mut waits: impl FnMut(String),
-    ) -> Result<Answered, Ended> {
-        let mut answered = Answered::default();
+    async fn deliver(&self, piece: Piece, mut waits: impl FnMut(String)) -> Result<Tally, Ended> {
+        let mut tally = Tally::default();
         let mut pieces = VecDeque::from([piece]);
         while let Some(mut piece) = pieces.pop_front() {
-            match self.send(&mut piece, &mut answered, &mut waits).await? {
+            match self.send(&mut piece, &mut tally, &mut waits).await? {
                 Next::Done => {}
+                Next::Again { class, reason, after } => {
+                    waits(reason.into());
+                    self.sleep(self.retry.wait(piece.failures, class, after)).await?;
+                    pieces.push_front(piece);
+                }
                 Next::Halved(second) => {
                     pieces.push_front(second);
                     pieces.push_front(piece);
                 }
-                Next::Again { wait, reason } => {
-                    waits(reason.into());
-                    self.sleep(wait).await?;
-                    pieces.push_front(piece);
-                }
             }
         }
-        Ok(answered)
+        Ok(tally)
     }
 
-    /// One attempt, and what comes of it.
+    /// One attempt, and what is to be done after it.
     async fn send(
         &self,
         piece: &mut Piece,
-        answered: &mut Answered,
+        tally: &mut Tally,
         waits: impl FnMut(String),
     ) -> Result<Next, Ended> {
-        piece.attempts += 1;
-        let count = piece.batch.records.len() as u64;
-        let (class, reason, after) = match self.attempt(&piece.batch, waits).await? {
-            Outcome::Delivered => {
-                answered.delivered += count;
-                return Ok(Next::Done);
-            }
-            Outcome::Partial { rejected, reason } => {
-                let rejected = rejected.min(count);
-                answered.delivered += count - rejected;
-                if rejected == 0 {
-                    self.progress.lines.warn_of(&reason, count);
-                }
-                answered.refuse(rejected, "partial-success", reason);
-                return Ok(Next::Done);
-            }
-            Outcome::PerEvent { fates, retry } => {
-                // A sink that answers for too few has not said that it took the others.
-                let fates = fates.into_iter().chain(std::iter::repeat(EventFate::Retry));
-                let records = std::mem::take(&mut piece.batch.records);
-                for (record, fate) in records.into_iter().zip(fates) {
-                    match fate {
-                        EventFate::Delivered => answered.delivered += 1,
-                        EventFate::Refused { class, reason } => {
-                            answered.refuse(1, class.as_str(), reason);
-                        }
-                        EventFate::Retry => piece.batch.records.push(record),
+        let outcome = self.attempt(&piece.batch, waits).await?;
+        let Step { answers, next } =
+            piece.answered(outcome, &self.retry, &mut Refusals::unbounded());
+        for Answered { records, answer, .. } in answers {
+            let events = records.len() as u64;
+            match answer {
+                Answer::Taken { warning } => {
+                    tally.delivered += events;
+                    if let Some(warning) = warning {
+                        self.progress.lines.warn_of(&warning, events);
                     }
                 }
-                if piece.batch.records.is_empty() {
-                    return Ok(Next::Done);
+                Answer::Refused { class, reason } => {
+                    tally.refused += events;
+                    tally.refusal = Some((class.as_str(), reason));
                 }
-                let (class, reason) = retry.unwrap_or_else(|| {
-                    (RetryClass::Unavailable, Secrets::none().reason("some events were not taken"))
-                });
-                (class, reason, None)
             }
-            Outcome::Refused { class, reason } => {
-                if count > 1 {
-                    let second = piece.batch.records.split_off(piece.batch.records.len() / 2);
-                    (piece.attempts, piece.failures) = (0, 0);
-                    let batch = Batch { records: second };
-                    let second = Piece { batch, attempts: 0, failures: 0 };
-                    return Ok(Next::Halved(second));
-                }
-                answered.refuse(1, class.as_str(), reason);
-                return Ok(Next::Done);
-            }
-            Outcome::Retry { after, class, reason } => (class, reason, after),
-        };
-        piece.failures += u32::from(class != RetryClass::Misconfigured);
-        if self.retry.gives_up(class, piece.failures) {
-            answered.refuse(piece.batch.records.len() as u64, "max-attempts", reason);
-            return Ok(Next::Done);
         }
-        let wait = self.retry.wait(piece.failures, class, after);
-        Ok(Next::Again { wait, reason })
+        Ok(next)
     }
 
     async fn attempt(
@@ -241,14 +183,5 @@ impl Courier {
 
     async fn ended(&self) {
         self.out.closed().await;
-    }
-}
-
-impl Answered {
-    fn refuse(&mut self, events: u64, class: &str, reason: Reason) {
-        if events > 0 {
-            self.refused += events;
-            self.refusal = Some((class.to_owned(), reason));
-        }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidings::{
     bridge::{
-        BatchOptions, Control, ControlError, CorrelateMode, Filter, Replay, ReplayFrom,
-        ReplayProgress, ReplayRun, ReplayState, RetryClass, RetryOptions,
+        BatchOptions, Control, ControlError, CorrelateMode, Filter, Outcome, Replay, ReplayFrom,
+        ReplayProgress, ReplayRun, ReplayState, RetryClass, RetryOptions, SinkCondition,
     },
     demo::api_server::EventObject,
     event::Record,
@@ -228,6 +228,44 @@ async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on
     let end = done(&mut run).await;
     assert_eq!((end.delivered, end.refused), (6, 0));
     until("the letter is taken", || sink_status(&bridge.view(), "a").retried == 1).await;
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_that_is_refused_throughout_ends_and_its_sink_stays_healthy() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    for n in 0..25 {
+        create(&server, &format!("web-{n}"));
+    }
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    settled(&bridge.view(), "a", 25).await;
+    sink.refuse(|event| event.replayed.then(|| invalid("no")));
+    let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(1), None)).await;
+    assert_eq!((end.delivered, end.refused), (0, 25));
+    // Live events refused as often in a row would be the sink's fault; these have their fates.
+    let status = sink_status(&bridge.view(), "a");
+    assert_eq!((status.state, status.dead_lettered), (SinkCondition::Healthy, 0));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_says_of_events_without_an_answer_what_live_delivery_says() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    for n in 0..3 {
+        create(&server, &format!("web-{n}"));
+    }
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    settled(&bridge.view(), "a", 3).await;
+    sink.respond(|events| {
+        let unanswered = Outcome::PerEvent { fates: Vec::new(), retry: None };
+        events[0].replayed.then_some(unanswered)
+    });
+    let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
+    let words = "some events of the batch were not taken".to_owned();
+    told(&mut run, |p| p.state == ReplayState::Waiting(words.clone())).await;
+    sink.accept_everything();
+    let end = done(&mut run).await;
+    assert_eq!((end.delivered, end.refused), (3, 0));
     stop(bridge).await;
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::{sync::watch, task::spawn_blocking};
 use tracing::Level;
 
-use super::{Answered, Courier, Ended, Next, Piece};
+use super::{Courier, Ended, Next, Piece, Tally};
 use crate::{
     bridge::{Reason, SinkProgress, now_ms, tasks::answer_of},
     event::{DeadLetterInfo, EnvelopeParts, timestamp},
@@ -90,13 +90,13 @@ impl LetterRound {
         let again = letter.sink == self.sink;
         let envelope = if again { letter.envelope.clone() } else { forwarded(letter) };
         let mut piece = self.courier.piece(vec![envelope]);
-        let (mut answered, mut before) = (Answered::default(), None);
+        let (mut tally, mut before) = (Tally::default(), None);
         loop {
             // A page of them takes its time, and so does a receiver that is away.
             if !self.is_due(letter.number).await {
                 return Ok(());
             }
-            let Some((wait, reason)) = self.attempt(&mut piece, &mut answered).await? else {
+            let Some((wait, reason)) = self.attempt(&mut piece, &mut tally).await? else {
                 break;
             };
             // For as long as the receiver is away: said once, and when the reason is another one.
@@ -111,7 +111,7 @@ impl LetterRound {
             self.courier.sleep(wait).await?;
         }
         let Piece { attempts, .. } = piece;
-        let outcome = match answered.refusal {
+        let outcome = match tally.refusal {
             None if again => {
                 if self.progress.lines.admit(Level::INFO, DELIVERED, "", 1) {
                     let (letter, id) = (letter.number, &letter.id);
@@ -124,14 +124,15 @@ impl LetterRound {
                 LetterOutcome::Forwarded
             }
             Some((class, reason)) if again => {
-                if self.progress.lines.admit(Level::WARN, STAYS, &class, 1) {
+                if self.progress.lines.admit(Level::WARN, STAYS, class, 1) {
                     let (letter, id) = (letter.number, &letter.id);
                     tracing::warn!(sink = self.sink, letter, id, reason = &*reason, "{STAYS}");
                 }
-                LetterOutcome::Refused { class, reason: reason.into(), attempts, time_ms: now_ms() }
+                let (class, reason) = (class.to_owned(), reason.into());
+                LetterOutcome::Refused { class, reason, attempts, time_ms: now_ms() }
             }
             Some((class, reason)) => {
-                if self.progress.lines.admit(Level::ERROR, NOT_TAKEN, &class, 1) {
+                if self.progress.lines.admit(Level::ERROR, NOT_TAKEN, class, 1) {
                     tracing::error!(
                         sink = self.sink,
                         letter = letter.number,
@@ -153,12 +154,14 @@ impl LetterRound {
     async fn attempt(
         &self,
         piece: &mut Piece,
-        answered: &mut Answered,
+        tally: &mut Tally,
     ) -> Result<Option<(Duration, Reason)>, Ended> {
-        Ok(match self.courier.send(piece, answered, |_| {}).await? {
+        Ok(match self.courier.send(piece, tally, |_| {}).await? {
             // One event is never halved.
             Next::Done | Next::Halved(_) => None,
-            Next::Again { wait, reason } => Some((wait, reason)),
+            Next::Again { class, reason, after } => {
+                Some((self.courier.retry.wait(piece.failures, class, after), reason))
+            }
         })
     }
 

@@ -176,18 +176,18 @@ impl Replays {
             let waits = |why| {
                 progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
             };
-            let answered = self.courier.deliver(self.courier.piece(batch), waits).await?;
-            if let Some((class, reason)) = answered.refusal {
-                let events = answered.refused;
-                if self.progress.lines.admit(Level::WARN, REFUSED, &class, events) {
+            let tally = self.courier.deliver(self.courier.piece(batch), waits).await?;
+            if let Some((class, reason)) = tally.refusal {
+                let events = tally.refused;
+                if self.progress.lines.admit(Level::WARN, REFUSED, class, events) {
                     let reason = &*reason;
                     tracing::warn!(sink = self.sink, events, class, reason, "{REFUSED}");
                 }
             }
-            self.progress.update(|sink| sink.errands.replayed += answered.delivered);
+            self.progress.update(|sink| sink.errands.replayed += tally.delivered);
             progress.send_modify(|replay| {
-                replay.delivered += answered.delivered;
-                replay.refused += answered.refused;
+                replay.delivered += tally.delivered;
+                replay.refused += tally.refused;
                 replay.state = ReplayState::Running;
             });
         }

@@ -12,6 +12,7 @@ use crate::bridge::{
     feed::Feed,
     gather::Gather,
     own_writes::OwnWrites,
+    step::Refusals,
     tasks::Tasks,
 };
 use crate::journal::Delivered;
@@ -66,7 +67,7 @@ impl SinkParts<'_> {
             errands: to_deliver,
             live_in_a_row: 0,
             forward: sink.forward_dead_letters,
-            refusals_in_a_row: 0,
+            refusals: Refusals::bounded(),
             own_writes,
             pulse: watchdog.pulse(&*name),
         };

@@ -1,0 +1,284 @@
+//! One step of delivery: what the answer to an attempt makes of the records that were sent, and what
+//! is sent next. Live batches, dead letters and replays go by it alike.
+//!
+//! It waits for nothing and asks no clock. Sending, waiting and keeping account are its callers': the
+//! [live path](super::deliver) and the [courier](super::errands).
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::{EventFate, Outcome, Reason, RefusedClass, RetryClass, RetryOptions, Secrets};
+use crate::event::{Batch, Record};
+
+/// After so many refusals of single events in a row it is the sink that is wrong, not the events.
+const REFUSALS_IN_A_ROW: u32 = 20;
+
+/// Records that are sent as one.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) batch: Batch,
+    /// Where in the whole batch each of them is.
+    pub(super) places: Vec<usize>,
+    /// Since it was halved out of a larger one.
+    pub(super) attempts: u32,
+    /// Of these, the failures that mend themselves, which `retry.maxAttempts` bounds.
+    pub(super) failures: u32,
+    /// When the whole batch was first sent, in milliseconds since the epoch.
+    pub(super) first_ms: u64,
+}
+
+/// The outcome of a step.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// Records that have their answer for good, and are in the piece no more.
+    pub(super) answers: Vec<Answered>,
+    pub(super) next: Next,
+}
+
+/// Records with the same answer.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) records: Vec<Record>,
+    /// Where in the whole batch each of them is.
+    pub(super) places: Vec<usize>,
+    pub(super) answer: Answer,
+}
+
+/// The receiver's last word about records.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It has them.
+    Taken {
+        /// Its words, where it warns.
+        warning: Option<Reason>,
+    },
+    /// It will never have them, or they are given up.
+    Refused { class: DeadLetterClass, reason: Reason },
+}
+
+/// Why records are not tried any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeadLetterClass {
+    /// Each of them was refused by itself.
+    Refused(RefusedClass),
+    /// So many of a batch were refused without being named: these stand for them.
+    PartialSuccess,
+    /// They failed as often as `retry.maxAttempts` allows.
+    MaxAttempts,
+}
+
+impl DeadLetterClass {
+    /// The spelling in dead letters and metrics.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused(class) => class.as_str(),
+            Self::PartialSuccess => "partial-success",
+            Self::MaxAttempts => "max-attempts",
+        }
+    }
+}
+
+/// The next thing to do with a piece.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Nothing: each record has its answer.
+    Done,
+    /// The rest is sent again after a wait.
+    Again {
+        class: RetryClass,
+        reason: Reason,
+        /// The wait that the receiver asked for.
+        after: Option<Duration>,
+    },
+    /// It was halved; the first half, which it is now, goes before this one.
+    Halved(Piece),
+}
+
+/// Refusals of single events, one after the other.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    in_a_row: u32,
+    most: Option<u32>,
+}
+
+impl Refusals {
+    /// Those of live events: too many in a row are a failure of the sink, which gives up nothing.
+    pub(super) fn bounded() -> Self {
+        Self { in_a_row: 0, most: Some(REFUSALS_IN_A_ROW) }
+    }
+
+    /// Those of dead letters and replays, which lose nothing by it: an event that is sent once more
+    /// has its fate already.
+    pub(super) fn unbounded() -> Self {
+        Self { in_a_row: 0, most: None }
+    }
+
+    fn end(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// Counts one more. If that is one too many, the reason to retry instead.
+    fn count(&mut self, reason: &Reason) -> Result<(), Reason> {
+        match self.most {
+            Some(most) if self.in_a_row >= most => Err(Secrets::none()
+                .reason(format_args!("refuses everything, {most} events in a row: {reason}"))),
+            _ => {
+                self.in_a_row = self.in_a_row.saturating_add(1);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Piece {
+    /// A whole batch.
+    pub(super) fn whole(batch: Batch, now_ms: u64) -> Self {
+        let places = (0..batch.records.len()).collect();
+        Self { batch, places, attempts: 0, failures: 0, first_ms: now_ms }
+    }
+
+    /// Takes the answer to one attempt.
+    pub(super) fn answered(
+        &mut self,
+        outcome: Outcome,
+        options: &RetryOptions,
+        refusals: &mut Refusals,
+    ) -> Step {
+        self.attempts += 1;
+        let count = self.places.len();
+        let mut answers = Vec::new();
+        let (class, reason, after) = match outcome {
+            Outcome::Delivered => {
+                refusals.end();
+                return Step::done(vec![self.take(count, Answer::Taken { warning: None })]);
+            }
+            Outcome::Partial { rejected: 0, reason } => {
+                refusals.end();
+                return Step::done(vec![self.take(count, Answer::Taken { warning: Some(reason) })]);
+            }
+            Outcome::Partial { rejected, reason } => {
+                refusals.end();
+                let rejected = usize::try_from(rejected).unwrap_or(count).min(count);
+                let class = DeadLetterClass::PartialSuccess;
+                let refused = self.take(rejected, Answer::Refused { class, reason });
+                // A sink that rejects all of them has taken the batch nonetheless.
+                let taken = self.take(count - rejected, Answer::Taken { warning: None });
+                return Step::done(vec![refused, taken]);
+            }
+            Outcome::PerEvent { fates, retry } => {
+                let too_many = self.sort(fates, refusals, &mut answers);
+                if self.places.is_empty() {
+                    return Step::done(answers);
+                }
+                let failed = || Secrets::none().reason("some events of the batch were not taken");
+                let (class, reason) = match too_many {
+                    Some(reason) => (RetryClass::Misconfigured, reason),
+                    None => retry.unwrap_or_else(|| (RetryClass::Unavailable, failed())),
+                };
+                (class, reason, None)
+            }
+            Outcome::Refused { .. } if count > 1 => {
+                // One event may spoil the batch. The first half goes first: order counts.
+                return Step { answers, next: Next::Halved(self.split_off_half()) };
+            }
+            Outcome::Refused { class, reason } => match refusals.count(&reason) {
+                Ok(()) => {
+                    let class = DeadLetterClass::Refused(class);
+                    return Step::done(vec![self.take(count, Answer::Refused { class, reason })]);
+                }
+                Err(reason) => (RetryClass::Misconfigured, reason, None),
+            },
+            Outcome::Retry { after, class, reason } => (class, reason, after),
+        };
+        // What somebody has to mend is waited for: given up, an expired token would empty the
+        // journal into the dead letters.
+        self.failures += u32::from(class != RetryClass::Misconfigured);
+        if options.gives_up(class, self.failures) {
+            let class = DeadLetterClass::MaxAttempts;
+            answers.push(self.take(self.places.len(), Answer::Refused { class, reason }));
+            return Step::done(answers);
+        }
+        Step { answers, next: Next::Again { class, reason, after } }
+    }
+
+    /// Sorts records that were answered one by one; those to be sent again stay. Answers the reason
+    /// to retry if there were too many refusals in a row.
+    fn sort(
+        &mut self,
+        fates: Vec<EventFate>,
+        refusals: &mut Refusals,
+        answers: &mut Vec<Answered>,
+    ) -> Option<Reason> {
+        let mut too_many = None;
+        let records = std::mem::take(&mut self.batch.records);
+        let places = std::mem::take(&mut self.places);
+        // A sink that answers for too few has not said that it took the others.
+        let fates = fates.into_iter().chain(std::iter::repeat(EventFate::Retry));
+        for ((record, place), fate) in records.into_iter().zip(places).zip(fates) {
+            let answer = match fate {
+                EventFate::Delivered => {
+                    refusals.end();
+                    Some(Answer::Taken { warning: None })
+                }
+                EventFate::Refused { class, reason } => match refusals.count(&reason) {
+                    Ok(()) => {
+                        Some(Answer::Refused { class: DeadLetterClass::Refused(class), reason })
+                    }
+                    Err(reason) => {
+                        too_many = Some(reason);
+                        None
+                    }
+                },
+                EventFate::Retry => None,
+            };
+            match (answer, answers.last_mut()) {
+                (None, _) => {
+                    self.batch.records.push(record);
+                    self.places.push(place);
+                }
+                (Some(Answer::Taken { .. }), Some(last)) if last.is_taken() => {
+                    last.records.push(record);
+                    last.places.push(place);
+                }
+                (Some(answer), _) => {
+                    let (records, places) = (vec![record], vec![place]);
+                    answers.push(Answered { records, places, answer });
+                }
+            }
+        }
+        too_many
+    }
+
+    /// Takes the first records out of it, with their answer.
+    fn take(&mut self, count: usize, answer: Answer) -> Answered {
+        let records = self.batch.records.drain(..count).collect();
+        Answered { records, places: self.places.drain(..count).collect(), answer }
+    }
+
+    /// The second half; both are tried anew.
+    fn split_off_half(&mut self) -> Self {
+        let half = self.places.len() / 2;
+        (self.attempts, self.failures) = (0, 0);
+        Self {
+            batch: Batch { records: self.batch.records.split_off(half) },
+            places: self.places.split_off(half),
+            attempts: 0,
+            failures: 0,
+            first_ms: self.first_ms,
+        }
+    }
+}
+
+impl Step {
+    fn done(answers: Vec<Answered>) -> Self {
+        Self { answers, next: Next::Done }
+    }
+}
+
+impl Answered {
+    fn is_taken(&self) -> bool {
+        matches!(self.answer, Answer::Taken { .. })
+    }
+}
