@@ -178,7 +178,7 @@ impl Deliver {
             for answered in answers {
                 self.account(&piece, answered, fates);
             }
-            self.had.write(|| self.progress.saved_up_to());
+            self.had.write(now_ms(), || self.progress.saved_up_to());
             match next {
                 Next::Done => {}
                 Next::Again { class, reason, after } => {

@@ -274,7 +274,8 @@ impl Restored {
             saved_at = saved.map_or(0, |saved| saved.position.next),
             position = state.standing.position.next,
             "what the correlator held back at its position is not known, only what it held when it \
-             was saved: that is sent, and versions beyond it count as lost"
+             was saved: that is sent, some of it perhaps for the second time, and versions beyond it \
+             count as lost"
         );
         state.totals.lost += lost;
         state.standing.held = held;

@@ -31,6 +31,8 @@ pub(super) const DIR: &str = "delivered";
 const MAGIC: &[u8; 8] = b"tidings1";
 /// A file that is no larger is not written anew.
 const REWRITE_AT: u64 = 16 << 10;
+/// A file that was taken away is missed after so many milliseconds at the latest.
+const LOOK_EVERY_MS: u64 = 1_000;
 
 /// What a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -139,6 +141,8 @@ pub(crate) struct Delivered {
     /// Where the next entry goes, and from where on the file is written anew.
     length: u64,
     rewrite_at: u64,
+    /// When it was last looked whether the file is in its place.
+    looked_ms: u64,
 }
 
 impl Delivered {
@@ -189,6 +193,7 @@ impl Delivered {
             unwritten: Ranges::default(),
             length: content.length,
             rewrite_at: REWRITE_AT,
+            looked_ms: now_ms,
         };
         if content.length == 0 {
             // A disk may be full; then it is done with the first write.
@@ -222,15 +227,14 @@ impl Delivered {
 
     /// Writes down what was added. What is before the sequence that `saved` answers is in the state,
     /// and need not be known here any longer.
-    pub(crate) fn write(&mut self, saved: impl FnOnce() -> u64) {
+    pub(crate) fn write(&mut self, now_ms: u64, saved: impl FnOnce() -> u64) {
         if self.unwritten.is_empty() {
             return;
         }
         for range in self.unwritten.iter() {
             self.all.add(range.clone());
         }
-        // What was taken away nobody would ever read.
-        let in_place = private::is_at(&self.file, &self.path).unwrap_or(true);
+        let in_place = self.is_in_place(now_ms);
         // It is only a count, so a full disk is no reason for an error; the next entry says it, too.
         if in_place && self.length > 0 {
             let entry = entry_of(&self.unwritten, self.redelivered);
@@ -244,6 +248,16 @@ impl Delivered {
             // Where there is no room for another file, this one grows on.
             let _ = self.rewrite();
         }
+    }
+
+    /// Whether the file has its name, without which nobody would ever read it. That is looked at once a
+    /// second: it takes longer than to write an entry.
+    fn is_in_place(&mut self, now_ms: u64) -> bool {
+        if now_ms.abs_diff(self.looked_ms) < LOOK_EVERY_MS {
+            return true;
+        }
+        self.looked_ms = now_ms;
+        private::is_at(&self.file, &self.path).unwrap_or(true)
     }
 
     /// Writes the file anew, and makes its directory if that was taken away. That of the journal is
@@ -328,7 +342,7 @@ mod tests {
                             }
                             next += 1;
                         }
-                        delivered.write(|| saved);
+                        delivered.write(0, || saved);
                         let most = REWRITE_AT.max(8 * had.len() as u64) + 4096;
                         prop_assert!(delivered.length < most, "{}", delivered.length);
                     }
@@ -379,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_taken_away_is_there_again_with_the_next_write() {
+    fn a_file_that_is_taken_away_is_there_again_with_the_first_write_after_a_second() {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::open(dir.path()).unwrap();
         let taken = dir.path().join(DIR);
         let mut delivered = open(&directory, 1);
         for sequence in 7..10 {
             delivered.add(sequence);
-            delivered.write(|| 1);
+            delivered.write(sequence * LOOK_EVERY_MS, || 1);
             match sequence {
                 7 => std::fs::remove_file(taken.join("audit")).unwrap(),
                 8 => std::fs::remove_dir_all(&taken).unwrap(),
@@ -405,7 +419,7 @@ mod tests {
         let directory = Directory::open(dir.path()).unwrap();
         let mut delivered = open(&directory, 1);
         delivered.add(7);
-        delivered.write(|| 1);
+        delivered.write(0, || 1);
         drop(delivered);
         let delivered = Delivered::open(&directory, "audit", 1, 7, 0).unwrap();
         assert!(delivered.earlier().is_empty());

@@ -247,7 +247,9 @@ impl World {
             kill_start(&mut self.bridge, soon).await;
             self.killed().await;
         }
-        self.writer = Some(writing.await.expect("a writer that does not panic"));
+        let mut writer = writing.await.expect("a writer that does not panic");
+        writer.life = self.sources.len() - 1;
+        self.writer = Some(writer);
         if act == Act::Sources && self.random.bool() {
             self.server.compact(self.server.revision());
         }
@@ -275,7 +277,7 @@ impl World {
         self.check(Act::Work).await;
         let status = self.bridge.status().await;
         let mut found = Vec::new();
-        let (versions, _) = self.versions();
+        let versions = self.versions();
         let produced: Vec<_> = versions.iter().map(|version| version.produced).collect();
         for sink in &self.sinks {
             let said = sink_of(&status, sink.name);
@@ -411,8 +413,8 @@ impl World {
         .await;
     }
 
-    fn versions(&self) -> (Vec<Version>, Sources) {
-        (self.history.lock().clone(), *self.sources.last().expect("it was configured"))
+    fn versions(&self) -> Vec<Version> {
+        self.history.lock().clone()
     }
 
     /// Holds what is said against what is so.
@@ -420,12 +422,13 @@ impl World {
         let status = self.bridge.status().await;
         let metrics = self.bridge.metrics().await;
         let log = self.bridge.log();
-        let (versions, sources) = self.versions();
-        let mut law = Law::new(&mut self.oracle, act, self.kills.len(), &versions, &self.kills);
-        law.journal(&self.sinks[0], sources, &log);
+        let versions = self.versions();
+        let when = format!("{act:?}, kill {}", self.kills.len());
+        let mut law = Law::new(&mut self.oracle, when, &versions, &self.sources, &self.kills);
+        law.journal(&self.sinks[0], &log);
         for sink in &self.sinks {
             let said = sink_of(&status, sink.name);
-            law.sink(sink, said, sink_of(&self.before, sink.name));
+            law.sink(sink, said, sink_of(&self.before, sink.name), &log);
             law.metrics(sink.name, said, &metrics);
         }
     }

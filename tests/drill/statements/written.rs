@@ -30,6 +30,8 @@ pub(super) struct Version {
     pub(super) reason: &'static str,
     pub(super) warning: bool,
     pub(super) poison: bool,
+    /// In which life of the bridge, or before the next, it was written.
+    pub(super) life: usize,
 }
 
 /// All of them, in the order of the API server.
@@ -58,6 +60,8 @@ pub(super) struct Writer {
     numbers: u64,
     /// So much is added to each message.
     padding: usize,
+    /// Of the bridge.
+    pub(super) life: usize,
 }
 
 impl Writer {
@@ -69,6 +73,7 @@ impl Writer {
             live: Vec::new(),
             numbers: 0,
             padding,
+            life: 0,
         }
     }
 
@@ -126,7 +131,7 @@ impl Writer {
             live.count += 1;
             let (namespace, now) = (live.version.namespace, Timestamp::now());
             let patched = self.server.patch_count(namespace, &live.name, live.count, now);
-            note(&self.history, live, &patched.expect("the Event is there"));
+            note(&self.history, live, &patched.expect("the Event is there"), self.life);
             // Some of them come to an end, but in the API server.
             if self.random.u8(..20) == 0 {
                 self.live.swap_remove(at);
@@ -154,10 +159,10 @@ impl Writer {
         let (id, at) = (event, Instant::now());
         let produced = Produced { id, event, object, version: 0, occurrences: 0, at };
         let poison = message.starts_with(POISON);
-        let version = Version { produced, namespace, reason, warning, poison };
+        let version = Version { produced, namespace, reason, warning, poison, life: 0 };
         self.live.push(Live { name, count: 1, version });
         let live = self.live.last_mut().expect("it was made just now");
-        note(&self.history, live, &created);
+        note(&self.history, live, &created, self.life);
     }
 }
 
@@ -165,11 +170,12 @@ fn namespace_of(pod: usize) -> &'static str {
     NAMESPACES[pod % NAMESPACES.len()]
 }
 
-fn note(history: &History, live: &mut Live, written: &Written) {
+fn note(history: &History, live: &mut Live, written: &Written, life: usize) {
     let version = &mut live.version;
     version.produced.id = Key::of(&written.id());
     version.produced.version = written.resource_version;
     version.produced.occurrences = u64::from(live.count.unsigned_abs());
     version.produced.at = Instant::now();
+    version.life = life;
     history.lock().push(version.clone());
 }
