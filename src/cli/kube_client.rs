@@ -63,9 +63,43 @@ pub(super) async fn connect(source: &SourceSettings) -> Result<(Client, String),
     if config.proxy_url.is_none() && source.proxy == Proxy::None {
         warn_of_unused(&config.cluster_url);
     }
-    let origin = format!("{origin}: {}", config.cluster_url);
+    if let Some(proxy) = &config.proxy_url {
+        usable(proxy)?;
+    }
+    let origin = format!("{origin}: {}", without_user(&config.cluster_url));
     let client = Client::try_from(config).map_err(|error| failed(with_causes(&error)))?;
     Ok((client, origin))
+}
+
+/// Refuses a proxy that kube cannot speak to, which it would say with the password in the address,
+/// and a user and a password that it would not give.
+fn usable(proxy: &Uri) -> Result<(), ClientError> {
+    let refused = |error: &str| {
+        Err(ClientError {
+            what: "the proxy before the API server cannot be used".to_owned(),
+            error: error.to_owned(),
+            hint: "mend source.proxy, the variable of the environment, or the proxy-url of the kubeconfig's cluster",
+        })
+    };
+    let scheme = proxy.scheme_str().unwrap_or_default();
+    if !Proxy::SCHEMES_OF_SOURCE.contains(&scheme) {
+        return refused("expected `http://`, `https://` or `socks5://`, found neither of them");
+    }
+    if scheme == "socks5" && has_user(proxy) {
+        return refused("user and password are not given to a SOCKS proxy");
+    }
+    Ok(())
+}
+
+fn has_user(uri: &Uri) -> bool {
+    uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
+}
+
+/// An address as it may be shown.
+fn without_user(uri: &Uri) -> String {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{}://{host}{}", uri.scheme_str().unwrap_or_default(), uri.path())
 }
 
 async fn from_kubeconfig(

@@ -140,11 +140,7 @@ impl<'a> Builder<'a> {
             kubeconfig: self
                 .optional(&path.key("kubeconfig"), model.kubeconfig.as_ref())
                 .map(PathBuf::from),
-            proxy: model
-                .proxy
-                .as_ref()
-                .and_then(|text| self.parsed(&path.key("proxy"), text, proxy::parse))
-                .unwrap_or_default(),
+            proxy: self.source_proxy(&path.key("proxy"), model),
             namespaces,
             field_selector: model
                 .field_selector

@@ -83,6 +83,9 @@ pub struct SourceModel {
     /// `NO_PROXY` of the environment, or the address of one (`http://`, `https://`, `socks5://`).
     /// Default: the `proxy-url` of the kubeconfig's cluster, else none.
     pub proxy: Option<Text>,
+    /// Whether user and password of that proxy may travel in plain text to another host.
+    #[schemars(extend("default" = false))]
+    pub allow_plaintext: bool,
     /// The namespaces to watch, each by a watch of its own. Default: all, by one watch.
     pub namespaces: Vec<Text>,
     /// Only Events that this field selector chooses, such as `type=Warning`. The API server
@@ -104,6 +107,7 @@ impl Default for SourceModel {
         Self {
             kubeconfig: None,
             proxy: None,
+            allow_plaintext: false,
             namespaces: Vec::new(),
             field_selector: None,
             start: SourceStartModel::default(),

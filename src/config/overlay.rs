@@ -40,7 +40,8 @@ const SCALARS: [&[&str]; 16] = [
 ];
 
 /// What the file has beyond those, sinks aside; in lower case and without separators of words.
-const FILE_ONLY: [&str; 3] = ["source.namespaces", "server.token", "leaderelection"];
+const FILE_ONLY: [&str; 4] =
+    ["source.namespaces", "source.allowplaintext", "server.token", "leaderelection"];
 
 const PREFIX: &str = "TIDINGS_";
 

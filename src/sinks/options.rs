@@ -130,6 +130,9 @@ impl Proxy {
     /// The variables of the environment that name a proxy.
     pub const VARIABLES: [&str; 6] =
         ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
+    /// What the proxy before the API server may speak.
+    pub(crate) const SCHEMES_OF_SOURCE: [&str; 3] = ["http", "https", "socks5"];
 }
 
 /// Which OTLP transport.

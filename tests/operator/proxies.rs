@@ -12,10 +12,17 @@ use tokio::{
 
 use crate::support::server;
 
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
 /// Starts a bridge with one webhook, whose receiver is to be had through a proxy alone; the
 /// environment names a proxy.
 fn run(server: &ApiServer, dir: &Path, proxy: &str, source: &str, sink: &str) -> Child {
-    std::fs::write(dir.join("kubeconfig"), server.kubeconfig()).unwrap();
+    run_with(&server.kubeconfig(), dir, proxy, source, sink)
+}
+
+/// The same with a kubeconfig.
+fn run_with(kubeconfig: &str, dir: &Path, proxy: &str, source: &str, sink: &str) -> Child {
+    std::fs::write(dir.join("kubeconfig"), kubeconfig).unwrap();
     let config = format!(
         "source: {{kubeconfig: {0}/kubeconfig{source}}}\njournal: {{path: {0}/journal}}\n\
          server: {{listen: \"127.0.0.1:0\"}}\n\
@@ -34,18 +41,23 @@ fn run(server: &ApiServer, dir: &Path, proxy: &str, source: &str, sink: &str) ->
 
 /// Waits until the log says something.
 async fn said(dir: &Path, words: &str) -> String {
-    loop {
-        let log = std::fs::read_to_string(dir.join("log")).unwrap();
-        if log.contains(words) {
-            return log;
+    let saying = async {
+        loop {
+            let log = std::fs::read_to_string(dir.join("log")).unwrap();
+            if log.contains(words) {
+                return log;
+            }
+            sleep(Duration::from_millis(10)).await;
         }
-        sleep(Duration::from_millis(10)).await;
-    }
+    };
+    timeout(LONGEST_WAIT, saying).await.unwrap_or_else(|_| {
+        panic!("{words:?} is not said: {}", std::fs::read_to_string(dir.join("log")).unwrap())
+    })
 }
 
 /// The first line of the next request.
 async fn asked(proxy: &TcpListener) -> String {
-    let (connection, _) = proxy.accept().await.unwrap();
+    let (connection, _) = timeout(LONGEST_WAIT, proxy.accept()).await.unwrap().unwrap();
     let mut line = String::new();
     BufReader::new(connection).read_line(&mut line).await.unwrap();
     line
@@ -92,4 +104,39 @@ async fn a_proxy_before_the_api_server_is_asked_where_the_source_says_so() {
         let host = host.split("http://").nth(1).unwrap().split(['"', '\n', ',']).next().unwrap();
         assert!(line.contains(host.trim()), "{line}");
     }
+}
+
+/// kube would say why it cannot use it with all of its address.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_before_the_api_server_that_cannot_be_used_is_not_told_with_its_password() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    for proxy in ["socks5h://Pl4nted:Pl4nted@127.0.0.1:1", "socks5://Pl4nted:Pl4nted@127.0.0.1:1"] {
+        for way in ["source", "environment", "kubeconfig"] {
+            let (source, environment) = match way {
+                "source" => (format!(", proxy: \"{proxy}\""), ""),
+                "environment" => (", proxy: env".to_owned(), proxy),
+                _ => (String::new(), ""),
+            };
+            let mut kubeconfig = server.kubeconfig();
+            if way == "kubeconfig" {
+                let named = format!("proxy-url: \"{proxy}\"\n    server:");
+                kubeconfig = kubeconfig.replacen("server:", &named, 1);
+            }
+            let mut bridge = run_with(&kubeconfig, dir.path(), environment, &source, "");
+            let ended = timeout(LONGEST_WAIT, bridge.wait()).await.unwrap().unwrap();
+            let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+            assert_eq!(ended.code(), Some(2), "{way}: {log}");
+            assert!(log.contains("proxy") && log.contains("hint: "), "{way}: {log}");
+            assert!(!log.contains("Pl4nted"), "{way}: {log}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_in_the_address_of_the_api_server_is_not_told() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let kubeconfig = server.kubeconfig().replacen("http://", "http://Pl4nted:Pl4nted@", 1);
+    let _bridge = run_with(&kubeconfig, dir.path(), "", "", "");
+    let log = said(dir.path(), "starting").await;
+    assert!(log.contains("credentials=") && !log.contains("Pl4nted"), "{log}");
 }

@@ -66,7 +66,7 @@ impl Builder<'_> {
     }
 
     /// Refuses user and password for a proxy on another host that is spoken to without TLS.
-    pub(super) fn no_plain_proxy(&mut self, path: &Path, proxy: &Proxy) {
+    pub(super) fn no_plain_proxy(&mut self, path: &Path, proxy: &Proxy, hint: &'static str) {
         let Proxy::Url(url) = proxy else { return };
         let Ok(uri) = url.expose().parse::<Uri>() else { return };
         let named = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
@@ -75,7 +75,6 @@ impl Builder<'_> {
                 "user and password of the proxy would travel in plain text: expected `https://` or \
                  an address of this host, found neither",
             );
-            let hint = "if it is meant, write `allowPlaintext: true` on the sink";
             self.wrong(path, wrong.hint(hint));
         }
     }

@@ -47,12 +47,40 @@ fn what_holds_no_credentials_or_stays_here_is_taken() {
 }
 
 #[test]
+fn a_proxy_before_the_api_server_is_held_to_the_same() {
+    let source = |source: &str| {
+        let text = format!("source: {source}\nsinks: {{a: {{stdout: {{}}}}}}\n");
+        read(&text, &[("T", "http://u:hunter2@proxy:3128")]).map(|_| ())
+    };
+    for text in [
+        "{proxy: \"http://u:hunter2@proxy:3128\"}",
+        "{proxy: {env: T}}",
+        "{proxy: \"socks5h://u:hunter2@proxy\"}",
+        "{proxy: \"socks5://u:hunter2@127.0.0.1\"}",
+        "{proxy: \"socks4://hunter2\"}",
+    ] {
+        let error = source(text).expect_err(text).to_string();
+        assert!(error.contains("`source.proxy`: ") && !error.contains("hunter2"), "{error}");
+    }
+    for text in [
+        "{proxy: env}",
+        "{proxy: \"https://u:p@proxy:3128\"}",
+        "{proxy: \"http://u:p@127.0.0.1:3128\"}",
+        "{proxy: {env: T}, allowPlaintext: true}",
+        "{proxy: \"socks5://proxy\"}",
+    ] {
+        source(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
 fn secrets_in_the_file_itself_are_told_of() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tidings.yaml");
     fs::write(
         &path,
-        "sinks:
+        "source: {proxy: \"https://u:p@h\"}
+sinks:
   k: {kafka: {brokers: [\"k:1\"], topic: t, tls: {}, sasl: {mechanism: plain, username: u, password: p}}}
   o: {otlp: {endpoint: \"https://c\", headers: {X-Api-Key: k, X-Scope-OrgID: o, Other: {env: O}}}}
   w: {webhook: {url: \"https://h/services/T0123/B0123/aBcDeFgH\", signing: {secret: whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h}}}
@@ -64,7 +92,7 @@ fn secrets_in_the_file_itself_are_told_of() {
     let (_, warning) = summary.split_once('\n').unwrap();
     assert_eq!(
         warning,
-        "warning: who reads the file reads secrets in it: sinks.k.kafka.sasl.password, \
+        "warning: who reads the file reads secrets in it: source.proxy, sinks.k.kafka.sasl.password, \
          sinks.o.otlp.headers.X-Api-Key, sinks.w.webhook.url, sinks.w.webhook.signing.secret, \
          sinks.x.proxy. \
          Write {env: NAME} or {file: PATH} instead"
