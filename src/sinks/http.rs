@@ -75,7 +75,7 @@ pub(super) fn headers(configured: &[(String, Secret)]) -> Result<HeaderMap, Sink
             |reason: &str| SinkBuildError::Header { name: name.clone(), reason: reason.into() };
         let parsed: HeaderName = name.parse().map_err(|_| bad("not the name of a header"))?;
         if is_reserved_header(parsed.as_str()) {
-            return Err(bad("is set by tidings"));
+            return Err(bad("is set by the bridge"));
         }
         let mut value = HeaderValue::from_str(value.expose())
             .map_err(|_| bad("its value has characters that a header cannot carry"))?;

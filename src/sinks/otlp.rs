@@ -3,6 +3,7 @@
 //! A partial success is the receiver's last word: it took the request, and names a number that it
 //! dropped. Nothing of it is sent again.
 
+mod answer;
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
 mod grpc;

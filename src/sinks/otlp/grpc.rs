@@ -6,7 +6,8 @@
 //! `application/grpc`, means what that status means to the other sinks over HTTP.
 //!
 //! Only the receiver's own `grpc-status` says what became of a batch. With OK it is delivered,
-//! whether the message can be read or not; of a long one the start is kept. An answer that ends before
+//! whether the message can be read or not; of a long one the start is kept, where the number
+//! stands that was rejected. An answer that ends before
 //! its status has come says nothing: the batch is sent again, under the same ids.
 
 use std::{error::Error as _, fmt, future::poll_fn, time::Duration};
@@ -20,7 +21,6 @@ use ::http::{
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
-use prost::Message as _;
 use tokio::time::timeout;
 use tonic::{
     Code, Status,
@@ -35,7 +35,7 @@ use super::{
         http::{self, Address, BODY_WAIT, REASON_BYTES, Reply, USER_AGENT, compress},
         net_error, own_deadline, tls,
     },
-    grpc_status,
+    answer, grpc_status,
 };
 use crate::bridge::{Outcome, RetryClass, Secrets};
 
@@ -255,9 +255,7 @@ async fn not_grpc(head: &response::Parts, mut body: Body, secrets: &Secrets) -> 
     Reply::new(head.status, &head.headers, Vec::new()).refusal(&words, secrets)
 }
 
-/// The one message of an answer. Of one that cannot be read the status has said enough.
-fn decode(answer: &[u8]) -> ExportLogsServiceResponse {
-    // Behind the prefix; none that is compressed was asked for.
-    let message = answer.get(PREFIX_BYTES..).unwrap_or_default();
-    ExportLogsServiceResponse::decode(message).unwrap_or_default()
+/// The one message of an answer, behind the prefix; none that is compressed was asked for.
+fn decode(message: &[u8]) -> ExportLogsServiceResponse {
+    answer::decode(message.get(PREFIX_BYTES..).unwrap_or_default())
 }

@@ -10,11 +10,12 @@ use super::{
         OtlpOptions, SinkBuildError,
         http::{self, Address, HttpPoster, Reply},
     },
+    answer,
     grpc_status::RpcStatus,
 };
 use crate::bridge::{Outcome, Secrets};
 
-/// How much of a 2xx answer is read: a partial success and its words.
+/// How much of a 2xx answer is read: a partial success and the start of its words.
 const RESPONSE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl HttpExporter {
 pub(super) fn read(reply: &Reply, secrets: &Secrets) -> Result<ExportLogsServiceResponse, Outcome> {
     if reply.is_success() {
         // The status says that it was taken. A body that cannot be read takes nothing back.
-        return Ok(ExportLogsServiceResponse::decode(&*reply.body).unwrap_or_default());
+        return Ok(answer::decode(&reply.body));
     }
     // Receivers answer with google.rpc.Status, what stands in front of them with text.
     let words = match RpcStatus::decode(&*reply.body) {

@@ -278,6 +278,40 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
     assert!(reason.starts_with("HTTP 403 Forbidden: <<<") && reason.len() < 400, "{reason}");
 }
 
+/// More words than are kept take nothing from the number before them, nor does an end in the midst of
+/// them.
+#[tokio::test]
+async fn what_was_rejected_is_read_from_the_start_of_a_long_answer() {
+    let message = partial(2, &"ä".repeat(1 << 20)).encode_to_vec();
+    let body = message.clone();
+    let url = front(move || {
+        let body = framed(body.len() as u32, body.clone(), Some("0"));
+        grpc_head().body(body).unwrap()
+    })
+    .await;
+    let server = TestServer::start(None, move |i| {
+        let length = message.len();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n").into_bytes();
+        let sent = if i == 0 { length } else { 1001 };
+        let mut steps = vec![Step::Write([&*head, &message[..sent]].concat())];
+        if i > 0 {
+            steps.push(Step::Cut);
+        }
+        steps
+    })
+    .await;
+    let sink = |url, protocol| OtlpSink::new(&options(url, protocol)).unwrap();
+    let mut http = sink(server.url("http"), OtlpProtocol::Http);
+    for outcome in [
+        sink(url, OtlpProtocol::Grpc).send(&batch(1..=3)).await,
+        http.send(&batch(1..=3)).await,
+        http.send(&batch(1..=3)).await,
+    ] {
+        let Outcome::Partial { rejected: 2, reason } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.starts_with("äää"), "{reason}");
+    }
+}
+
 /// Our own limits are none of the receiver's.
 #[tokio::test]
 async fn a_long_answer_of_grpc_refuses_nothing() {
@@ -479,7 +513,7 @@ fn options_are_checked_without_a_network() {
             OtlpProtocol::Http,
             "http://c:1",
             |o| o.headers[0].0 = "content-type".into(),
-            "headers: \"content-type\": is set by tidings",
+            "headers: \"content-type\": is set by the bridge",
         ),
         (
             OtlpProtocol::Grpc,

@@ -341,7 +341,7 @@ fn options_are_checked_without_a_network() {
             |o| o.headers[0].0 = "bad header".into(),
             "headers: \"bad header\": not the name of a header",
         ),
-        (|o| o.headers[0].0 = "Webhook-Id".into(), "headers: \"Webhook-Id\": is set by tidings"),
+        (|o| o.headers[0].0 = "Webhook-Id".into(), "headers: \"Webhook-Id\": is set by the bridge"),
         (
             |o| o.headers[0].1 = Secret::new("a\nb"),
             "headers: \"authorization\": its value has characters that a header cannot carry",
