@@ -43,6 +43,7 @@ pub use api::ResourceApi;
 pub use backoff::{Backoff, BackoffManager};
 pub use delta::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
 pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
+pub(crate) use error::short;
 pub use error::{Call, ListWatchError, with_causes};
 pub use in_order::InOrderFifo;
 pub use indexer::{IndexError, IndexFunc, Indexers, NAMESPACE_INDEX, namespace_index_func};

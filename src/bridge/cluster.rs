@@ -11,7 +11,10 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::time::timeout;
 
 use super::{restore::Restored, shared::lock};
-use crate::{cache::with_causes, event::Cluster};
+use crate::{
+    cache::{short, with_causes},
+    event::Cluster,
+};
 
 /// An API server that takes longer for one get is taken for one that does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -56,10 +59,15 @@ pub(super) async fn ask(client: &Client) -> Answer {
         ),
         // What it says to these does not change by asking again; to a 401 it may.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
-            Answer::Refused(status.message.clone())
+            Answer::Refused(short(&status.message).into_owned())
         }
         Ok(Err(kube::Error::Api(status))) => Answer::None {
-            reason: format!("{} ({} {})", status.message, status.code, status.reason),
+            reason: format!(
+                "{} ({} {})",
+                short(&status.message),
+                status.code,
+                short(&status.reason)
+            ),
             hint: (status.code == 401).then_some(NOT_ACCEPTED),
         },
         Ok(Err(error)) => Answer::None { reason: with_causes(&error), hint: None },

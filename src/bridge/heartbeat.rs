@@ -24,6 +24,7 @@ use kube::{
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::{BridgeView, COMPONENT, OwnWrites, own_writes::OwnWrite, shared::lock};
+use crate::cache::short;
 
 /// A watch has to bring it within this time after it was written, or within half an interval if
 /// that is less.
@@ -88,7 +89,7 @@ impl Heartbeat {
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
                     if !std::mem::replace(&mut failing, true) {
                         tracing::warn!(
-                            error = status.message,
+                            error = &*short(&status.message),
                             hint = "grant the verbs create and patch on the resource events in this \
                                     namespace (deploy/rbac.yaml does), or set source.heartbeat to 0s",
                             "no heartbeat: a watch that died without breaking is noticed only by its \

@@ -1,10 +1,13 @@
 //! Why a list or a watch failed, and which of client-go's classes of errors it is of.
 
-use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, io, sync::Arc, time::Duration};
 
 use kube::core::Status;
 
 use super::{informer::DecodeError, lines::LineError, list_items::ListError};
+
+/// So many characters of an API server's words are repeated.
+const MOST_CHARS: usize = 1000;
 
 /// A request that a reflector makes, for messages: "list events".
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ impl fmt::Display for Call {
 #[derive(Debug, thiserror::Error)]
 pub enum ListWatchError {
     /// The API server answered with an error.
-    #[error("the API server refuses to {call}: {} ({} {})", .status.message, .status.code, .status.reason)]
+    #[error("the API server refuses to {call}: {} ({} {})", short(&.status.message), .status.code, short(&.status.reason))]
     Status {
         /// What was asked.
         call: Call,
@@ -140,8 +143,8 @@ impl ListWatchError {
             Self::Status { status, .. } if status.code == 403 => Some(
                 "grant the verbs list and watch on this resource to this account (deploy/rbac.yaml does so for events)",
             ),
-            Self::List(ListError::Endless) => Some(
-                "what stands in front of the API server, a proxy or a cache, has to pass on the parameter continue",
+            Self::List(ListError::Endless | ListError::Cut | ListError::Empty(_)) => Some(
+                "what stands in front of the API server, a proxy or a cache, has to pass on the parameters limit and continue",
             ),
             _ => None,
         }
@@ -177,13 +180,22 @@ const KNOWN_REASONS: [&str; 19] = [
     "ServiceUnavailable",
 ];
 
+/// The words of an API server, or what stands in front of it, as far as they are repeated.
+pub(crate) fn short(words: &str) -> Cow<'_, str> {
+    match words.char_indices().nth(MOST_CHARS) {
+        None => Cow::Borrowed(words),
+        Some((end, _)) => Cow::Owned(format!("{}…", &words[..end])),
+    }
+}
+
 /// An error of the client with its causes: what went wrong is often the last of them.
 pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut text = short(&error.to_string()).into_owned();
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        if !text.contains(&more) {
+        let more = short(&more);
+        if !text.contains(&*more) {
             text = format!("{text}: {more}");
         }
         cause = error.source();

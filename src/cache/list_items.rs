@@ -30,6 +30,12 @@ pub enum ListError {
         "expected the next page of a list, found one that came before: its continue token comes again"
     )]
     Endless,
+    /// It was asked for in one piece.
+    #[error("expected the whole of a list, found a part of it: a continue token comes with it")]
+    Cut,
+    /// So many of its pages in a row had nothing in them, and led to another one.
+    #[error("expected the items of a list, found {0} pages in a row with nothing in them")]
+    Empty(u32),
 }
 
 /// Everything of a list but its items; past this it is no list.

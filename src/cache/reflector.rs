@@ -22,9 +22,10 @@
 //!
 //! **[`Follow::Changes`] is for a log.** The resource has no watch cache, as Events have none: a list
 //! reads etcd, bookmarks do not come, a resourceVersion can be resumed only until etcd's compaction,
-//! and a stale one shows as a 410, as an ERROR in the stream, or as a 200 that closes at once and
-//! empty. An ERROR that does not say so (500 while etcd has no leader, 429) is as a connection that
-//! breaks: the watch is taken up where it ended. And a watch from a resourceVersion of the future, as after an etcd was restored from a
+//! and a stale one shows as a 410, as an ERROR in the stream, or behind some front ends as a 200 that
+//! closes at once and empty. Such an end, and an ERROR that does not say so (500 while etcd has no
+//! leader, 429), is as a connection that breaks: the watch is taken up where it ended, and a list is
+//! made only where that goes on for a minute. And a watch from a resourceVersion of the future, as after an etcd was restored from a
 //! snapshot, answers 200 and stays quiet for ever; hence the [`probe`]. A watch is never taken up
 //! again without one, and a list that is older than the resume point is of another epoch, whatever
 //! it was made for. An etcd that was restored and has grown past the resume point since is told by
@@ -134,8 +135,9 @@ pub struct Reflector<S> {
     /// The first list came in pages though it need not: the API server has no cache of it.
     paginated: bool,
     internal_errors: InternalErrors,
-    /// Since when watches end with an ERROR and bring nothing; only where changes are followed.
-    errors_since: Option<Instant>,
+    /// Since when watches end with an ERROR or at once, and bring nothing; only where changes are
+    /// followed.
+    failing_since: Option<Instant>,
     /// When the store was last told that it has all that has happened.
     told_caught_up: Option<Instant>,
     /// When the next resync is due: while watches follow a list.
@@ -157,7 +159,7 @@ impl<S: ReflectorStore> Reflector<S> {
             last_unavailable: false,
             paginated: false,
             internal_errors: InternalErrors::default(),
-            errors_since: None,
+            failing_since: None,
             told_caught_up: None,
             resync_at: None,
             options,

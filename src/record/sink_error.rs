@@ -4,6 +4,8 @@ use std::{error::Error, time::Duration};
 
 use kube::core::Status;
 
+use crate::cache::short;
+
 /// Why a write of an event failed.
 ///
 /// The class is that of the outermost error, as in client-go: a [`Status`] that is only the cause
@@ -14,7 +16,7 @@ pub enum SinkError {
     #[error("cannot make the request: {0}")]
     RequestConstruction(String),
     /// The API server answered, and the answer is no (`StatusError`).
-    #[error("the API server answers {} {}: {}", .status.code, .status.reason, .status.message)]
+    #[error("the API server answers {} {}: {}", .status.code, short(&.status.reason), short(&.status.message))]
     Status {
         /// What it says.
         status: Box<Status>,

@@ -82,7 +82,7 @@ async fn a_start_with_what_happens_now_lists_nothing() {
 #[tokio::test(start_paused = true)]
 async fn whatever_says_that_a_version_is_too_old_leads_to_a_list() {
     let stream = |then| Fault::Stream { after: 0, then };
-    for fault in [Fault::Gone, Fault::EmptyStream, stream(StreamFault::Expired)] {
+    for fault in [Fault::Gone, stream(StreamFault::Expired)] {
         let server = server();
         let listed = create(&server, "old").resource_version;
         server.fail_once(On::Watch, fault.clone());

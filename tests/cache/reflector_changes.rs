@@ -113,6 +113,61 @@ fn failing_for_ever(code: u16, reason: &'static str) -> ScriptedServer {
     })
 }
 
+/// A list that goes on for ever in empty pages, or that is cut where it has to be whole.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_not_whole_is_an_error_and_is_made_again() {
+    let endless = ScriptedServer::by({
+        let mut number = 0;
+        move |_: &Request| {
+            number += 1;
+            page(&[], "10", &format!("t{number}"))
+        }
+    });
+    let cut = ScriptedServer::by(|request: &Request| match request {
+        request if !request.param("continue").is_empty() => refusal(410, "Expired"),
+        _ => page(&["a@1"], "10", "t1"),
+    });
+    for (server, words, most) in [
+        (endless, "expected the items of a list, found 100 pages in a row", 800),
+        (cut, "expected the whole of a list, found a part of it", 30),
+    ] {
+        let follow = Follow::Changes { resume: None, start: StartFrom::List };
+        let options = ReflectorOptions { follow, ..ReflectorOptions::default() };
+        let followed = follow_with(server, options);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(followed.store.lines(), Vec::<String>::new());
+        assert!(followed.errors()[0].starts_with(words), "{:?}", followed.errors());
+        let asked = followed.calls().len();
+        assert!(asked <= most, "{asked} requests: {words}");
+    }
+}
+
+/// As of what stands in front of the API server and has nothing behind it for a while.
+#[tokio::test(start_paused = true)]
+async fn an_empty_end_at_once_leads_to_a_list_only_where_it_stands() {
+    let ends = |times: usize| {
+        let mut watches = 0;
+        resume(ScriptedServer::by(move |request: &Request| match request {
+            request if request.is_watch() => {
+                watches += 1;
+                let ending =
+                    if watches > times { Ending::Open } else { Ending::Close(Duration::ZERO) };
+                Answer::stream(Vec::new(), ending)
+            }
+            request if request.param("limit") == "1" => list(&[], "30"),
+            _ => list(&["a@25"], "30"),
+        }))
+    };
+    let followed = ends(4);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(lists_in_pages(&followed), 0, "{:?}", followed.calls());
+    let mut watches = followed.calls().into_iter().filter(|call| call.starts_with("watch"));
+    assert_eq!(watches.next_back().unwrap(), "watch from \"10\"");
+    let followed = ends(usize::MAX);
+    sleep(Duration::from_secs(600)).await;
+    assert!(lists_in_pages(&followed) > 0, "{:?}", followed.calls());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_error_that_stands_leads_to_a_list_and_being_asked_to_wait_does_not() {
     let followed = resume(failing_for_ever(500, "InternalError"));
@@ -123,4 +178,22 @@ async fn an_error_that_stands_leads_to_a_list_and_being_asked_to_wait_does_not()
     let followed = resume(failing_for_ever(429, "TooManyRequests"));
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(lists_in_pages(&followed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_the_start_of_what_an_api_server_says_is_repeated() {
+    let server = ScriptedServer::by(|request: &Request| match request {
+        request if request.is_watch() => {
+            let status = json!({
+                "kind": "Status", "code": 500, "reason": "InternalError", "message": "ä".repeat(1 << 20)
+            });
+            Answer::watch([(0, "ERROR", status)], Ending::Open)
+        }
+        _ => list(&[], "30"),
+    });
+    let followed = resume(server);
+    sleep(Duration::from_secs(10)).await;
+    let said = &followed.errors()[0];
+    assert!(said.contains("äää") && said.contains("(500 InternalError)"), "{said:.100}");
+    assert!(said.len() < 4 << 10, "{}", said.len());
 }

@@ -11,6 +11,8 @@ use crate::cache::{
 
 /// Items of a list are asked for in pages of this size, where nothing else is wished.
 pub(super) const PAGE_SIZE: u32 = 500;
+/// A list does not go on after so many pages in a row with nothing in them.
+const EMPTY_PAGES: u32 = 100;
 /// Items of a list go to the store in groups of this size.
 const GROUP_BYTES: usize = 256 << 10;
 
@@ -21,6 +23,12 @@ pub(super) struct Listed {
     pub(super) resource_version: String,
     /// Whether it came in more than one answer.
     pub(super) in_pages: bool,
+}
+
+/// One answer.
+struct Fetched {
+    meta: ListMeta,
+    items: usize,
 }
 
 /// Notices a continue token that comes again: it would lead round and round. Not all of them are
@@ -59,10 +67,10 @@ impl<S: ReflectorStore> Reflector<S> {
     ) -> Result<Listed, StepError> {
         let mut page = first.clone();
         let mut listed: Option<Listed> = None;
-        let mut tokens = Tokens::default();
+        let (mut tokens, mut empty) = (Tokens::default(), 0);
         let changes = matches!(self.options.follow, Follow::Changes { .. });
         loop {
-            let meta = match self.page(&page).await {
+            let Fetched { meta, items } = match self.page(&page).await {
                 Err(StepError::Failed(error))
                     if !page.continue_token.is_empty()
                         && (error.has_reason("Expired") || (changes && error.is_expired())) =>
@@ -72,12 +80,16 @@ impl<S: ReflectorStore> Reflector<S> {
                         "the list outlived its continue token: listing without pages"
                     );
                     self.begin_again(reason).await?;
-                    let whole = self.page(&Page { limit: None, ..first.clone() }).await?;
+                    let whole = self.page(&Page { limit: None, ..first.clone() }).await?.meta;
+                    if !whole.continue_token.is_empty() {
+                        return Err(ListWatchError::from(ListError::Cut).into());
+                    }
                     let resource_version = whole.resource_version;
                     return Ok(Listed { resource_version, in_pages: true });
                 }
-                meta => meta?,
+                listed => listed?,
             };
+            empty = if items > 0 { 0 } else { empty + 1 };
             let in_pages = listed.is_some();
             let first = listed.take().map(|listed| listed.resource_version);
             let resource_version = first.unwrap_or(meta.resource_version);
@@ -86,6 +98,9 @@ impl<S: ReflectorStore> Reflector<S> {
             }
             if tokens.comes_again(&meta.continue_token) {
                 return Err(ListWatchError::from(ListError::Endless).into());
+            }
+            if empty == EMPTY_PAGES {
+                return Err(ListWatchError::from(ListError::Empty(empty)).into());
             }
             listed = Some(Listed { resource_version, in_pages: true });
             page =
@@ -99,22 +114,25 @@ impl<S: ReflectorStore> Reflector<S> {
         self.store.begin_replace(reason).await
     }
 
-    async fn page(&mut self, page: &Page) -> Result<ListMeta, StepError> {
+    async fn page(&mut self, page: &Page) -> Result<Fetched, StepError> {
         self.locked(|health| health.lists += 1);
         let mut answer = self.api.list(page).await?;
         let (mut splitter, mut items, mut bytes) = (ListItems::new(), Vec::new(), 0);
+        let mut kept = 0;
         while let Some(chunk) = answer.list_chunk().await? {
             splitter.push(&chunk, &mut items).map_err(ListWatchError::from)?;
             bytes += chunk.len();
             if bytes >= GROUP_BYTES {
                 bytes = 0;
+                kept += items.len();
                 self.keep(std::mem::take(&mut items)).await?;
             }
             self.alive();
         }
         let meta = splitter.finish(&self.api.list_kind()).map_err(ListWatchError::from)?;
+        kept += items.len();
         self.keep(items).await?;
-        Ok(meta)
+        Ok(Fetched { meta, items: kept })
     }
 
     /// Gives the store some items, as long as it can keep the list.

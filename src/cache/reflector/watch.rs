@@ -156,7 +156,7 @@ impl<S: ReflectorStore> Reflector<S> {
                     // It worked, so its end is the first of whatever failures come now: a log is
                     // not to fall behind where connections are short-lived.
                     self.backoff = BackoffManager::new(Backoff::REFLECTOR);
-                    self.errors_since = None;
+                    self.failing_since = None;
                 }
                 watched
             }

@@ -9,9 +9,9 @@ use crate::cache::{ListWatchError, ReflectorStore};
 
 /// A watch that ended sooner and brought nothing did not work.
 pub(super) const VERY_SHORT_WATCH: Duration = Duration::from_secs(1);
-/// ERROR lines behind which nothing comes for so long, though the API server answers: it cannot go
-/// past what is there, and a list may.
-const ERRORS_STAND: Duration = Duration::from_secs(60);
+/// ERROR lines, or the end at once, behind which nothing comes for so long, though the API server
+/// answers: it cannot go past what is there, and a list may.
+const FAILURES_STAND: Duration = Duration::from_secs(60);
 
 /// How a watch ended.
 pub(super) enum WatchEnd {
@@ -106,18 +106,15 @@ impl<S: ReflectorStore> Reflector<S> {
             }
             // Of an etcd without a leader, as a rule: all of its history is there when it has one.
             WatchEnd::Error(error) => {
-                let since = *self.errors_since.get_or_insert_with(Instant::now);
-                if error.is_too_many_requests() || since.elapsed() < ERRORS_STAND {
-                    return self.failed(&error, probe);
-                }
-                self.errors_since = None;
-                let gap = State::List(self.reason());
-                self.failed(&error, gap)
+                let stands = !error.is_too_many_requests() && self.stands();
+                let next = if stands { State::List(self.reason()) } else { probe };
+                self.failed(&error, next)
             }
-            // Some front ends answer a stale resourceVersion so. A list tells.
+            // Of what stands in front of the API server, as a rule; some of it answers a stale
+            // resourceVersion so.
             WatchEnd::Closed if lasted < VERY_SHORT_WATCH && events == 0 => {
-                let gap = State::List(self.reason());
-                self.backed_off(gap)
+                let next = if self.stands() { State::List(self.reason()) } else { probe };
+                self.backed_off(next)
             }
             WatchEnd::Closed if lasted < VERY_SHORT_WATCH => self.backed_off(probe),
             WatchEnd::Closed => Turn::at_once(probe),
@@ -126,6 +123,16 @@ impl<S: ReflectorStore> Reflector<S> {
                 Turn::at_once(probe)
             }
         }
+    }
+
+    /// Whether watches have ended so for long. If so, it counts from anew.
+    fn stands(&mut self) -> bool {
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        let stands = since.elapsed() >= FAILURES_STAND;
+        if stands {
+            self.failing_since = None;
+        }
+        stands
     }
 
     fn say_if_dead(&self, end: &WatchEnd) {
