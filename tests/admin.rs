@@ -22,7 +22,18 @@ use tidings::{
     journal::Letters,
 };
 
-use crate::support::{MemorySink, Setup, Tuning, invalid, server, stop, until};
+use crate::support::{MemorySink, Setup, Tuning, exchange, invalid, server, stop, until};
+
+/// Waits until something is so.
+async fn becomes(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    assert!(waited.is_ok(), "after a minute still not: {what}");
+}
 
 async fn get(admin: &AdminServer, path: &str) -> (u16, String) {
     let answer = reqwest::get(format!("http://{}{path}", admin.address())).await.unwrap();
@@ -126,9 +137,7 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     }
     server.clear_fault(refused);
     server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
-    while get(&admin, "/readyz").await.0 != 200 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    becomes("it is ready", async || get(&admin, "/readyz").await.0 == 200).await;
     until("the sink is retried", || bridge.view().sinks[0].snapshot().failed_attempts > 2).await;
     let now = status(&admin).await;
     assert_eq!(now["sinks"][0]["state"], "retrying");
@@ -146,26 +155,22 @@ async fn a_journal_whose_files_were_taken_away_and_cannot_be_put_back_is_not_rea
     let bridge = Setup::new(&server, &journal).sink("a", &sink).start().await;
     let admin = serve(&bridge);
     server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
-    while get(&admin, "/readyz").await.0 != 200 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    becomes("it is ready", async || get(&admin, "/readyz").await.0 == 200).await;
     sink.wait_for(1).await;
-    std::fs::remove_dir_all(&journal).unwrap();
-    std::fs::write(&journal, "no directory").unwrap();
+    let away = dir.path().join("away");
+    std::fs::write(&away, "no directory").unwrap();
+    exchange(&journal, &away);
+    std::fs::remove_dir_all(&away).unwrap();
     // Though nothing comes that would have to be written.
     let said = async || {
         let (code, why) = get(&admin, "/readyz").await;
         code == 503 && why.contains("its files were taken away") && why.contains("/journal")
     };
-    while !said().await {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    becomes("it is said", said).await;
     assert!(get(&admin, "/metrics").await.1.contains("\ntidings_journal_writable 0\n"));
     assert!(status(&admin).await["journal"]["error"].is_string());
     std::fs::remove_file(&journal).unwrap();
-    while get(&admin, "/readyz").await.0 != 200 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    becomes("it is ready", async || get(&admin, "/readyz").await.0 == 200).await;
     server.create(EventObject::about_pod("shop", "web-1", "Started", "")).unwrap();
     sink.wait_for(2).await;
     assert!(get(&admin, "/metrics").await.1.contains("\ntidings_journal_writable 1\n"));
@@ -226,9 +231,7 @@ async fn a_keeper_that_hangs_on_the_disk_is_stuck_and_one_that_gets_on_again_is_
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     let admin = serve(&bridge);
     // What gathers for a sink reads the log at the start, and ingest is done with the first list.
-    while get(&admin, "/readyz").await.0 != 200 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    becomes("it is ready", async || get(&admin, "/readyz").await.0 == 200).await;
     let pipe = hang(dir.path());
     // The time is the test's from here on.
     tokio::time::pause();

@@ -1,10 +1,15 @@
 //! What is logged, for tests.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use tracing::{Dispatch, subscriber::NoSubscriber};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::shared::lock;
+
+/// With no more than one, tracing asks that of whatever thread comes by first whether a line is wanted,
+/// and remembers the answer for all.
+static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 /// The levels of what is logged.
 #[derive(Clone, Default)]
@@ -13,6 +18,7 @@ pub(crate) struct Levels(Arc<Mutex<Vec<tracing::Level>>>);
 impl Levels {
     /// Those of this thread, for as long as the guard is kept.
     pub(crate) fn heard() -> (Self, tracing::subscriber::DefaultGuard) {
+        LazyLock::force(&ANOTHER);
         let levels = Self::default();
         let subscriber = tracing_subscriber::registry().with(levels.clone());
         (levels, tracing::subscriber::set_default(subscriber))

@@ -1,10 +1,10 @@
 //! A running bridge whose disk takes nothing for a while.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, time::Duration};
 
 use tidings::{admin::status, demo::api_server::EventObject};
 
-use crate::support::{MemorySink, Setup, server, settled, sink_status, stop, until};
+use crate::support::{MemorySink, Setup, exchange, server, settled, sink_status, stop, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_is_sent_meanwhile() {
@@ -18,7 +18,6 @@ async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_i
     let bridge = setup.start().await;
     let view = bridge.view();
     until("a watch", || server.open_watches() == 1).await;
-    let move_to = |from: &Path, to: &Path| fs::rename(from, to).unwrap();
     let message = "x".repeat(8 << 10);
     let mut ids = Vec::new();
     let mut create = || {
@@ -30,8 +29,8 @@ async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_i
     create();
     prompt.wait_for(1).await;
     // Nothing can be made under the old name, and the directory not again.
-    move_to(&journal, &away);
-    fs::write(&journal, "in its place").unwrap();
+    fs::write(&away, "in its place").unwrap();
+    exchange(&journal, &away);
     let mut created = 1;
     while view.ingest.journal_error().is_none() {
         created = create();
@@ -46,8 +45,7 @@ async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_i
     let at_held = settled(&view, "held", journalled).await;
     assert_eq!(at_held.delivered, journalled, "what the journal has is delivered");
     assert!(view.ingest.journal_error().is_some(), "intake stands still all the while");
-    fs::remove_file(&journal).unwrap();
-    move_to(&away, &journal);
+    exchange(&journal, &away);
     for name in ["prompt", "held"] {
         settled(&view, name, created).await;
     }

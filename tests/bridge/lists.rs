@@ -17,7 +17,7 @@ use tidings::{
     demo::api_server::{ApiServer, Fault, On, Written},
 };
 
-use crate::support::{MemorySink, Setup, create, server, stop, until};
+use crate::support::{MemorySink, Setup, create, free, server, stop, until};
 
 /// A thread that looks at what the files of lists take, as often as it can.
 struct Looking {
@@ -152,14 +152,16 @@ async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
 
         let mut created: Vec<_> = (0..1000).map(|n| create(&server, &format!("web-{n}"))).collect();
         answer_lists(&server, 2);
+        let asked = Timestamp::now();
         let bridge = start(RETENTION).await;
         let view = bridge.view();
         until("the second part is refused", || last_error(&view).is_some()).await;
-        let (part, asked) = (view.log.tail().ordinal(), Timestamp::now());
+        let part = view.log.tail().ordinal();
         assert!((1..1000).contains(&part), "{part}");
         // A second has the state saved.
         tokio::time::sleep(Duration::from_millis(2500)).await;
         drop(bridge);
+        free(dir.path()).await;
         let late = created.pop().unwrap();
         server.delete("shop", &late.name).unwrap();
         server.clear_faults();
@@ -237,5 +239,8 @@ async fn a_second_restore_between_the_parts_of_a_list_begins_it_anew() {
     let second = create_some("second");
     server.clear_faults();
     until("all are there", || second.iter().all(|id| sink.ids().contains(id))).await;
+    assert_eq!(status(&view).ingest.epochs, 2);
     stop(bridge).await;
+    let ids = sink.ids();
+    assert!(second.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1));
 }

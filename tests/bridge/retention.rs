@@ -14,7 +14,7 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, create, exchange, retry, server, settled, sink_status, stop, until,
 };
 
 /// Creates Events of some KiB each until `enough`.
@@ -334,8 +334,9 @@ fn a_disk_that_takes_nothing_does_not_hold_up_the_end() {
         let bridge = Setup::new(&server, &journal).sink("a", &sink).start().await;
         until("a watch", || server.open_watches() == 1).await;
         // The directory cannot be made again, and nothing in it.
-        std::fs::rename(&journal, dir.path().join("away")).unwrap();
-        std::fs::write(&journal, "in its place").unwrap();
+        let away = dir.path().join("away");
+        std::fs::write(&away, "in its place").unwrap();
+        exchange(&journal, &away);
         fill(&server, || bridge.view().ingest.journal_error().is_some()).await;
         bridge
     });

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tidings::{
     admin::{SinkStatus, status},
     bridge::{
@@ -349,6 +350,23 @@ pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
     let mut letters = state.dead_letters().list(&query).unwrap();
     letters.reverse();
     letters
+}
+
+/// Waits until no bridge holds a journal: one that is dropped lets go of it a little later.
+pub(crate) async fn free(journal: &Path) {
+    until("nobody holds the journal", || Directory::open(journal).is_ok()).await;
+}
+
+/// Has two paths change places, in one step.
+pub(crate) fn exchange(one: &Path, other: &Path) {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+}
+
+/// Removes a directory under a bridge that writes to it: what it makes meanwhile is in another one.
+pub(crate) fn take_away(directory: &Path) {
+    let gone = directory.with_extension("gone");
+    std::fs::rename(directory, &gone).unwrap();
+    std::fs::remove_dir_all(gone).unwrap();
 }
 
 /// Waits until a condition holds.

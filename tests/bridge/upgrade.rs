@@ -300,6 +300,7 @@ async fn a_journal_of_the_build_before_has_positions_ahead_of_its_correlators() 
     let upgrade = Upgrade::of("held-ahead");
     let (_, loaded) =
         State::open(&Directory::open(upgrade.dir.path()).unwrap(), 1 << 30, 0).unwrap();
+    assert!(!loaded.correlators.is_empty());
     for (sink, saved) in loaded.correlators {
         let position = loaded.sinks[&sink].standing.position;
         assert!(saved.position.next < position.next, "{sink}: {saved:?} {position:?}");

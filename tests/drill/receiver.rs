@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::judge::{Arrival, Key};
 use crate::request::{ENVELOPE, head};
@@ -103,7 +104,9 @@ impl Receiver {
             let _ = last.read(&mut [0]).await;
         }
         let mut connections = self.shared.connections.subscribe();
-        connections.wait_for(|open| *open == 0).await.expect("a receiver that is there");
+        let unconnected = connections.wait_for(|open| *open == 0);
+        let unconnected = timeout(Duration::from_secs(60), unconnected).await;
+        unconnected.expect("an end of all connections").expect("a receiver that is there");
     }
 
     /// All that has arrived, in its order.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -120,13 +121,16 @@ async fn is_well(stage: &Stage) {
 async fn nothing_can_be_put_back(stage: &Stage) {
     let journal = stage.bridge.journal();
     let away = journal.with_extension("away");
-    fs::rename(&journal, &away).and_then(|()| fs::write(&journal, "in its place")).expect("a file");
+    let exchange = || renameat_with(CWD, &journal, CWD, &away, RenameFlags::EXCHANGE);
+    fs::write(&away, "in its place").expect("a file");
+    exchange().expect("the file in its place");
     until("it says so", async || !stage.bridge.readiness().await.0).await;
     let (_, why) = stage.bridge.readiness().await;
     assert!(why.contains("the journal cannot be written"), "{why}");
     let status = stage.bridge.status().await;
     assert!(!status["journal"]["error"].is_null(), "{status}");
     assert_eq!(stage.bridge.metric("tidings_journal_writable").await, "0");
-    fs::remove_file(&journal).and_then(|()| fs::rename(&away, &journal)).expect("the directory");
+    exchange().expect("the directory");
+    fs::remove_file(&away).expect("the file");
     is_well(stage).await;
 }

@@ -10,7 +10,10 @@ use std::{
 use tidings::demo::api_server::{ApiServer, EventObject};
 use tokio::process::{Child, Command};
 
-use crate::{process::configured, support::server};
+use crate::{
+    process::configured,
+    support::{server, until},
+};
 
 /// Starts `tidings run` under a umask.
 fn run_under(umask: &str, dir: &Path) -> Child {
@@ -46,10 +49,11 @@ async fn runs_for_itself_alone(umask: &str, server: &ApiServer, dir: &Path) {
         all_of(&journal, &mut files);
         has_a_segment(&files) && expected.iter().all(|name| journal.join(name).exists())
     };
-    while !has_all() {
+    until("its files are there", || {
         assert!(child.try_wait().unwrap().is_none(), "{}", log(dir));
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+        has_all()
+    })
+    .await;
     are_for_us_alone(&journal, umask);
     let asked = Command::new("kill").arg(child.id().unwrap().to_string()).status().await.unwrap();
     assert!(asked.success() && child.wait().await.unwrap().success(), "{}", log(dir));
