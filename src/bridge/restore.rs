@@ -101,9 +101,9 @@ impl Restored {
             }
             None
         });
-        let has_past = opened.tail != Position::START || loaded.set_aside.is_some();
+        let has_past = opened.tail != Position::START || loaded.lost;
         // A state that was ever saved knows its sources.
-        let state_lost = loaded.set_aside.is_some() || (has_past && loaded.sources.is_empty());
+        let state_lost = loaded.lost || (has_past && loaded.sources.is_empty());
         let mut resume = opened.resume;
         if resume.is_empty() {
             let sinks = || positions_of(loaded.sinks.iter().map(|(name, s)| (name.clone(), s)));

@@ -69,6 +69,20 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// Of a file as a whole.
+    pub(super) fn of_file(file: impl fmt::Display, reason: impl Into<String>, now_ms: u64) -> Self {
+        Self {
+            kind: DamageKind::File,
+            file: file.to_string(),
+            offset: 0,
+            bytes: 0,
+            from_ms: None,
+            to_ms: now_ms,
+            records: 0,
+            reason: reason.into(),
+        }
+    }
+
     /// The time of the last record before it.
     pub fn from(&self) -> Option<Timestamp> {
         self.from_ms.map(timestamp)

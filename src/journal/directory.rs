@@ -10,7 +10,7 @@ use std::{
 
 use jiff::{civil::DateTime, tz::TimeZone};
 
-use super::{Damage, DamageKind, Damages, access, delivered, format, positions, private, state};
+use super::{Damage, Damages, access, delivered, format, positions, private, state};
 use crate::event::timestamp;
 
 /// The file that is locked.
@@ -206,16 +206,7 @@ impl Directory {
             // All in one line, as what the operating system says.
             other => io::Error::other(other.to_string().replace('\n', "; ")),
         })?;
-        self.0.damages.note(Damage {
-            kind: DamageKind::File,
-            file: path.display().to_string(),
-            offset: 0,
-            bytes: 0,
-            from_ms: None,
-            to_ms: now_ms,
-            records: 0,
-            reason: reason.to_owned(),
-        });
+        self.0.damages.note(Damage::of_file(path.display(), reason, now_ms));
         Ok(())
     }
 
@@ -232,16 +223,8 @@ impl Directory {
         let aside = self.0.damages.aside(|| self.make_aside(now_ms))?;
         let to = free(&aside.join(name.replace('/', "-")));
         fs::rename(&from, &to)?;
-        self.0.damages.note(Damage {
-            kind: DamageKind::File,
-            file: name.to_owned(),
-            offset: 0,
-            bytes: 0,
-            from_ms: None,
-            to_ms: now_ms,
-            records: 0,
-            reason: format!("{reason} (set aside as {})", to.display()),
-        });
+        let reason = format!("{reason} (set aside as {})", to.display());
+        self.0.damages.note(Damage::of_file(name, reason, now_ms));
         Ok(to)
     }
 
@@ -291,6 +274,16 @@ impl Directory {
             }
         }
         Ok(dropped)
+    }
+
+    /// Whether a bridge has written something here beside the state: it makes the state first.
+    pub(super) fn has_past(&self) -> io::Result<bool> {
+        let of_past = |name: &str| {
+            [positions::NAME, delivered::DIR].contains(&name)
+                || format::segment_first(name).is_some()
+        };
+        let entries = fs::read_dir(self.path())?.flatten();
+        Ok(entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(of_past)))
     }
 
     /// What everything that is not a segment takes on disk, in bytes.
@@ -371,7 +364,8 @@ fn bytes_of(entry: &DirEntry) -> u64 {
 /// Makes the lock of a directory if it is not there, and takes it.
 fn take_lock(directory: &Path) -> Result<File, OpenError> {
     let path = directory.join(LOCK);
-    if path.is_dir() {
+    // To open a FIFO would be to wait for who reads it.
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
         return Err(OpenError::NotALock { path });
     }
     // The file stays when the lock is let go: to unlink it would be to lock another one.
@@ -414,6 +408,25 @@ mod tests {
         assert!(error.to_string().contains("held by another process\nhint: "), "{error}");
         drop(held);
         Directory::open(&path).unwrap();
+    }
+
+    /// Whoever opens one waits until somebody else does.
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_is_not_opened() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = |name: &str| {
+            mknodat(CWD, dir.path().join(name), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        };
+        fifo(positions::NAME);
+        let directory = Directory::open(dir.path()).unwrap();
+        let error = positions::Positions::load(&directory).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        drop(directory);
+        fs::remove_file(dir.path().join(LOCK)).unwrap();
+        fifo(LOCK);
+        let error = Directory::open(dir.path()).unwrap_err();
+        assert!(matches!(error, OpenError::NotALock { .. }), "{error}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub struct PositionsError {
 impl PositionsError {
     /// Whether the file itself is at fault, and not the access to it.
     pub fn is_damage(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory)
+        self.source.kind() == io::ErrorKind::InvalidData
     }
 }
 
@@ -76,7 +76,7 @@ impl Positions {
     /// Reads what was stored last; nothing if that never happened.
     pub fn load(directory: &Directory) -> Result<Option<Self>, PositionsError> {
         let path = directory.path().join(NAME);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match private::read_file(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(PositionsError { path, source }),

@@ -23,6 +23,15 @@ pub(super) fn directory() -> DirBuilder {
     builder
 }
 
+/// What is in a file. Something else under its name is invalid data: to open a FIFO would be to wait
+/// for who writes to it.
+pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file"));
+    }
+    std::fs::read(path)
+}
+
 /// Whether an open file is the one of this name.
 pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use io::ErrorKind::{NotADirectory, NotFound};

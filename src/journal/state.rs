@@ -21,7 +21,7 @@ use self::{
     fingerprints::Fingerprints,
     seen_table::Store,
 };
-use super::{Directory, OpenError, Position, disk};
+use super::{Damage, Directory, OpenError, Position, disk};
 
 mod dead_letters;
 mod file;
@@ -64,6 +64,10 @@ const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources"
 /// What it knows up to, as the next sequence and how many were never used, and the state itself.
 const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
     TableDefinition::new("correlators");
+
+/// What is done without it.
+const WITHOUT: &str =
+    "sinks go on from positions.json, under the same ids; their totals begin anew";
 
 /// Why a commit failed. All of it is stored, or nothing, which is more likely; the same is to be
 /// committed again later, together with what has changed by then.
@@ -108,7 +112,8 @@ enum Unusable {
 
 impl State {
     /// Opens the state of a directory. One that is damaged is [set aside](Directory::set_aside)
-    /// and a new one is begun; [`Loaded::set_aside`] says so.
+    /// and a new one is begun; [`Loaded::set_aside`] says so. One that is missing where a bridge has
+    /// been is damaged, too; [`Loaded::lost`] says so of both.
     ///
     /// Of dead letters the newest are kept that take `dead_letter_bytes` together.
     ///
@@ -122,17 +127,25 @@ impl State {
     ) -> Result<(Self, Loaded), OpenError> {
         let path = directory.path().join(NAME);
         let mut set_aside = None;
+        let access = OpenError::access(&path);
+        let missing = !path.try_exists().map_err(access)?
+            && directory.has_past().map_err(OpenError::access(directory.path()))?;
         let opened = open_and_load(&path).or_else(|unusable| {
             let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
-            let without = "sinks go on from positions.json, under the same ids; their totals begin \
-                 anew, and the dead letters are in the file only";
-            let said = format!("{reason}; {without}");
+            let said = format!("{reason}; {WITHOUT}, and the dead letters are in the file only");
             let aside = directory.set_aside(NAME, &said, now_ms).map_err(Unusable::Refused)?;
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });
         let (database, mut loaded, mut dead, known) =
             opened.map_err(|unusable| refused(unusable, directory, &path))?;
+        if missing {
+            let reason = format!(
+                "it is missing, and is begun anew; {WITHOUT}, and the dead letters are gone"
+            );
+            directory.damages().note(Damage::of_file(NAME, reason, now_ms));
+        }
+        loaded.lost = missing || set_aside.is_some();
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
         let store = Store::new(path.clone(), database, known, directory.clone());

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::{
     Damage, POSITIONS, Positions, Resume, Totals, delivered,
     directory::{asides, bytes_of_path},
+    private,
     state::{NAME as STATE, look},
 };
 
@@ -203,15 +204,15 @@ impl Survey {
 
     fn positions(&mut self) -> Result<(), SurveyError> {
         let path = self.path.join(POSITIONS);
-        match fs::read(&path) {
+        match private::read_file(&path) {
             Ok(bytes) => {
                 if let Err(reason) = Positions::read(&bytes) {
                     self.problem(POSITIONS, None, reason);
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
-                self.problem(POSITIONS, None, "it is no file".to_owned());
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                self.problem(POSITIONS, None, e.to_string());
             }
             Err(e) => return Err(SurveyError::of(&path)(e)),
         }

@@ -7,7 +7,10 @@ use tidings::{
     demo::api_server::EventObject,
 };
 
-use crate::support::{MemorySink, Setup, create, retry, server, settled, sink_status, stop, until};
+use crate::support::{
+    MemorySink, Setup, create, free, invalid, retry, server, settled, sink_status, stop, take_away,
+    until,
+};
 
 /// So many events wait for a sink when it happens.
 const WAITING: u64 = 300;
@@ -84,7 +87,7 @@ async fn an_active_segment_that_is_unlinked_costs_nothing_and_is_stated() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_is_removed_costs_nothing_that_is_open_and_is_stated() {
-    nothing_is_missing_when(|journal| fs::remove_dir_all(journal).unwrap()).await;
+    nothing_is_missing_when(take_away).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +117,7 @@ async fn sealed_segments_that_are_removed_are_lost_and_counted_and_the_sink_goes
         }
     }
     until("it is journalled", || view.log.tail().ordinal() == written).await;
-    fs::remove_dir_all(&journal).unwrap();
+    take_away(&journal);
     until("the directory is made again", || journal.join("lock").exists()).await;
     sink.accept_everything();
     create(&server, "after");
@@ -124,5 +127,31 @@ async fn sealed_segments_that_are_removed_are_lost_and_counted_and_the_sink_goes
     assert_eq!(status.delivered + status.lost, written);
     assert_eq!(status.delivered as usize, sink.ids().len());
     assert!(view.log.damages().records() >= status.lost);
+    stop(bridge).await;
+}
+
+/// It is made before all else of a journal but its lock, so it was there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_is_missing_at_a_start_is_stated_and_at_a_first_one_it_is_not_missing() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    sink.refuse(|event| event.envelope.contains("poison").then(|| invalid("no")));
+    let start = || Setup::new(&server, dir.path()).sink("a", &sink).start();
+    fs::write(dir.path().join("lock"), "").unwrap();
+    let bridge = start().await;
+    assert_eq!(damaged_files(&bridge.view()), [] as [&str; 0]);
+    create(&server, "web-0");
+    create(&server, "poison");
+    settled(&bridge.view(), "a", 2).await;
+    drop(bridge);
+    free(dir.path()).await;
+    fs::remove_file(dir.path().join("state.redb")).unwrap();
+    let bridge = start().await;
+    let damage = bridge.view().log.damages().newest();
+    assert_eq!((damage.len(), &*damage[0].file), (1, "state.redb"));
+    assert!(damage[0].reason.starts_with("it is missing, and is begun anew"), "{damage:?}");
+    settled(&bridge.view(), "a", 2).await;
+    stop(bridge).await;
+    let bridge = start().await;
+    assert_eq!(damaged_files(&bridge.view()), [] as [&str; 0], "once");
     stop(bridge).await;
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::Deserialize;
 
 use crate::{
-    bridge::gap::Gap,
+    bridge::{gap::Gap, past::own_resume},
     journal::{Frame, Position, Resume, SavedWitness, SourceState, Unfinished},
 };
 
@@ -127,7 +127,7 @@ impl Track {
             self.lose();
         }
         for (key, state) in sources {
-            let now = resume.get(&**key).copied().unwrap_or_default();
+            let now = own_resume(key, resume);
             let own = self.sources.get(&**key);
             if own.map_or(self.lost, |own| own.lost) {
                 is_whole_from(state, now);

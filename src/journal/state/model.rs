@@ -223,6 +223,8 @@ pub struct Loaded {
     pub heartbeats: Vec<String>,
     /// A state that could not be used: where it is now, and what is wrong with it.
     pub set_aside: Option<(PathBuf, String)>,
+    /// A state that could not be used, or was missing.
+    pub lost: bool,
 }
 
 impl Loaded {

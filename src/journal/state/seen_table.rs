@@ -13,7 +13,7 @@ use redb::{TableDefinition, WriteTransaction};
 use super::{Directory, NAME, file::Trouble, fingerprints::Fingerprints, open_database};
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Damage, DamageKind, private},
+    journal::{Damage, private},
 };
 
 /// uid: resourceVersion, occurrences, source.
@@ -83,22 +83,19 @@ impl Store {
         new.sync_all()?;
         std::fs::rename(&temporary, &self.path)?;
         *file = new;
-        self.directory.damages().note(Damage {
-            kind: DamageKind::File,
-            file: NAME.to_owned(),
-            offset: 0,
-            bytes: 0,
-            from_ms: None,
-            to_ms: now_ms,
-            records: 0,
-            reason:
-                "it was taken away while it was in use, and was written again from the file that \
-                     was still open"
-                    .to_owned(),
-        });
+        let reason = "it was taken away while it was in use, and was written again from the file that \
+             was still open";
+        self.directory.damages().note(Damage::of_file(NAME, reason, now_ms));
         File::open(self.directory.path())?.sync_all()?;
-        *database = Some(open_database(&self.path, false, Trouble::default())?);
+        *database = Some(self.open_again()?);
         Ok(())
+    }
+
+    fn open_again(&self) -> Result<Database, redb::Error> {
+        let opened = open_database(&self.path, false, Trouble::default())?;
+        // A commit that failed may be in the file all the same.
+        *self.known() = fingerprints(&opened)?;
+        Ok(opened)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -118,11 +115,7 @@ impl Store {
                 if !private::is_at(&file, &self.path)? {
                     return Err(io::Error::from(io::ErrorKind::NotFound).into());
                 }
-                let opened = open_database(&self.path, false, Trouble::default())?;
-                // The commit that failed may be in the file all the same.
-                let known = fingerprints(&opened)?;
-                *self.known() = known;
-                *database = Some(opened);
+                *database = Some(self.open_again()?);
             }
         }
         // Readers go on meanwhile.
