@@ -8,16 +8,19 @@ mod support;
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use serde_json::Value;
 use tidings::{
-    bridge::{Outcome, Secrets},
+    bridge::{BatchOptions, Outcome, RetryClass, Secrets},
     demo::api_server::EventObject,
 };
 
-use crate::support::{MemorySink, Setup, invalid, server, settled, stop, until};
+use crate::support::{MemorySink, Setup, Tuning, invalid, retry, server, settled, stop, until};
 
 /// So many are refused.
 const REFUSED: u64 = 1000;
@@ -58,7 +61,16 @@ async fn a_thousand_refused_events_are_a_handful_of_lines_whose_counts_add_up() 
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let sink = MemorySink::default();
     sink.refuse(|event| event.envelope.contains("poison").then(|| invalid("no")));
-    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    // One that takes events and does not, by turns.
+    let (flapping, calls) = (MemorySink::default(), AtomicU64::default());
+    flapping.refuse(move |_| {
+        let calls = calls.fetch_add(1, Ordering::Relaxed);
+        calls.is_multiple_of(4).then(|| retry(RetryClass::Unavailable))
+    });
+    let batch = BatchOptions { events: 1, ..BatchOptions::default() };
+    let one_by_one = Tuning { batch, ..Tuning::default() };
+    let setup = Setup::new(&server, dir.path()).sink("a", &sink);
+    let bridge = setup.tuned("flapping", &flapping, one_by_one).start().await;
     for n in 0..REFUSED {
         // Not so many in a row that the sink would be in doubt.
         for message in ["poison", "fine"] {
@@ -95,5 +107,12 @@ async fn a_thousand_refused_events_are_a_handful_of_lines_whose_counts_add_up() 
     let lines = log.lines("the receiver took all events, with a warning");
     assert!(lines.len() < 100, "{} lines", lines.len());
     assert_eq!((&lines[0]["sink"], &lines[0]["warning"]), (&"a".into(), &"soon full".into()));
+
+    // Nor one that is there and away by turns.
+    settled(&bridge.view(), "flapping", 3 * REFUSED).await;
+    for words in ["the sink does not take events", "the sink takes events again"] {
+        let lines = log.lines(words);
+        assert!((1..100).contains(&lines.len()), "{} lines: {words}", lines.len());
+    }
     stop(bridge).await;
 }

@@ -13,6 +13,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep, sleep_until, timeout},
 };
+use tracing::Level;
 
 use super::{
     Outcome, Reason, RetryClass, RetryOptions, Secrets, Sink, SinkCondition, SinkProgress,
@@ -28,6 +29,9 @@ use super::{
 use crate::{event::Batch, journal::Delivered};
 use fates::Fates;
 
+const MISCONFIGURED: &str =
+    "the sink is misconfigured: nothing is lost, but somebody has to mend it";
+const NOT_TAKEN: &str = "the sink does not take events";
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
 /// An attempt that has not ended so long after its limit never will.
@@ -247,22 +251,16 @@ impl Deliver {
             }
         });
         let retry_in = format!("{:.1}s", wait.as_secs_f64());
+        let events = piece.batch.records.len() as u64;
+        let admit = |level, what| self.progress.lines.admit(level, what, class.as_str(), events);
         if !news {
             tracing::debug!(sink = self.name, reason = &**reason, retry_in, "still failing");
         } else if condition == SinkCondition::Misconfigured {
-            tracing::error!(
-                sink = self.name,
-                reason = &**reason,
-                retry_in,
-                "the sink is misconfigured: nothing is lost, but somebody has to mend it"
-            );
-        } else {
-            tracing::warn!(
-                sink = self.name,
-                reason = &**reason,
-                retry_in,
-                "the sink does not take events"
-            );
+            if admit(Level::ERROR, MISCONFIGURED) {
+                tracing::error!(sink = self.name, reason = &**reason, retry_in, "{MISCONFIGURED}");
+            }
+        } else if admit(Level::WARN, NOT_TAKEN) {
+            tracing::warn!(sink = self.name, reason = &**reason, retry_in, "{NOT_TAKEN}");
         }
         let until = Instant::now() + wait;
         let mut stop = self.stop.clone();

@@ -23,6 +23,18 @@ pub enum RetryClass {
     Misconfigured,
 }
 
+impl RetryClass {
+    /// The spelling in the log.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Throttled => "throttled",
+            Self::Timeout => "timeout",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+}
+
 /// Why a payload will never be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusedClass {

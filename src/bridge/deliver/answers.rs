@@ -19,6 +19,7 @@ use crate::{
 
 const REJECTED: &str = "the receiver rejected events without saying which";
 const REFUSED: &str = "the receiver refuses an event: dead-lettered";
+const RECOVERED: &str = "the sink takes events again";
 const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
 
 impl Deliver {
@@ -67,8 +68,9 @@ impl Deliver {
                 sink.trouble = None;
             }
         });
-        if recovered {
-            tracing::info!(sink = self.name, "the sink takes events again");
+        let events = records.len() as u64;
+        if recovered && self.progress.lines.admit(Level::INFO, RECOVERED, "", events) {
+            tracing::info!(sink = self.name, "{RECOVERED}");
         }
     }
 
