@@ -149,7 +149,6 @@ async fn a_state_that_is_missing_at_a_start_is_stated_and_at_a_first_one_it_is_n
     let damage = bridge.view().log.damages().newest();
     assert_eq!((damage.len(), &*damage[0].file), (1, "state.redb"));
     assert!(damage[0].reason.starts_with("it is missing, and is begun anew"), "{damage:?}");
-    settled(&bridge.view(), "a", 2).await;
     stop(bridge).await;
     let bridge = start().await;
     assert_eq!(damaged_files(&bridge.view()), [] as [&str; 0], "once");

@@ -81,7 +81,8 @@ impl<S: ReflectorStore> Reflector<S> {
                     );
                     self.begin_again(reason).await?;
                     let whole = self.page(&Page { limit: None, ..first.clone() }).await?.meta;
-                    if !whole.continue_token.is_empty() {
+                    // client-go takes what has come of it for all.
+                    if changes && !whole.continue_token.is_empty() {
                         return Err(ListWatchError::from(ListError::Cut).into());
                     }
                     let resource_version = whole.resource_version;
