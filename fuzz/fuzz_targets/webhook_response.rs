@@ -24,6 +24,7 @@ fn sink() -> &'static WebhookSink {
             signing_secrets: Vec::new(),
             single: false,
             compression: Compression::None,
+            connection_max_age: Duration::from_secs(600),
             timeout: Duration::from_secs(1),
         };
         WebhookSink::new(&options).expect("the options are good")

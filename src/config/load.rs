@@ -235,7 +235,7 @@ impl Reader<'_> {
 }
 
 /// The keys that all kinds of sinks share.
-fn common_keys() -> [&'static str; 10] {
+fn common_keys() -> [&'static str; 11] {
     [
         "batch",
         "match",
@@ -245,6 +245,7 @@ fn common_keys() -> [&'static str; 10] {
         "compression",
         "allowPlaintext",
         "proxy",
+        "connection",
         "overflow",
         "start",
     ]

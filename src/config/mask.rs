@@ -30,6 +30,7 @@ const SHOWN: &[&str] = &[
     "max",
     "maxAttempts",
     "timeout",
+    "maxAge",
     "compression",
     "overflow",
     "listen",

@@ -3,18 +3,12 @@
 //! HTTP/1.1 only. One request is under way at a time, so HTTP/2 would have nothing to multiplex,
 //! and a dead HTTP/2 connection is kept where a dead HTTP/1.1 connection goes with its request.
 
+mod client;
 pub(super) mod compress;
 mod dns;
 mod status;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
@@ -23,8 +17,8 @@ use ::http::{
 };
 use bytes::Bytes;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower::util::MapRequestLayer;
 
+use self::client::{Client, Setup};
 use super::{
     Compression, Proxy, Secret, SinkBuildError, TlsOptions, is_reserved_header, net_error,
     own_deadline, tls,
@@ -35,9 +29,6 @@ use crate::bridge::{Outcome, RetryClass, Secrets};
 pub(super) const REASON_BYTES: usize = 4096;
 /// How long a body that decides nothing may take, before its connection is given up instead.
 pub(super) const BODY_WAIT: Duration = Duration::from_millis(250);
-/// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
-/// a request that meets the close is lost without an answer, and [sent anew](HttpPoster::post).
-const KEEP_IDLE: Duration = Duration::from_secs(4);
 /// What this program calls itself.
 pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
@@ -120,17 +111,25 @@ impl Reply {
     }
 }
 
+/// How a sink over HTTP connects.
+pub(super) struct Connecting<'a> {
+    pub(super) tls: Option<&'a TlsOptions>,
+    pub(super) proxy: &'a Proxy,
+    /// How long one attempt may take.
+    pub(super) timeout: Duration,
+    /// For how long a connection is used.
+    pub(super) max_age: Duration,
+}
+
 /// POSTs to one address.
 pub(super) struct HttpPoster {
-    client: reqwest::Client,
+    client: Client,
     url: reqwest::Url,
     peer: String,
     headers: HeaderMap,
     compression: Compression,
     secrets: Secrets,
     deadline: Duration,
-    /// How many connections were begun.
-    dials: Arc<AtomicU64>,
     /// How much of a 2xx answer is read; 0: it is only drained, for the connection's sake.
     pub(super) success_bytes: usize,
 }
@@ -146,77 +145,36 @@ impl HttpPoster {
     /// Sets up the client; `headers` go with every request.
     pub(super) fn new(
         address: &Address,
-        tls_options: Option<&TlsOptions>,
-        proxy: &Proxy,
+        connecting: &Connecting<'_>,
         mut headers: HeaderMap,
         compression: Compression,
         secrets: Secrets,
-        attempt: Duration,
     ) -> Result<Self, SinkBuildError> {
         let mut url = reqwest::Url::parse(&address.uri.to_string()).map_err(|e| {
             SinkBuildError::Address { key: "url", reason: format!("not a URL: {e}") }
         })?;
-        let deadline = own_deadline(attempt);
-        let dials = Arc::<AtomicU64>::default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .http1_only()
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(30))
-            .pool_idle_timeout(KEEP_IDLE)
-            .pool_max_idle_per_host(1)
-            .connector_layer(MapRequestLayer::new(counted(Arc::clone(&dials))))
-            // Before the whole attempt is over, so that the reason can tell the two apart.
-            .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
-        builder = match proxy {
-            Proxy::None => builder.no_proxy(),
-            Proxy::Env => builder,
-            Proxy::Url(url) => builder.proxy(
-                reqwest::Proxy::all(url.expose())
-                    .map_err(|_| SinkBuildError::Proxy("not the address of a proxy"))?,
-            ),
-        };
-        let options = tls_options.cloned().unwrap_or_default();
-        if *proxy != Proxy::None && options.server_name.is_some() {
+        let deadline = own_deadline(connecting.timeout);
+        let tls = connecting.tls.cloned().unwrap_or_default();
+        if *connecting.proxy != Proxy::None && tls.server_name.is_some() {
             return Err(SinkBuildError::Proxy(
                 "cannot be together with tls.serverName; remove one of the two",
             ));
         }
-        tls::check(&options, address.uri.scheme())?;
-        if address.uri.scheme() != Some(&Scheme::HTTPS) {
-            // Without TLS the system's roots are not needed, and in a bare image there are none.
-            builder = builder.tls_certs_only([]);
-        } else if let Some(pem) = &options.ca {
-            let certificates = reqwest::Certificate::from_pem_bundle(pem)
-                .map_err(|e| SinkBuildError::Tls { key: "ca", reason: innermost(&e) })?;
-            builder = builder.tls_certs_only(certificates);
-        }
-        if let (Some(cert), Some(key)) = (&options.cert, &options.key) {
-            let pem = [cert.as_slice(), b"\n", key.expose().as_bytes()].concat();
-            let identity = reqwest::Identity::from_pem(&pem)
-                .map_err(|e| SinkBuildError::Tls { key: "cert", reason: innermost(&e) })?;
-            builder = builder.identity(identity);
-        }
-        if let Some(name) = &options.server_name {
-            builder = rename(builder, &mut url, &mut headers, name)?;
-        }
-        let client =
-            builder.build().map_err(|e| SinkBuildError::Client(secrets.reason(innermost(&e))))?;
+        tls::check(&tls, address.uri.scheme())?;
+        let name = tls.server_name.as_deref();
+        let host = name.map(|name| rename(&mut url, &mut headers, name)).transpose()?;
+        let client = Client::new(Setup {
+            https: address.uri.scheme() == Some(&Scheme::HTTPS),
+            tls,
+            proxy: connecting.proxy.clone(),
+            host,
+            // Before the whole attempt is over, so that the reason can tell the two apart.
+            connect_timeout: (deadline / 2).max(Duration::from_millis(1)),
+            max_age: connecting.max_age,
+            secrets: secrets.clone(),
+        })?;
         let peer = address.peer.clone();
-        Ok(Self {
-            client,
-            url,
-            peer,
-            headers,
-            compression,
-            secrets,
-            deadline,
-            dials,
-            success_bytes: 0,
-        })
+        Ok(Self { client, url, peer, headers, compression, secrets, deadline, success_bytes: 0 })
     }
 
     /// What no reason may hold.
@@ -247,8 +205,9 @@ impl HttpPoster {
         body: Bytes,
     ) -> Result<Reply, Outcome> {
         let end = Instant::now() + self.deadline;
+        let client = self.client.get();
         let request = || {
-            let request = self.client.post(self.url.clone()).headers(headers.clone());
+            let request = client.post(self.url.clone()).headers(headers.clone());
             let request = request.headers(self.headers.clone()).body(body.clone());
             match compress::content_encoding(self.compression) {
                 Some(encoding) => request.header(CONTENT_ENCODING, encoding),
@@ -256,9 +215,9 @@ impl HttpPoster {
             }
         };
         let sending = async {
-            let dials = self.dials.load(Relaxed);
+            let dials = self.client.dials();
             match request().send().await {
-                Err(error) if self.dials.load(Relaxed) == dials && net_error::is_cut(&error) => {
+                Err(error) if self.client.dials() == dials && net_error::is_cut(&error) => {
                     tracing::debug!(peer = self.peer, "a connection that was idle is gone");
                     request().send().await
                 }
@@ -307,14 +266,6 @@ impl HttpPoster {
     }
 }
 
-/// Counts what passes: the wishes for a connection, of a type that nobody can name.
-fn counted<T>(count: Arc<AtomicU64>) -> impl Fn(T) -> T + Clone {
-    move |wish| {
-        count.fetch_add(1, Relaxed);
-        wish
-    }
-}
-
 /// Reads at most `limit` bytes into `body`. What was read when the caller loses patience stays.
 ///
 /// An end that comes within one buffer more is read too: it sets the connection free for the next
@@ -331,24 +282,24 @@ async fn read_body(mut response: reqwest::Response, limit: usize, body: &mut Vec
     }
 }
 
-/// Makes the client ask for, and insist on, the certificate of another name than the host's.
+/// Makes the client ask for, and insist on, the certificate of another name than the host's, and
+/// answers the host.
 ///
 /// The client takes the name for TLS from the URL and offers no other place for it. So the URL
 /// gets the name, resolving it yields the real host's addresses, and the `Host` header stays what
-/// it was. A proxy would be asked for the name instead of the host, so none is used.
+/// it was.
 fn rename(
-    builder: reqwest::ClientBuilder,
     url: &mut reqwest::Url,
     headers: &mut HeaderMap,
     name: &str,
-) -> Result<reqwest::ClientBuilder, SinkBuildError> {
+) -> Result<String, SinkBuildError> {
     let bad = |reason: &str| SinkBuildError::Tls { key: "serverName", reason: reason.into() };
     let host = url.host_str().unwrap_or_default().to_owned();
     let authority = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
     let value = HeaderValue::from_str(&authority).map_err(|_| bad("the host is not ASCII"))?;
     headers.insert(header::HOST, value);
     url.set_host(Some(name)).map_err(|_| bad("not a host name"))?;
-    Ok(builder.no_proxy().dns_resolver(dns::Alias::new(&host)))
+    Ok(host)
 }
 
 /// The end of an error's chain, which says what the rest only frames.

@@ -159,6 +159,8 @@ pub struct OtlpOptions {
     pub proxy: Proxy,
     /// Of request bodies.
     pub compression: Compression,
+    /// For how long a connection is used. The next one goes to what the name stands for by then.
+    pub connection_max_age: Duration,
     /// How long one attempt may take.
     pub timeout: Duration,
 }
@@ -178,6 +180,8 @@ pub struct WebhookOptions {
     pub signing_secrets: Vec<Secret>,
     /// Of request bodies.
     pub compression: Compression,
+    /// For how long a connection is used. The next one goes to what the name stands for by then.
+    pub connection_max_age: Duration,
     /// One object a request instead of an array; the batches then hold one event each.
     pub single: bool,
     /// How long one attempt may take.

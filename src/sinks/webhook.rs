@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 use self::sign::Signer;
 use super::{
     SinkBuildError, WebhookOptions,
-    http::{self, Address, HttpPoster, Reply},
+    http::{self, Address, Connecting, HttpPoster, Reply},
 };
 use crate::{
     bridge::{Outcome, Sink},
@@ -52,12 +52,15 @@ impl WebhookSink {
         let address = Address::parse("url", options.url.expose())?;
         let poster = HttpPoster::new(
             &address,
-            options.tls.as_ref(),
-            &options.proxy,
+            &Connecting {
+                tls: options.tls.as_ref(),
+                proxy: &options.proxy,
+                timeout: options.timeout,
+                max_age: options.connection_max_age,
+            },
             http::headers(&options.headers)?,
             options.compression,
             options.secrets(),
-            options.timeout,
         )?;
         let signer = Signer::new(&options.signing_secrets)?;
         Ok(Self { poster, signer, single: options.single })

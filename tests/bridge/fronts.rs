@@ -40,6 +40,7 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
             tls: None,
             proxy: Proxy::None,
             compression: Compression::None,
+            connection_max_age: Duration::from_secs(600),
             timeout: Duration::from_secs(5),
         });
         let retry = RetryOptions { max_attempts: Some(3), ..Tuning::default().retry };

@@ -26,6 +26,8 @@ use crate::{
 
 /// How long an attempt may take unless the sink says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For how long a connection is used unless the sink says otherwise.
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(600);
 
 impl Builder<'_> {
     pub(super) fn sink(&mut self, name: &str, model: &SinkModel) -> SinkSettings {
@@ -72,6 +74,7 @@ impl Builder<'_> {
             SinkKind::Stdout
         };
         self.proxy(&path, model, &mut kind);
+        self.connection(&path.key("connection"), model, &mut kind);
         let filter = self.filter(&path.key("match"), model.filter.as_ref());
         if model.enrich.is_none() && filter.as_ref().is_some_and(Filter::names_object) {
             let wrong = wrong("`object` is known only to a sink that has `enrich`");
@@ -100,6 +103,28 @@ impl Builder<'_> {
                 OverflowModel::Block => Overflow::Block,
             },
             forward_dead_letters: forward,
+        }
+    }
+
+    fn connection(&mut self, path: &Path, model: &SinkModel, kind: &mut SinkKind) {
+        let Some(connection) = &model.connection else { return };
+        let into = match kind {
+            SinkKind::Webhook(options) => &mut options.connection_max_age,
+            SinkKind::Otlp(options) => &mut options.connection_max_age,
+            SinkKind::Kafka(_) => {
+                let wrong = wrong("a `kafka` sink learns from its brokers where to connect to");
+                return self.wrong_key(path, wrong.hint("remove it"));
+            }
+            SinkKind::Stdout => {
+                let wrong = wrong("a `stdout` sink has no connection");
+                return self.wrong_key(path, wrong.hint("remove it"));
+            }
+        };
+        let Some(age) = connection.max_age else { return };
+        *into = age.0;
+        if age.0.is_zero() {
+            let wrong = wrong("a connection that is used for no time carries nothing");
+            self.wrong(&path.key("maxAge"), wrong.hint("the default is `10m`"));
         }
     }
 
@@ -259,6 +284,7 @@ impl Builder<'_> {
             tls: model.tls.as_ref().map(|tls| self.tls(&path.key("tls"), tls)),
             proxy: Proxy::None,
             compression: Compression::None,
+            connection_max_age: DEFAULT_MAX_AGE,
             timeout,
         }
     }
@@ -302,6 +328,7 @@ impl Builder<'_> {
             proxy: Proxy::None,
             signing_secrets,
             compression: Compression::None,
+            connection_max_age: DEFAULT_MAX_AGE,
             single: true,
             timeout,
         }

@@ -52,6 +52,8 @@ pub struct SinkModel {
     /// `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), or the address of one: `http://`, `https://`, `socks5://` or
     /// `socks5h://`. Default: none, whatever the environment says.
     pub proxy: Option<Text>,
+    /// How connections are used: of webhooks and OTLP.
+    pub connection: Option<ConnectionModel>,
     /// What happens when this sink lags by more than the journal holds: `dropOldest`, the oldest
     /// events go and count as lost for it, or `block`, intake stops for all sinks until this one has
     /// had some of them.
@@ -324,6 +326,17 @@ pub struct RetryModel {
     /// counted. Default: never.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub max_attempts: Option<u32>,
+}
+
+/// How connections are used.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Connection")]
+pub struct ConnectionModel {
+    /// For how long a connection is used. The next one goes to what the name stands for by then, so
+    /// that new endpoints behind it are seen. Default: `10m`.
+    #[schemars(with = "Option<Span>", extend("default" = "10m"))]
+    pub max_age: Option<Span>,
 }
 
 /// What is done with dead letters.

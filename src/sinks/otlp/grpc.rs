@@ -21,7 +21,7 @@ use ::http::{
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::{
     Code, Status,
     body::Body,
@@ -49,8 +49,10 @@ const PREFIX_BYTES: usize = 5;
 pub(super) struct GrpcExporter {
     endpoint: Endpoint,
     peer: String,
-    /// Opened by the first call; connects, and connects again, by itself.
-    channel: Option<Channel>,
+    /// Opened by the first call, and when that was; connects, and connects again, by itself.
+    channel: Option<(Channel, Instant)>,
+    /// For how long a channel, and so a connection, is used.
+    max_age: Duration,
     /// Of every request.
     headers: HeaderMap,
     compression: Compression,
@@ -125,6 +127,7 @@ impl GrpcExporter {
             endpoint,
             peer: address.peer,
             channel: None,
+            max_age: options.connection_max_age,
             headers,
             compression: options.compression,
             secrets,
@@ -136,7 +139,10 @@ impl GrpcExporter {
         &mut self,
         message: Bytes,
     ) -> Result<ExportLogsServiceResponse, Outcome> {
-        let channel = self.channel.get_or_insert_with(|| self.endpoint.connect_lazy()).clone();
+        // Another one asks for the addresses of the name again.
+        self.channel.take_if(|(_, opened)| opened.elapsed() >= self.max_age);
+        let open = || (self.endpoint.connect_lazy(), Instant::now());
+        let channel = self.channel.get_or_insert_with(open).0.clone();
         match timeout(self.deadline, self.call(channel, message)).await {
             Ok(answer) => answer,
             Err(_) => {

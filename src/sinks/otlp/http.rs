@@ -8,7 +8,7 @@ use prost::Message as _;
 use super::{
     super::{
         OtlpOptions, SinkBuildError,
-        http::{self, Address, HttpPoster, Reply},
+        http::{self, Address, Connecting, HttpPoster, Reply},
     },
     answer,
     grpc_status::RpcStatus,
@@ -28,12 +28,15 @@ impl HttpExporter {
         let address = Address::parse("endpoint", &logs_url(options.endpoint.expose()))?;
         let mut poster = HttpPoster::new(
             &address,
-            options.tls.as_ref(),
-            &options.proxy,
+            &Connecting {
+                tls: options.tls.as_ref(),
+                proxy: &options.proxy,
+                timeout: options.timeout,
+                max_age: options.connection_max_age,
+            },
             http::headers(&options.headers)?,
             options.compression,
             secrets,
-            options.timeout,
         )?;
         poster.success_bytes = RESPONSE_BYTES;
         Ok(Self { poster })

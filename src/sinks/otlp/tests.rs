@@ -1,3 +1,5 @@
+mod connection;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
@@ -42,6 +44,7 @@ fn options(endpoint: String, protocol: OtlpProtocol) -> OtlpOptions {
         tls: None,
         proxy: Proxy::None,
         compression: Compression::None,
+        connection_max_age: Duration::from_secs(600),
         timeout: Duration::from_secs(5),
     }
 }

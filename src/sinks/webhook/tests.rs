@@ -22,6 +22,7 @@ fn options(url: String) -> WebhookOptions {
         signing_secrets: vec![Secret::new("whsec_c2VjcmV0IG9mIHR3ZW50eS1mb3VyIGIu")],
         compression: Compression::None,
         single: false,
+        connection_max_age: Duration::from_secs(600),
         timeout: Duration::from_secs(5),
     }
 }

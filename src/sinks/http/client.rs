@@ -1,0 +1,125 @@
+//! The client of a sink over HTTP, which is made anew when its connections are old.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tower::util::MapRequestLayer;
+
+use super::{
+    super::{Proxy, SinkBuildError, TlsOptions},
+    USER_AGENT, dns, innermost,
+};
+use crate::bridge::Secrets;
+
+/// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
+/// a request that meets the close is lost without an answer, and [sent anew](super::HttpPoster::post).
+const KEEP_IDLE: Duration = Duration::from_secs(4);
+
+/// How a client is made, however often.
+pub(super) struct Setup {
+    /// Whether it speaks TLS.
+    pub(super) https: bool,
+    pub(super) tls: TlsOptions,
+    pub(super) proxy: Proxy,
+    /// The host to connect to, where the URL has another name for TLS.
+    pub(super) host: Option<String>,
+    pub(super) connect_timeout: Duration,
+    /// For how long a connection is used.
+    pub(super) max_age: Duration,
+    pub(super) secrets: Secrets,
+}
+
+/// A client whose connections are no older than they may be.
+pub(super) struct Client {
+    setup: Setup,
+    /// The client of now, and since when it is that.
+    current: Mutex<(reqwest::Client, Instant)>,
+    /// How many connections were begun.
+    dials: Arc<AtomicU64>,
+}
+
+impl Client {
+    pub(super) fn new(setup: Setup) -> Result<Self, SinkBuildError> {
+        let dials = Arc::default();
+        let current = Mutex::new((setup.client(&dials)?, Instant::now()));
+        Ok(Self { setup, current, dials })
+    }
+
+    /// How many connections were begun.
+    pub(super) fn dials(&self) -> u64 {
+        self.dials.load(Relaxed)
+    }
+
+    /// The client for a request. Once it is as old as a connection may be, another one takes its
+    /// place, whose connections ask for the addresses of the name again; what is under way on the old
+    /// one ends there.
+    pub(super) fn get(&self) -> reqwest::Client {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.1.elapsed() >= self.setup.max_age {
+            current.1 = Instant::now();
+            match self.setup.client(&self.dials) {
+                Ok(client) => current.0 = client,
+                Err(error) => tracing::warn!(%error, "old connections are used on"),
+            }
+        }
+        current.0.clone()
+    }
+}
+
+impl Setup {
+    fn client(&self, dials: &Arc<AtomicU64>) -> Result<reqwest::Client, SinkBuildError> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .http1_only()
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(30))
+            .pool_idle_timeout(KEEP_IDLE)
+            .pool_max_idle_per_host(1)
+            .connector_layer(MapRequestLayer::new(counted(Arc::clone(dials))))
+            .connect_timeout(self.connect_timeout);
+        builder = match &self.proxy {
+            Proxy::None => builder.no_proxy(),
+            Proxy::Env => builder,
+            Proxy::Url(url) => builder.proxy(
+                reqwest::Proxy::all(url.expose())
+                    .map_err(|_| SinkBuildError::Proxy("not the address of a proxy"))?,
+            ),
+        };
+        if !self.https {
+            // Without TLS the system's roots are not needed, and in a bare image there are none.
+            builder = builder.tls_certs_only([]);
+        } else if let Some(pem) = &self.tls.ca {
+            let certificates = reqwest::Certificate::from_pem_bundle(pem)
+                .map_err(|e| SinkBuildError::Tls { key: "ca", reason: innermost(&e) })?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let (Some(cert), Some(key)) = (&self.tls.cert, &self.tls.key) {
+            let pem = [cert.as_slice(), b"\n", key.expose().as_bytes()].concat();
+            let identity = reqwest::Identity::from_pem(&pem)
+                .map_err(|e| SinkBuildError::Tls { key: "cert", reason: innermost(&e) })?;
+            builder = builder.identity(identity);
+        }
+        if let Some(host) = &self.host {
+            // A proxy would be asked for the name instead of the host, so none is used.
+            builder = builder.no_proxy().dns_resolver(dns::Alias::new(host));
+        }
+        builder.build().map_err(|e| SinkBuildError::Client(self.secrets.reason(innermost(&e))))
+    }
+}
+
+/// Counts what passes: the wishes for a connection, of a type that nobody can name.
+fn counted<T>(count: Arc<AtomicU64>) -> impl Fn(T) -> T + Clone {
+    move |wish| {
+        count.fetch_add(1, Relaxed);
+        wish
+    }
+}
