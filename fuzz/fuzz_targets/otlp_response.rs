@@ -24,7 +24,8 @@ fuzz_target!(|data: &[u8]| {
     };
     match outcome {
         Some(Outcome::Partial { rejected, reason }) => {
-            assert!((1..=sent).contains(&rejected));
+            // None where it took all and warns.
+            assert!(rejected <= sent);
             assert!(!reason.is_empty());
         }
         Some(Outcome::Refused { reason, .. } | Outcome::Retry { reason, .. }) => {

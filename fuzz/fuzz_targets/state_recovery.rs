@@ -9,14 +9,16 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use tidings::journal::{
-    Directory, LetterQuery, OpenError, Position, Positions, SinkState, State, StateCommit,
+    Directory, LetterQuery, OpenError, Position, Positions, SinkState, Standing, State, StateCommit,
 };
 
 /// Enough for tests; the newest are kept.
 const DEAD_LETTER_BYTES: u64 = 1 << 20;
 
 fn commit(next: u64) -> StateCommit {
-    let state = SinkState { position: Position { next, skipped: 0 }, ..SinkState::default() };
+    let position = Position { next, skipped: 0 };
+    let standing = Standing { position, ..Standing::default() };
+    let state = SinkState { standing, ..SinkState::default() };
     StateCommit { sinks: BTreeMap::from([("audit".to_owned(), state)]), ..StateCommit::default() }
 }
 
@@ -74,6 +76,6 @@ fuzz_target!(|data: &[u8]| {
         panic!("it does not open again: {letters:?}");
     };
     if committed && loaded.set_aside.is_none() {
-        assert_eq!(loaded.sinks["audit"].position.next, 77);
+        assert_eq!(loaded.sinks["audit"].standing.position.next, 77);
     }
 });
