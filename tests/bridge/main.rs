@@ -19,6 +19,7 @@ mod fronts;
 mod gaps;
 mod gone;
 mod heartbeat;
+mod held;
 mod lists;
 mod overflow;
 mod own_events;
