@@ -106,7 +106,7 @@ pub(super) enum Decision {
     Send {
         /// Without its messages.
         correlation: Correlation,
-        /// What it stands for says these, where it stands for more than itself.
+        /// The messages of the versions that it stands for, where these are more than itself.
         messages: Messages,
         /// Its own, and what was held.
         delta: u64,

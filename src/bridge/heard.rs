@@ -1,4 +1,4 @@
-//! What is logged, for tests.
+//! The log, for tests.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -24,7 +24,7 @@ impl Levels {
         (levels, tracing::subscriber::set_default(subscriber))
     }
 
-    /// What was logged since this was asked last.
+    /// The levels of the lines since this was asked last.
     pub(crate) fn take(&self) -> Vec<tracing::Level> {
         std::mem::take(&mut *lock(&self.0))
     }

@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 const WARNING: &str = "the receiver took all events, with a warning";
 
-/// What a line is of: its level, its words, and a class of reasons. Not the reason itself, in which each
+/// The kind of a line: its level, its words, and a class of reasons. Not the reason itself, in which each
 /// event may have its own.
 type Kind = (Level, &'static str, String);
 

@@ -1,7 +1,7 @@
 //! One step of delivery: what the answer to an attempt makes of the records that were sent, and what
 //! is sent next. Live batches, dead letters and replays go by it alike.
 //!
-//! It waits for nothing and asks no clock. Sending, waiting and keeping account are its callers': the
+//! The step waits for nothing and asks no clock. Sending, waiting and keeping account are its callers': the
 //! [live path](super::deliver) and the [courier](super::errands).
 
 #[cfg(test)]
@@ -49,12 +49,12 @@ pub(super) struct Answered {
 /// The receiver's last word about records.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It has them.
+    /// The receiver has them.
     Taken {
-        /// Its words, where it warns.
+        /// The receiver's words, where it warns.
         warning: Option<Reason>,
     },
-    /// It will never have them, or they are given up.
+    /// The receiver will never have them, or they are given up.
     Refused { class: DeadLetterClass, reason: Reason },
 }
 
@@ -92,7 +92,7 @@ pub(super) enum Next {
         /// The wait that the receiver asked for.
         after: Option<Duration>,
     },
-    /// It was halved; the first half, which it is now, goes before this one.
+    /// The second half: the piece, which is the first half now, goes before it.
     Halved(Piece),
 }
 

@@ -30,7 +30,7 @@ pub enum ListError {
         "expected the next page of a list, found one that came before: its continue token comes again"
     )]
     Endless,
-    /// It was asked for in one piece.
+    /// A list that was asked for in one piece goes on.
     #[error("expected the whole of a list, found a part of it: a continue token comes with it")]
     Cut,
     /// So many of its pages in a row had nothing in them, and led to another one.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EnvelopeParts, Record};
 
-/// What the recorder of client-go would have done with a version of an Event.
+/// The action that the recorder of client-go would have taken on a version of an Event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CorrelationAction {
@@ -35,7 +35,7 @@ impl CorrelationAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Correlation {
-    /// What was decided.
+    /// The decision.
     pub action: CorrelationAction,
     /// Whether the Event is one of many similar ones (same object, reason and reporter, other
     /// messages), which are counted as one.

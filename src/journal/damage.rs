@@ -69,6 +69,10 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// The reason for a file that was taken away.
+    pub(super) const TAKEN_AWAY: &str = "it was taken away while it was in use, and was written again \
+                                         from the file that was still open";
+
     /// Of a file as a whole.
     pub(super) fn of_file(file: impl fmt::Display, reason: impl Into<String>, now_ms: u64) -> Self {
         Self {

@@ -23,8 +23,8 @@ pub(super) fn directory() -> DirBuilder {
     builder
 }
 
-/// What is in a file. Something else under its name is invalid data: to open a FIFO would be to wait
-/// for who writes to it.
+/// Reads a whole file. Something else under its name is invalid data: to open a FIFO would be to wait
+/// for a writer.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file"));

@@ -65,7 +65,7 @@ const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources"
 const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
     TableDefinition::new("correlators");
 
-/// What is done without it.
+/// The consequence of a state that is begun anew.
 const WITHOUT: &str =
     "sinks go on from positions.json, under the same ids; their totals begin anew";
 

@@ -131,7 +131,7 @@ impl Proxy {
     pub const VARIABLES: [&str; 6] =
         ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-    /// What the proxy before the API server may speak.
+    /// The schemes of a proxy before the API server.
     pub(crate) const SCHEMES_OF_SOURCE: [&str; 3] = ["http", "https", "socks5"];
 }
 

@@ -130,7 +130,7 @@ async fn sealed_segments_that_are_removed_are_lost_and_counted_and_the_sink_goes
     stop(bridge).await;
 }
 
-/// It is made before all else of a journal but its lock, so it was there.
+/// The state is made before all else of a journal but its lock, so it was there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_that_is_missing_at_a_start_is_stated_and_at_a_first_one_it_is_not_missing() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());

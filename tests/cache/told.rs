@@ -18,7 +18,7 @@ pub(crate) struct Told {
     /// What it holds now: resourceVersions by name.
     held: Arc<Mutex<BTreeMap<String, String>>>,
     listed: Vec<(String, String)>,
-    /// It has room for a part of a list only.
+    /// There is room for a part of a list only.
     partly: bool,
 }
 

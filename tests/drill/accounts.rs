@@ -73,8 +73,7 @@ pub(crate) async fn list_dead_letters(bridge: &Bridge, sink: &str, count: u64) -
     letters
 }
 
-/// What a sink says to have seen is what the API server wrote, and what it says to have delivered is
-/// what arrived. Behind a gap not all that was written was shown, but what arrived was.
+/// Holds `seen` of a sink against what the API server wrote, and `delivered` against what arrived. Behind a gap not all that was written was shown, but what arrived was.
 pub(crate) fn add_up(sink: &Value, verdict: &Verdict, written: RangeInclusive<u64>) {
     let (seen, delivered) = (number(sink, "seen"), number(sink, "delivered"));
     assert!(written.contains(&seen), "{written:?} were written: {verdict}; {sink}");

@@ -28,7 +28,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
 
 const SPARE: usize = 2;
 
-/// What is taken away of a journal.
+/// The part of a journal that is taken away.
 #[derive(Clone, Copy)]
 enum Taken {
     Segment,

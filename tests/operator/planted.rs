@@ -31,7 +31,7 @@ use crate::{
     support::{client, server},
 };
 
-/// Who shows it is told everything.
+/// Shows everything to its bearer.
 const ADMIN_TOKEN: &str = "Pl4nted-admin-token-0123";
 
 /// The program at work, with a configuration of all of them.
@@ -283,7 +283,7 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
     );
 }
 
-/// What cannot be started with, is not said either.
+/// A configuration that cannot be started with is not quoted either.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_that_is_refused_is_not_told_with_its_secrets() {
     let dir = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ async fn mistakes_in_the_usage_exit_with_2() {
     insta::assert_snapshot!(said.join("\n"));
 }
 
-/// What a start says stands in the log, at each of its restarts.
+/// The words of a start stand in the log, at each restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signing_secret_without_prefix_is_shown_by_check_alone() {
     const SECRET: &str = "a secret of thirty-odd bytes, live";

@@ -56,9 +56,9 @@ pub(in crate::bridge) struct Summary {
     pub(in crate::bridge) delta: u64,
     /// The versions that have their fate with it, itself included.
     pub(in crate::bridge) pending: u64,
-    /// What goes into its envelope, without its messages.
+    /// The correlation for its envelope, without messages.
     pub(in crate::bridge) correlation: Correlation,
-    /// What it stands for says these.
+    /// The messages of the versions that it stands for.
     pub(in crate::bridge) messages: Messages,
 }
 

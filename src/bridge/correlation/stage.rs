@@ -150,7 +150,7 @@ impl Stage {
         Some(passed)
     }
 
-    /// What is read from the log, however long it cannot be.
+    /// Reads from the log, again and again for as long as it cannot be read.
     async fn read_log<T: Send + 'static>(
         &self,
         read: impl Fn(&LogHandle) -> io::Result<T> + Clone + Send + 'static,

@@ -78,7 +78,7 @@ type Sent = Vec<(u64, u64, Correlation)>;
 #[derive(Default, Debug)]
 struct Outcome {
     sent: Sent,
-    /// What each of them tells.
+    /// The messages that each of them tells.
     messages: Vec<Messages>,
     correlated_away: u64,
 }
@@ -325,7 +325,7 @@ fn what_is_held_when_the_mode_changes_is_let_go() {
     assert!(Correlator::load(&correlator.to_bytes()).unwrap().lets_go());
 }
 
-/// What a build of version 2 or 3 would have saved.
+/// The state as a build of version 2 or 3 would have saved it.
 fn as_saved_by(version: u8, correlator: &Correlator) -> Vec<u8> {
     let mut bytes = correlator.to_bytes();
     bytes[0] = version;
@@ -349,8 +349,8 @@ fn as_saved_by(version: u8, correlator: &Correlator) -> Vec<u8> {
     bytes
 }
 
-/// What a build before version 3 would have decided on: its keys did not begin with the cluster and
-/// the Event's namespace.
+/// Runs as a build before version 3 would have: its keys did not begin with the cluster and the
+/// Event's namespace.
 fn run_earlier(correlator: &mut Correlator, records: &[Read]) {
     for (record, time_ms, _) in records {
         let (parts, event) = read(record).unwrap();

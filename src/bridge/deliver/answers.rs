@@ -1,4 +1,4 @@
-//! What live events come to, answered by their receiver.
+//! The fates of live events, by the answers of their receiver.
 
 use tracing::Level;
 

@@ -46,7 +46,7 @@ pub(super) struct Replacing {
     /// The uids of the list, to find what has been deleted unseen; `None` when nothing was known, or
     /// something is left for the next pass.
     listed: Option<StagedUids>,
-    /// What they take on disk in the pass that leaves nothing; `None` when nothing was known.
+    /// The bytes that they take on disk in the pass that leaves nothing; `None` when nothing was known.
     uids: Option<u64>,
     /// Before it was asked for, in milliseconds since the epoch.
     asked_ms: u64,
@@ -428,7 +428,7 @@ impl Ingest {
     }
 }
 
-/// What has to be stated of a list when it is whole: nothing of a part that nothing came before.
+/// The facts to be stated of a list that is whole: none of one that nothing came before.
 fn to_state(facts: Unfinished, replayed: bool) -> Unfinished {
     if replayed { facts } else { Unfinished::default() }
 }

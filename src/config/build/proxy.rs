@@ -13,7 +13,7 @@ use crate::{
     sinks::{Proxy, Secret},
 };
 
-/// What the proxy of a sink may speak.
+/// The schemes of a sink's proxy.
 const SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
 impl Builder<'_> {

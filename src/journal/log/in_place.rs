@@ -52,9 +52,7 @@ impl Log {
             from_ms: Some(old.start.newest_ms).filter(|ms| *ms > 0),
             to_ms: now_ms,
             records: 0,
-            reason: "it was taken away while it was in use, and was written again from the file \
-                     that was still open"
-                .to_owned(),
+            reason: Damage::TAKEN_AWAY.to_owned(),
         });
     }
 }

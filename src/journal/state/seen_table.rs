@@ -83,9 +83,7 @@ impl Store {
         new.sync_all()?;
         std::fs::rename(&temporary, &self.path)?;
         *file = new;
-        let reason = "it was taken away while it was in use, and was written again from the file that \
-             was still open";
-        self.directory.damages().note(Damage::of_file(NAME, reason, now_ms));
+        self.directory.damages().note(Damage::of_file(NAME, Damage::TAKEN_AWAY, now_ms));
         File::open(self.directory.path())?.sync_all()?;
         *database = Some(self.open_again()?);
         Ok(())

@@ -1,5 +1,5 @@
-//! What a receiver says that took a request, as far as its answer is there: of a long one the start is
-//! kept, and one may be cut off. The number that it rejected stands before its words.
+//! The words of a receiver that took a request, as far as its answer is there: of a long one the start
+//! is kept, and one may be cut off. The number that it rejected stands before its words.
 
 use opentelemetry_proto::tonic::collector::logs::v1::{
     ExportLogsPartialSuccess, ExportLogsServiceResponse,

@@ -16,7 +16,7 @@ use crate::mixed::stated::Stated;
 #[derive(Default)]
 pub(super) struct Oracle {
     findings: Vec<String>,
-    /// What is in the journal, or was.
+    /// The versions that are in the journal, or were.
     journalled: HashMap<Key, Journalled>,
     /// Sink and law of each: what is false once stays so.
     broken: HashSet<(String, &'static str)>,
@@ -213,7 +213,7 @@ impl<'a> Law<'a> {
         self.totals(sink, said, before, unknown);
     }
 
-    /// What arrived of versions that are to come in order: of those that each life of the bridge
+    /// The arrivals of versions that are to come in order: of those that each life of the bridge
     /// covered in which they could be journalled, and that every match that was asked wants.
     fn in_order(&self, sink: &Sink, arrivals: &[Arrival]) -> Vec<Arrival> {
         let mut ordered = HashSet::new();

@@ -27,7 +27,7 @@ pub(crate) struct Signed {
 }
 
 impl WebhookLibrary {
-    /// What it says of each request: nothing of one that it accepts.
+    /// Its complaint about each request: none about one that it accepts.
     pub(crate) fn verify(self, requests: &[Signed]) -> Vec<Option<String>> {
         let request = |signed: &Signed| {
             let body = STANDARD.encode(&signed.body);

@@ -57,7 +57,7 @@ impl Request {
         body
     }
 
-    /// What a receiver that has this secret verifies, with a body of that request.
+    /// The request for a receiver that has this secret to verify, with a body of it.
     fn signed(&self, secret: &'static str, body: Vec<u8>) -> Signed {
         let headers: Map<_, _> = ["webhook-id", "webhook-timestamp", "webhook-signature"]
             .into_iter()

@@ -9,7 +9,7 @@ pub(super) struct Planted {
     pub(super) name: &'static str,
     pub(super) sink: &'static str,
     pub(super) secrets: &'static [(&'static str, &'static str)],
-    /// What of these texts a receiver may say.
+    /// The texts of these that a receiver may say.
     pub(super) said: &'static [&'static str],
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
