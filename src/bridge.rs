@@ -50,6 +50,7 @@ mod seen;
 mod shared;
 mod sink;
 mod step;
+mod stop;
 mod tasks;
 mod view;
 mod watchdog;

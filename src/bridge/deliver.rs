@@ -10,8 +10,8 @@ mod fates;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, watch},
-    time::{Instant, sleep, sleep_until, timeout},
+    sync::mpsc,
+    time::{sleep, timeout},
 };
 use tracing::Level;
 
@@ -24,6 +24,7 @@ use super::{
     progress::Settled,
     shared::now_ms,
     step::{Next, Piece, Refusals, Step},
+    stop::Stop,
     watchdog::Pulse,
 };
 use crate::{event::Batch, journal::Delivered};
@@ -41,15 +42,6 @@ const LIVE_FIRST: u32 = 7;
 /// So long an errand under way is waited for when the program stops.
 const ERRAND_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the program wants of its deliveries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// Go on.
-    No,
-    /// Deliver what is queued, but do not wait for a sink that fails, nor longer than this.
-    DrainUntil(Instant),
-}
-
 /// See the [module](self).
 pub(super) struct Deliver {
     pub(super) name: String,
@@ -59,7 +51,7 @@ pub(super) struct Deliver {
     pub(super) progress: Arc<SinkProgress>,
     /// What the receiver has, on the disk.
     pub(super) had: Delivered,
-    pub(super) stop: watch::Receiver<Stop>,
+    pub(super) stop: Stop,
     /// What is sent beside the journal's order.
     pub(super) errands: mpsc::Receiver<Errand>,
     /// Batches since the last errand.
@@ -133,12 +125,9 @@ impl Deliver {
         if answer.is_closed() {
             return;
         }
-        let mut stop = self.stop.clone();
+        let stop = self.stop.clone();
         let ending = async {
-            if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
-                // Nothing will ever stop this delivery.
-                std::future::pending::<()>().await;
-            }
+            stop.draining().await;
             sleep(ERRAND_ENDS_WITHIN).await;
         };
         tokio::select! {
@@ -153,7 +142,7 @@ impl Deliver {
 
     /// What is sent next; nothing when gathering has ended.
     async fn next(&mut self, works: &mut mpsc::Receiver<Work>) -> Option<ToSend> {
-        let free = *self.stop.borrow() == Stop::No;
+        let free = !self.stop.is_draining();
         if free
             && self.live_in_a_row >= LIVE_FIRST
             && let Ok(errand) = self.errands.try_recv()
@@ -201,11 +190,10 @@ impl Deliver {
     /// One attempt, within the sink's timeout; interrupted when draining has taken too long.
     async fn attempt(&mut self, batch: &Batch) -> Result<Outcome, Interrupted> {
         let limit = self.timeout + GRACE_FOR_THE_SINK;
-        let mut stop = self.stop.clone();
         self.pulse.works_within("an attempt", limit + STUCK_AFTER);
         let outcome = tokio::select! {
             outcome = timeout(limit, self.sink.send(batch)) => outcome,
-            () = drained(&mut stop) => {
+            () = self.stop.over() => {
                 self.pulse.rests();
                 return Err(Interrupted);
             }
@@ -262,24 +250,9 @@ impl Deliver {
         } else if admit(Level::WARN, NOT_TAKEN) {
             tracing::warn!(sink = self.name, reason = &**reason, retry_in, "{NOT_TAKEN}");
         }
-        let until = Instant::now() + wait;
-        let mut stop = self.stop.clone();
         tokio::select! {
-            () = sleep_until(until) => Ok(()),
-            _ = stop.wait_for(|stop| *stop != Stop::No) => Err(Interrupted),
+            () = sleep(wait) => Ok(()),
+            () = self.stop.draining() => Err(Interrupted),
         }
-    }
-}
-
-/// Completes when the time to drain is over.
-async fn drained(stop: &mut watch::Receiver<Stop>) {
-    let until = match stop.wait_for(|stop| *stop != Stop::No).await.as_deref() {
-        Ok(Stop::DrainUntil(until)) => Some(*until),
-        // The sender is gone: nothing will ever stop this delivery.
-        Ok(Stop::No) | Err(_) => None,
-    };
-    match until {
-        Some(until) => sleep_until(until).await,
-        None => std::future::pending().await,
     }
 }

@@ -27,7 +27,6 @@ pub(super) use self::{
     desk::Desk,
     source::IngestSource,
     store::{JournalStore, NotKept},
-    writer::Ending,
 };
 use self::{
     source::Source,
@@ -41,6 +40,7 @@ use super::{
     published::Published,
     seen::Seen,
     shared::{IngestCounters, now_ms},
+    stop::Stop,
     watchdog::Pulse,
 };
 use crate::{
@@ -113,7 +113,7 @@ pub(super) struct IngestShared {
     /// What they have not had may stop intake.
     pub(super) sinks: Vec<Arc<SinkProgress>>,
     pub(super) desk: Arc<Desk>,
-    pub(super) ending: Arc<Ending>,
+    pub(super) stop: Stop,
     /// Nothing where the bridge writes no Events.
     pub(super) own_writes: Option<OwnWrites>,
     /// It rests while it is known what is waited for.

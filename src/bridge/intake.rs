@@ -5,11 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::spawn_blocking,
-    time::MissedTickBehavior,
-};
+use tokio::{sync::mpsc, task::spawn_blocking, time::MissedTickBehavior};
 
 use super::{
     BridgeError, BridgeView, SourceOptions, SourceStart, SourceView,
@@ -20,6 +16,7 @@ use super::{
     past::{Ended, Past, own_resume},
     published::Published,
     shared::{lock, now_ms},
+    stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
     watchdog::Pulse,
 };
@@ -172,11 +169,11 @@ impl Intake {
         ingest: Ingest,
         to_ingest: mpsc::Sender<Message>,
         messages: mpsc::Receiver<Message>,
-        mut stop: oneshot::Receiver<()>,
+        stop: Stop,
     ) -> Result<(), BridgeError> {
         let identified = tokio::select! {
             identified = self.identify() => identified.map(Some),
-            _ = &mut stop => Ok(None),
+            () = stop.draining() => Ok(None),
         };
         let cluster = lock(&self.view.cluster).clone();
         let ingesting = Task::spawn("ingest", async {
@@ -193,7 +190,7 @@ impl Intake {
                 self.sources.iter().filter_map(|source| source.namespace.clone()).collect();
             tokio::select! {
                 () = objects.start(&self.client, &namespaces, &self.view.log, &mut watching) => {}
-                _ = &mut stop => return self.end(&to_ingest, ingesting).await,
+                () = stop.draining() => return self.end(&to_ingest, ingesting).await,
             }
         }
         let reflectors = self.start_reflectors(&to_ingest);
@@ -209,7 +206,7 @@ impl Intake {
         };
         let mut reading = Reading { ingesting, reflectors, watching };
         tokio::select! {
-            _ = &mut stop => {}
+            () = stop.draining() => {}
             error = first_failure(&mut reading) => return Err(error),
             () = ticking => {}
         }

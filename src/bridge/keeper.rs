@@ -19,6 +19,7 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, MissedTickBehavior, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     SinkProgress,
@@ -103,7 +104,7 @@ pub(super) async fn run(
     desk: Arc<Desk>,
     sync: Sync,
     mut requests: mpsc::Receiver<LetterRequest>,
-    mut stop: oneshot::Receiver<()>,
+    stop: CancellationToken,
 ) {
     let mut ticks = tokio::time::interval(SAVE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -117,7 +118,7 @@ pub(super) async fn run(
             _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => {
                 Wake::Save { early: true, last: false }
             }
-            _ = &mut stop => Wake::Save { early: false, last: true },
+            () = stop.cancelled() => Wake::Save { early: false, last: true },
         };
         let (early, last) = match wake {
             Wake::Save { early, last } => (early, last),

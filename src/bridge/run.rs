@@ -5,24 +5,25 @@ mod sink;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::spawn_blocking,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout},
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     BridgeOptions, BridgeView, JournalOptions, OwnWrites, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
     control::{Control, ReplayDesk},
     correlation::Stage,
-    deliver::Stop,
     errands::{Courier, LetterRound, Replays},
     feed::{Feed, LIVE},
-    ingest::{Desk, Ending, Ingest, IngestShared},
+    ingest::{Desk, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     published::Published,
     restore::Restored,
+    stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
 use crate::{journal::OpenError, watch::Broadcaster};
@@ -76,27 +77,17 @@ pub enum BridgeError {
 /// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.
 pub struct Bridge {
     view: BridgeView,
-    stop_intake: oneshot::Sender<()>,
+    stop: Stop,
     intake: Task,
     broadcaster: Broadcaster<Published>,
-    stop_delivery: watch::Sender<Stop>,
     sinks: Tasks,
     /// What runs beside the way of an event, and ends with the bridge.
     aside: Tasks,
-    stop_keeper: oneshot::Sender<()>,
     keeper: Task,
-    give_up: GiveUp,
     control: Control,
-}
-
-/// Tells ingest not to wait any longer; at the latest when it is dropped, or a thread that waits for
-/// a disk would keep the runtime from ending.
-struct GiveUp(Arc<Ending>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.now();
-    }
+    /// Ends the keeper and whatever has not ended before it: a thread that waits for a disk would keep
+    /// the runtime from ending.
+    ended: DropGuard,
 }
 
 /// Opens the journal. A command that works on that of a stopped bridge has it for a moment, and so
@@ -149,7 +140,8 @@ impl Bridge {
         aside.spawn("the broadcaster", handing_out);
         aside.spawn("the watchdog", watchdog.clone().run());
         let log = restored.log.handle();
-        let (stop_delivery, stop) = watch::channel(Stop::No);
+        let ended = CancellationToken::new();
+        let stop = Stop::under(&ended);
         let mut watchers = Tasks::default();
         let mut progresses = Vec::new();
         let objects = restored.objects(objects, &sinks);
@@ -209,7 +201,7 @@ impl Bridge {
                 had,
                 errands,
                 own_writes: own_writes.clone(),
-                stop: stop.clone(),
+                stop: stop.part(),
                 watchdog: &watchdog,
             };
             parts.spawn(sink, &mut watchers);
@@ -229,9 +221,8 @@ impl Bridge {
         let (to_keeper, letter_requests) = mpsc::channel(1);
         let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
         let lost_before = restored.lost_before();
-        let (desk, ending) = (Arc::<Desk>::default(), Arc::<Ending>::default());
+        let desk = Arc::<Desk>::default();
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
-        let (stop_keeper, keeper_stops) = oneshot::channel();
         let Restored {
             log,
             state,
@@ -273,7 +264,7 @@ impl Bridge {
         let sync = journal.log.sync;
         let at_desk = Arc::clone(&desk);
         let keeping =
-            keeper::run(keeper, to_ingest.clone(), at_desk, sync, letter_requests, keeper_stops);
+            keeper::run(keeper, to_ingest.clone(), at_desk, sync, letter_requests, ended.clone());
         let keeper = Task::spawn("the keeper", async {
             keeping.await;
             Ok(())
@@ -289,7 +280,7 @@ impl Bridge {
                 objects: objects.clone(),
                 sinks: progresses,
                 desk,
-                ending: Arc::clone(&ending),
+                stop: stop.clone(),
                 own_writes: own_writes.clone(),
                 pulse: watchdog.pulse("ingest"),
             },
@@ -302,7 +293,6 @@ impl Bridge {
             let beating = heartbeat.run(client.clone(), view.clone(), own_writes);
             aside.spawn("the heartbeat", beating);
         }
-        let (stop_intake, intake_stops) = oneshot::channel();
         let intake = Intake {
             client,
             field_selector: source.field_selector,
@@ -313,19 +303,17 @@ impl Bridge {
             broadcaster: broadcaster.clone(),
             pulse: watchdog.pulse("intake"),
         };
-        let intake = Task::spawn("intake", intake.run(ingest, to_ingest, messages, intake_stops));
+        let reading = intake.run(ingest, to_ingest, messages, stop.clone());
         Ok(Self {
             view,
-            stop_intake,
-            intake,
+            stop,
+            intake: Task::spawn("intake", reading),
             broadcaster,
-            stop_delivery,
             sinks: watchers,
             aside,
-            stop_keeper,
             keeper,
-            give_up: GiveUp(ending),
             control,
+            ended: ended.drop_guard(),
         })
     }
 
@@ -352,32 +340,39 @@ impl Bridge {
     ///
     /// A task panicked on the way, or the disk did not answer in the end. The rest was stopped in
     /// order all the same.
-    pub async fn stop(mut self, deadline: Duration) -> Result<(), BridgeError> {
-        let until = Instant::now() + deadline;
-        // Nothing of these is missed when the other end has gone already.
-        let _ = self.stop_delivery.send(Stop::DrainUntil(until));
-        let _ = self.stop_intake.send(());
-        self.give_up.0.begin();
-        let read = timeout_at(until, self.intake.ended()).await;
-        if read.is_err() {
-            // The disk takes nothing. What is not in the journal is with the API server.
-            self.give_up.0.now();
-            self.intake.abort();
-        }
+    pub async fn stop(self, deadline: Duration) -> Result<(), BridgeError> {
+        let Self { stop, mut intake, broadcaster, mut sinks, mut aside, mut keeper, ended, .. } =
+            self;
         let mut panic = None;
-        let delivered = async {
-            // Intake has done so, unless it ended before its time.
-            self.broadcaster.shutdown().await;
-            self.sinks.all_ended(&mut panic).await;
+        let in_order = async {
+            let read = tokio::select! {
+                read = intake.ended() => read,
+                // The disk takes nothing. What is not in the journal is with the API server.
+                () = stop.over() => {
+                    intake.abort();
+                    Ok(())
+                }
+            };
+            let delivered = async {
+                // Intake has done so, unless it ended before its time.
+                broadcaster.shutdown().await;
+                sinks.all_ended(&mut panic).await;
+            };
+            // They end by themselves at the deadline; closing a sink may take a moment beyond it.
+            let in_time = tokio::select! {
+                () = delivered => true,
+                () = async { stop.over().await; sleep(CLOSE_WITHIN).await } => false,
+            };
+            if !in_time {
+                tracing::warn!(waiting_for = ?sinks.names(), "a sink could not be closed in time");
+            }
+            read
         };
-        // They end by themselves at the deadline; closing a sink may take a moment beyond it.
-        if timeout_at(until + CLOSE_WITHIN, delivered).await.is_err() {
-            tracing::warn!(waiting_for = ?self.sinks.names(), "a sink could not be closed in time");
-        }
-        self.aside.shutdown(&mut panic).await;
-        let _ = self.stop_keeper.send(());
-        let saved = timeout(SAVED_WITHIN, self.keeper.ended()).await;
-        read.unwrap_or(Ok(()))?;
+        let read = stop.drain(deadline, in_order).await;
+        aside.shutdown(&mut panic).await;
+        drop(ended);
+        let saved = timeout(SAVED_WITHIN, keeper.ended()).await;
+        read?;
         panic.map_or(Ok(()), |end| Err(BridgeError::Task(end)))?;
         saved.unwrap_or(Err(BridgeError::NotSaved))
     }

@@ -8,10 +8,7 @@
 use std::{
     fmt::Display,
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -24,6 +21,7 @@ use crate::{
     bridge::{
         seen::Seen,
         shared::{IngestCounters, now_ms},
+        stop::Stop,
         watchdog::Pulse,
     },
     event::{SeenEntry, UidKey},
@@ -43,42 +41,13 @@ const LOUD_ONCE_IN: Duration = Duration::from_secs(60);
 /// What was needed did not come before the program had to end.
 pub(super) struct GaveUp;
 
-/// How much patience the end of the program leaves.
-#[derive(Debug, Default)]
-pub(in crate::bridge) struct Ending {
-    begun: AtomicBool,
-    now: AtomicBool,
-}
-
-impl Ending {
-    /// The program stops: a disk that takes nothing and a sink that blocks are not waited for any
-    /// longer. What is not in the journal is with the API server.
-    pub(in crate::bridge) fn begin(&self) {
-        self.begun.store(true, Ordering::Relaxed);
-    }
-
-    /// Nothing is waited for any longer.
-    pub(in crate::bridge) fn now(&self) {
-        self.begin();
-        self.now.store(true, Ordering::Relaxed);
-    }
-
-    fn has_begun(&self) -> Result<(), GaveUp> {
-        if self.begun.load(Ordering::Relaxed) { Err(GaveUp) } else { Ok(()) }
-    }
-
-    fn is_now(&self) -> Result<(), GaveUp> {
-        if self.now.load(Ordering::Relaxed) { Err(GaveUp) } else { Ok(()) }
-    }
-}
-
 /// See the [module](self).
 pub(super) struct Writer {
     log: Log,
     seen: Arc<Seen>,
     counters: Arc<IngestCounters>,
     desk: Arc<Desk>,
-    ending: Arc<Ending>,
+    stop: Stop,
     /// It rests while the disk, the state or a sink is known to be waited for.
     pulse: Pulse,
     backlog: Backlog,
@@ -94,14 +63,14 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(log: Log, shared: &IngestShared) -> Self {
-        let IngestShared { counters, seen, sinks, desk, ending, pulse, .. } = shared;
+        let IngestShared { counters, seen, sinks, desk, stop, pulse, .. } = shared;
         Self {
             backlog: Backlog::new(sinks, &log),
             log,
             seen: Arc::clone(seen),
             counters: Arc::clone(counters),
             desk: Arc::clone(desk),
-            ending: Arc::clone(ending),
+            stop: stop.clone(),
             pulse: pulse.clone(),
             last_retained: None,
             last_loud: None,
@@ -167,7 +136,7 @@ impl Writer {
                     }
                     let until = Instant::now() + wait;
                     while let Some(left) = until.checked_duration_since(Instant::now()) {
-                        self.ending.has_begun()?;
+                        self.unless_draining()?;
                         self.pause(left);
                     }
                     wait = (wait * 2).min(*RETRY.end());
@@ -185,7 +154,9 @@ impl Writer {
         self.insist(|log| log.sync(now_ms()))?;
         self.pulse.rests();
         while !self.seen.wait_for_room(changes, LOOK_EVERY) {
-            self.ending.is_now()?;
+            if self.stop.is_over() {
+                return Err(GaveUp);
+            }
             self.counters.stands_still();
             self.look_after();
         }
@@ -217,7 +188,7 @@ impl Writer {
         }
         while !blocked.is_empty() {
             self.counters.set_blocked(blocked);
-            self.ending.has_begun()?;
+            self.unless_draining()?;
             self.pause(LOOK_EVERY);
             blocked = self.backlog.not_free_again();
         }
@@ -231,6 +202,12 @@ impl Writer {
         Ok(())
     }
 
+    /// A disk that takes nothing and a sink that blocks are waited for until the program stops. What is
+    /// not in the journal then is with the API server.
+    fn unless_draining(&self) -> Result<(), GaveUp> {
+        if self.stop.is_draining() { Err(GaveUp) } else { Ok(()) }
+    }
+
     /// Waits for a moment in which intake stands still.
     fn pause(&mut self, most: Duration) {
         self.meanwhile();
@@ -239,7 +216,7 @@ impl Writer {
 
     /// Intake stands still for what does not depend on the log.
     pub(super) fn stand_still(&mut self) -> Result<(), GaveUp> {
-        self.ending.has_begun()?;
+        self.unless_draining()?;
         self.meanwhile();
         Ok(())
     }

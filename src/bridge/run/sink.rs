@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::bridge::{
     SinkOptions, SinkProgress, Watchdog,
     correlation::Stage,
-    deliver::{Deliver, Stop},
+    deliver::Deliver,
     errands::{Errand, LetterRound, Replays},
     feed::Feed,
     gather::Gather,
     own_writes::OwnWrites,
     step::Refusals,
+    stop::Stop,
     tasks::Tasks,
 };
 use crate::journal::Delivered;
@@ -38,7 +39,7 @@ pub(super) struct SinkParts<'a> {
     pub(super) had: Delivered,
     pub(super) errands: Errands,
     pub(super) own_writes: Option<OwnWrites>,
-    pub(super) stop: watch::Receiver<Stop>,
+    pub(super) stop: Stop,
     pub(super) watchdog: &'a Watchdog,
 }
 
