@@ -6,7 +6,7 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use tidings::{
     admin,
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         sinks: vec![SinkOptions {
             name: "warnings".to_owned(),
             kind: "stdout",
-            sink: Box::new(StdoutSink::new()?),
+            sink: Arc::new(StdoutSink::new()?),
             // Compiled once, here, where a mistake is an error and not a surprise at night.
             filter: Some(Filter::compile(r#"event.type == "Warning""#)?),
             // What of the objects that events are about it is told: nothing.

@@ -4,7 +4,7 @@
 //!     cargo run --example own_sink
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tidings::{
@@ -20,22 +20,25 @@ use tidings::{
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream},
     net::{TcpListener, TcpStream},
+    sync::Mutex,
 };
 
 /// Sends a batch as `<n>` and n lines, and waits for `ok` or for why not.
 struct LinesSink {
     address: String,
-    /// The receiver has the other end. `None` at first, and after an attempt without an answer.
-    connection: Option<BufStream<TcpStream>>,
+    /// The receiver has the other end. `None` at first, and after an attempt without an answer. Several
+    /// attempts may be under way; this receiver takes them one at a time, so they wait for each other.
+    connection: Mutex<Option<BufStream<TcpStream>>>,
     /// Taken out of everything that the receiver says: a token, had this sink one.
     secrets: Secrets,
 }
 
 impl LinesSink {
-    async fn attempt(&mut self, batch: &Batch) -> io::Result<String> {
+    async fn attempt(&self, batch: &Batch) -> io::Result<String> {
+        let mut kept = self.connection.lock().await;
         // Cancel-safety: the bridge may drop this future at any await, with half a batch sent. So
         // the connection is taken out, and put back only after an answer: dropped, it is closed.
-        let mut connection = match self.connection.take() {
+        let mut connection = match kept.take() {
             Some(connection) => connection,
             None => BufStream::new(TcpStream::connect(&self.address).await?),
         };
@@ -49,14 +52,14 @@ impl LinesSink {
         if connection.read_line(&mut answer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.connection = Some(connection);
+        *kept = Some(connection);
         Ok(answer.trim_end().to_owned())
     }
 }
 
 impl Sink for LinesSink {
     /// One attempt. It neither waits nor tries again, that is the bridge's; what it owes is honesty.
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             match self.attempt(batch).await {
                 // The receiver said so. To have written to a socket would not be enough.
@@ -96,7 +99,7 @@ async fn receive(listener: &TcpListener, answers: bool) -> Result<(), Box<dyn st
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let receiver = TcpListener::bind("127.0.0.1:0").await?;
     let address = receiver.local_addr()?.to_string();
-    let sink = LinesSink { address, connection: None, secrets: Secrets::none() };
+    let sink = LinesSink { address, connection: Mutex::default(), secrets: Secrets::none() };
     let (server, journal) = (ApiServer::start(Options::default())?, tempfile::tempdir()?);
     for pod in ["web-1", "web-2"] {
         server.create(EventObject::about_pod("shop", pod, "Killing", "Stopping container"))?;
@@ -110,7 +113,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         sinks: vec![SinkOptions {
             name: "lines".to_owned(),
             kind: "lines",
-            sink: Box::new(sink),
+            sink: Arc::new(sink),
             filter: None,
             enrich: None,
             correlate: CorrelateMode::Annotate,

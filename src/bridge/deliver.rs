@@ -45,7 +45,7 @@ const ERRAND_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// See the [module](self).
 pub(super) struct Deliver {
     pub(super) name: String,
-    pub(super) sink: Box<dyn Sink>,
+    pub(super) sink: Arc<dyn Sink>,
     pub(super) retry: RetryOptions,
     pub(super) timeout: Duration,
     pub(super) progress: Arc<SinkProgress>,

@@ -1,6 +1,6 @@
 //! What a bridge is made of, and how each sink's watcher batches, retries and starts.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde::Serialize;
 
@@ -149,7 +149,7 @@ pub struct SinkOptions {
     /// Its transport, for the status page.
     pub kind: &'static str,
     /// The transport itself.
-    pub sink: Box<dyn Sink>,
+    pub sink: Arc<dyn Sink>,
     /// What it wants; `None` for everything.
     pub filter: Option<Filter>,
     /// What it is told of the objects that events are about; `None` for nothing.

@@ -108,21 +108,27 @@ pub enum Outcome {
     },
 }
 
-/// One attempt at a time. A sink neither sleeps nor retries (librdkafka's own queue excepted);
-/// the bridge owns time, order and acknowledgement. It makes its [`Secrets`](super::Secrets) of its
-/// options, once, and every [`Reason`] by them.
+/// A transport, shared by the attempts that are under way: what they have in common, a client with its
+/// connections or a producer with its queue, is the sink's, once. A sink neither sleeps nor retries
+/// (librdkafka's own queue excepted); the bridge owns time, order and acknowledgement. It makes its
+/// [`Secrets`](super::Secrets) of its options, once, and every [`Reason`] by them.
+///
+/// [`send`](Self::send) may be called while an earlier call has not ended. A sink that has room for one
+/// attempt, or whose receiver needs batches one after the other, lets them wait within: a lock that is
+/// held over the attempt does (`tokio::sync::Mutex`, which is fair). The wait counts into the
+/// configured timeout.
 ///
 /// The future of [`send`](Self::send) may be dropped at any await, when the configured timeout
-/// has passed or the bridge stops. The next call then brings the same batch again or a part of it,
-/// or, where either is one that is sent beside the journal's order (dead letters, replays:
-/// [`Record::FIRST_ERRAND`](crate::event::Record::FIRST_ERRAND)), another one in between. A sink that
+/// has passed or the bridge stops. A later call then brings the same batch again or a part of it,
+/// and others may come in between, those that are sent beside the journal's order (dead letters,
+/// replays: [`Record::FIRST_ERRAND`](crate::event::Record::FIRST_ERRAND)) among them. A sink that
 /// keeps messages in a queue of its own must recognise them rather than queue twice.
-pub trait Sink: Send + 'static {
-    /// Sends one batch, which is never empty.
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
+pub trait Sink: Send + Sync + 'static {
+    /// Makes one attempt to send one batch, which is never empty.
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
 
-    /// Lets go of connections and queues; called once, after the last batch has been settled.
-    fn close(&mut self) -> BoxFuture<'_, ()> {
+    /// Lets go of connections and queues; called once, when no attempt is under way and none follows.
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }

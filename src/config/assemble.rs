@@ -1,5 +1,7 @@
 //! From settings to a bridge: each sink is built, nothing is contacted yet.
 
+use std::sync::Arc;
+
 use super::{JournalSettings, Settings, SinkKind, SinkSettings, SourceSettings, SyncPolicy};
 use crate::{
     bridge::{
@@ -95,15 +97,15 @@ impl SinkKind {
     }
 }
 
-fn build(kind: &SinkKind) -> Result<Box<dyn Sink>, sinks::SinkBuildError> {
+fn build(kind: &SinkKind) -> Result<Arc<dyn Sink>, sinks::SinkBuildError> {
     Ok(match kind {
         #[cfg(feature = "kafka")]
-        SinkKind::Kafka(options) => Box::new(sinks::KafkaSink::new(options)?),
+        SinkKind::Kafka(options) => Arc::new(sinks::KafkaSink::new(options)?),
         #[cfg(feature = "otlp")]
-        SinkKind::Otlp(options) => Box::new(sinks::OtlpSink::new(options)?),
+        SinkKind::Otlp(options) => Arc::new(sinks::OtlpSink::new(options)?),
         #[cfg(feature = "webhook")]
-        SinkKind::Webhook(options) => Box::new(sinks::WebhookSink::new(options)?),
-        SinkKind::Stdout => Box::new(sinks::StdoutSink::new()?),
+        SinkKind::Webhook(options) => Arc::new(sinks::WebhookSink::new(options)?),
+        SinkKind::Stdout => Arc::new(sinks::StdoutSink::new()?),
         // The configuration refuses a kind that is not built in.
         #[cfg(not(all(feature = "kafka", feature = "otlp", feature = "webhook")))]
         other => {

@@ -39,6 +39,7 @@ use rdkafka::{
 use serde::Deserialize;
 use tokio::{
     runtime::Handle,
+    sync::Mutex,
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
@@ -53,8 +54,18 @@ use crate::{
     event::{Batch, Cluster, Metadata, ObjectReference, Record, Text, bounded},
 };
 
-/// Produces batches to one topic.
+/// Produces batches to one topic, through one producer.
+///
+/// librdkafka has many messages of a batch under way, and keeps their order. So of several attempts one is made
+/// at a time, and the others wait for it: where it fails, none overtakes it.
 pub struct KafkaSink {
+    topic: String,
+    deadline: Duration,
+    producing: Mutex<Producing>,
+}
+
+/// The producer, and what attempts have left in it.
+struct Producing {
     config: ClientConfig,
     secrets: Secrets,
     topic: String,
@@ -112,7 +123,7 @@ impl KafkaSink {
     /// Checks the options; nothing is connected yet.
     pub fn new(options: &KafkaOptions) -> Result<Self, SinkBuildError> {
         let secrets = options.secrets();
-        Ok(Self {
+        let producing = Producing {
             config: config::build(options, &secrets)?,
             secrets,
             topic: options.topic.clone(),
@@ -123,11 +134,14 @@ impl KafkaSink {
             lines: LogLines::new(&options.name),
             ledger: Ledger::default(),
             retiring: None,
-        })
+        };
+        let (topic, deadline) = (producing.topic.clone(), producing.deadline);
+        Ok(Self { topic, deadline, producing: Mutex::new(producing) })
     }
+}
 
-    async fn produce(&mut self, batch: &Batch) -> Outcome {
-        let end = Instant::now() + self.deadline;
+impl Producing {
+    async fn produce(&mut self, batch: &Batch, end: Instant) -> Outcome {
         if let Some(retiring) = &mut self.retiring {
             if timeout_at(end, retiring).await.is_err() {
                 return retry(RetryClass::Timeout, "librdkafka takes long to end");
@@ -356,16 +370,23 @@ impl KafkaSink {
 }
 
 impl Sink for KafkaSink {
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.produce(batch))
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        let end = Instant::now() + self.deadline;
+        Box::pin(async move {
+            match timeout_at(end, self.producing.lock()).await {
+                Ok(mut producing) => producing.produce(batch, end).await,
+                Err(_) => retry(RetryClass::Timeout, "an earlier batch is still under way"),
+            }
+        })
     }
 
     /// What is still queued was not acknowledged, so it is sent again after the next start; it is
     /// dropped here rather than sent now and then repeated.
-    fn close(&mut self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.retire_producer();
-            if let Some(retiring) = self.retiring.take() {
+            let mut producing = self.producing.lock().await;
+            producing.retire_producer();
+            if let Some(retiring) = producing.retiring.take() {
                 // It can only fail by a panic inside, and then it is gone as well.
                 let _ = tokio::time::timeout(self.deadline, retiring).await;
             }

@@ -12,6 +12,8 @@ mod http;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Mutex, PoisonError};
+
 use futures_util::future::BoxFuture;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 
@@ -26,7 +28,8 @@ use crate::{
 /// Exports batches to one OTLP receiver.
 #[derive(Debug)]
 pub struct OtlpSink {
-    encoder: LogsEncoder,
+    /// Which has buffers that it uses again.
+    encoder: Mutex<LogsEncoder>,
     exporter: Exporter,
     secrets: Secrets,
 }
@@ -49,18 +52,19 @@ impl OtlpSink {
                 Exporter::Http(Box::new(HttpExporter::new(options, secrets.clone())?))
             }
         };
-        Ok(Self { encoder: LogsEncoder::default(), exporter, secrets })
+        Ok(Self { encoder: Mutex::default(), exporter, secrets })
     }
 
-    async fn export(&mut self, batch: &Batch) -> Outcome {
-        let request = match self.encoder.encode(batch) {
+    async fn export(&self, batch: &Batch) -> Outcome {
+        let encoded = self.encoder.lock().unwrap_or_else(PoisonError::into_inner).encode(batch);
+        let request = match encoded {
             Ok(request) => request.into(),
             Err(error) => {
                 let reason = self.secrets.reason(error);
                 return Outcome::Refused { class: RefusedClass::Invalid, reason };
             }
         };
-        let answer = match &mut self.exporter {
+        let answer = match &self.exporter {
             Exporter::Grpc(grpc) => grpc.export(request).await,
             Exporter::Http(http) => http.export(request).await,
         };
@@ -88,7 +92,7 @@ fn taken(response: ExportLogsServiceResponse, sent: u64, secrets: &Secrets) -> O
 }
 
 impl Sink for OtlpSink {
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(self.export(batch))
     }
 }

@@ -34,8 +34,14 @@ static STDOUT: OnceLock<Arc<Mutex<Lines<Patient>>>> = OnceLock::new();
 /// The writing is done by a thread of its own: a reader that stops reading (`tidings run | less`)
 /// blocks it, and those that wait for their turn, for as long as it likes, and a thread, unlike a
 /// blocking task of the runtime, does not keep the process from ending meanwhile.
+///
+/// Lines stand in the order of the batches, so of several attempts one is made at a time.
 #[derive(Debug)]
-pub struct StdoutSink {
+pub struct StdoutSink(tokio::sync::Mutex<Writing>);
+
+/// What one attempt leaves to the next.
+#[derive(Debug)]
+struct Writing {
     jobs: mpsc::Sender<Job>,
     /// A write whose answer has not come.
     unanswered: Option<(Lengths, oneshot::Receiver<Written>)>,
@@ -69,9 +75,12 @@ impl StdoutSink {
                 }
             })
             .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
-        Ok(Self { jobs, unanswered: None, written: Vec::new() })
+        let writing = Writing { jobs, unanswered: None, written: Vec::new() };
+        Ok(Self(tokio::sync::Mutex::new(writing)))
     }
+}
 
+impl Writing {
     async fn write(&mut self, batch: &Batch) -> Outcome {
         if self.unanswered.is_some() {
             // What is left of an earlier one does not come again: it was given up for good.
@@ -199,8 +208,8 @@ fn misfortune(error: &io::Error) -> Outcome {
 }
 
 impl Sink for StdoutSink {
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.write(batch))
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(async { self.0.lock().await.write(batch).await })
     }
 }
 
@@ -239,15 +248,32 @@ mod tests {
     #[tokio::test]
     async fn a_line_each() {
         let pipe = Pipe::default();
-        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         assert_eq!(sink.send(&batch(1..=2)).await, Outcome::Delivered);
         assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n");
     }
 
     #[tokio::test]
+    async fn of_attempts_at_once_one_is_written_after_the_other() {
+        let pipe = Pipe::default();
+        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let (one, other) = (batch(1..=2), batch(3..=4));
+        let (mut first, mut second) = (sink.send(&one), sink.send(&other));
+        {
+            let _stalled = pipe.0.lock().unwrap();
+            assert_eq!((&mut first).now_or_never(), None);
+            assert_eq!((&mut second).now_or_never(), None);
+        }
+        let both = futures_util::future::join(second, first).await;
+        assert_eq!(both, (Outcome::Delivered, Outcome::Delivered));
+        let lines = b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n";
+        assert_eq!(pipe.0.lock().unwrap().0, lines);
+    }
+
+    #[tokio::test]
     async fn a_write_given_up_is_not_repeated() {
         let pipe = Pipe::default();
-        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         {
             let _stalled = pipe.0.lock().unwrap();
             assert_eq!(sink.send(&batch(1..=2)).now_or_never(), None);
@@ -260,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn of_writes_given_up_for_good_no_more_is_kept_than_the_last() {
         let pipe = Pipe::default();
-        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         for first in [1, 11, 21] {
             {
                 let _stalled = pipe.0.lock().unwrap();
@@ -269,7 +295,7 @@ mod tests {
             // Other records come instead of those.
             assert_eq!(sink.send(&batch(first + 5..=first + 5)).await, Outcome::Delivered);
         }
-        assert_eq!(sink.written, [21, 22]);
+        assert_eq!(sink.0.lock().await.written, [21, 22]);
     }
 
     /// Takes so many bytes of each write at most, and fails at some of them.
@@ -310,7 +336,7 @@ mod tests {
             Some(io::ErrorKind::Interrupted),
             None,
         ];
-        let mut sink = StdoutSink::to(Lines::new(Faulty { out: out.clone(), faults })).unwrap();
+        let sink = StdoutSink::to(Lines::new(Faulty { out: out.clone(), faults })).unwrap();
         let mut failures = 0;
         while sink.send(&batch(1..=4)).await != Outcome::Delivered {
             failures += 1;
@@ -329,7 +355,7 @@ mod tests {
         // From the last to the first: half of a line, and no more.
         let faults = vec![Some(io::ErrorKind::StorageFull), None];
         let shared = Lines::new(Faulty { out: out.clone(), faults });
-        let mut sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
+        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
         assert_ne!(sinks[0].send(&batch(1..=1)).await, Outcome::Delivered);
         assert_eq!(sinks[1].send(&batch(1..=1)).await, Outcome::Delivered);
         let text = String::from_utf8(out.lock().unwrap().clone()).unwrap();
@@ -340,7 +366,7 @@ mod tests {
     async fn a_closed_pipe_is_for_a_person_to_mend() {
         let pipe = Pipe::default();
         pipe.0.lock().unwrap().1 = true;
-        let mut sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
         let closed = Outcome::Retry {
             after: None,
             class: RetryClass::Misconfigured,

@@ -138,7 +138,7 @@ fn array_body(batch: &Batch) -> Bytes {
 }
 
 impl Sink for WebhookSink {
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(self.post(batch))
     }
 }

@@ -1,6 +1,6 @@
 //! A bridge is whole or it ends: what panics ends it, by name, and the rest is saved.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tidings::{
@@ -14,7 +14,7 @@ use crate::support::{MemorySink, Setup, create, server, settled, sink_status, st
 struct Broken;
 
 impl Sink for Broken {
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async { panic!("no idea what to do with {} events", batch.records.len()) })
     }
 }
@@ -25,7 +25,7 @@ async fn a_panic_ends_the_bridge_by_name_and_what_is_settled_is_saved() {
     let whole = MemorySink::default();
     let mut bridge = Setup::new(&server, dir.path())
         .sink("whole", &whole)
-        .other("broken", Box::new(Broken))
+        .other("broken", Arc::new(Broken))
         .start()
         .await;
     create(&server, "web-0");

@@ -1,6 +1,6 @@
 //! What stands in front of a receiver, and answers in its place.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Router, http::StatusCode};
 use tidings::{
@@ -44,7 +44,7 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
             timeout: Duration::from_secs(5),
         });
         let retry = RetryOptions { max_attempts: Some(3), ..Tuning::default().retry };
-        let mut setup = Setup::new(&server, dir.path()).other("otlp", Box::new(sink.unwrap()));
+        let mut setup = Setup::new(&server, dir.path()).other("otlp", Arc::new(sink.unwrap()));
         setup.sinks[0].2.retry = retry;
         let bridge = setup.start().await;
         let view = bridge.view();

@@ -138,7 +138,7 @@ fn read(batch: &Batch) -> Vec<Received> {
 }
 
 impl Sink for MemorySink {
-    fn send<'a>(&'a mut self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let events = read(batch);
             let ids = events.iter().map(|event| event.id.clone()).collect();
@@ -181,7 +181,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) retention: u64,
     pub(crate) age: Duration,
     pub(crate) dead_letters: u64,
-    pub(crate) sinks: Vec<(&'static str, Box<dyn Sink>, Tuning)>,
+    pub(crate) sinks: Vec<(&'static str, Arc<dyn Sink>, Tuning)>,
     pub(crate) objects: ObjectOptions,
     pub(crate) own_events: Option<OwnEvents>,
     pub(crate) heartbeat: Option<Heartbeat>,
@@ -244,12 +244,12 @@ impl<'a> Setup<'a> {
     }
 
     pub(crate) fn tuned(mut self, name: &'static str, sink: &MemorySink, tuning: Tuning) -> Self {
-        self.sinks.push((name, Box::new(sink.clone()), tuning));
+        self.sinks.push((name, Arc::new(sink.clone()), tuning));
         self
     }
 
     /// A sink that is none in memory.
-    pub(crate) fn other(mut self, name: &'static str, sink: Box<dyn Sink>) -> Self {
+    pub(crate) fn other(mut self, name: &'static str, sink: Arc<dyn Sink>) -> Self {
         self.sinks.push((name, sink, Tuning::default()));
         self
     }

@@ -38,7 +38,7 @@ fn retry_of(outcome: Outcome) -> (RetryClass, String) {
 }
 
 /// Sends a batch until it is settled, as the bridge does, and answers how many attempts it took.
-async fn send_to_the_end(sink: &mut KafkaSink, batch: Batch) -> usize {
+async fn send_to_the_end(sink: &KafkaSink, batch: Batch) -> usize {
     let mut records = batch.records;
     for attempt in 1.. {
         match sink.send(&Batch { records: records.clone() }).await {
@@ -61,7 +61,7 @@ async fn send_to_the_end(sink: &mut KafkaSink, batch: Batch) -> usize {
 #[tokio::test]
 async fn messages_are_what_the_contract_says() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     let nameless = Record {
         seq: 601,
         envelope: r#"{"id":"n-1","cluster":{"name":"prod","uid":"c1"},"time":"","event":{"metadata":{"namespace":"default"},"involvedObject":{"kind":"Node","name":"a"}}}"#
@@ -111,7 +111,7 @@ async fn claims_of_one_namespace_do_not_steer_the_messages_of_another() {
         (KafkaKey::Qualified, ["c1/shop/p1", "c1/evil/p1", "c1/evil/p1"]),
         (KafkaKey::Object, ["p1", "p1", "p1"]),
     ] {
-        let mut sink = KafkaSink::new(&KafkaOptions { key: kafka_key, ..options.clone() }).unwrap();
+        let sink = KafkaSink::new(&KafkaOptions { key: kafka_key, ..options.clone() }).unwrap();
         let before = consume(&cluster).len();
         let batch = Batch { records: records.clone() };
         assert_eq!(sink.send(&batch).await, Outcome::Delivered);
@@ -134,16 +134,28 @@ async fn claims_of_one_namespace_do_not_steer_the_messages_of_another() {
 #[tokio::test]
 async fn a_batch_larger_than_the_queue() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     assert_eq!(sink.send(&fixtures::batch(1..=10_000)).await, Outcome::Delivered);
     let consumed = consume(&cluster);
     assert_eq!(consumed.len(), 10_000);
 }
 
 #[tokio::test]
+async fn of_attempts_at_once_one_is_made_after_the_other() {
+    let cluster = cluster();
+    let sink = sink(&cluster, LONG);
+    let batches = [1..=20, 21..=40, 41..=60].map(fixtures::batch);
+    let outcomes = futures_util::future::join_all(batches.iter().map(|batch| sink.send(batch)));
+    assert_eq!(outcomes.await, [Outcome::Delivered, Outcome::Delivered, Outcome::Delivered]);
+    let consumed = consume(&cluster);
+    assert_eq!(consumed.len(), 60);
+    assert_all_in_order(&consumed, 60, Arrival::First);
+}
+
+#[tokio::test]
 async fn a_dropped_attempt_is_not_queued_twice() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
     cluster.broker_down(1).unwrap();
     for _ in 0..3 {
@@ -163,7 +175,7 @@ async fn a_dropped_attempt_is_not_queued_twice() {
 #[tokio::test]
 async fn what_an_errand_leaves_behind_is_taken_for_no_live_event() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     let mut errand = fixtures::batch(1..=3);
     for record in &mut errand.records {
         record.seq += Record::FIRST_ERRAND;
@@ -182,7 +194,7 @@ async fn what_an_errand_leaves_behind_is_taken_for_no_live_event() {
 #[tokio::test]
 async fn a_broker_that_is_down_is_the_reason() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, Duration::from_secs(4));
+    let sink = sink(&cluster, Duration::from_secs(4));
     cluster.broker_down(1).unwrap();
     for _ in 0..2 {
         let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=3)).await);
@@ -190,7 +202,7 @@ async fn a_broker_that_is_down_is_the_reason() {
         assert!(reason.contains("Connection refused") || reason.contains("down"), "{reason}");
     }
     cluster.broker_up(1).unwrap();
-    send_to_the_end(&mut sink, fixtures::batch(1..=3)).await;
+    send_to_the_end(&sink, fixtures::batch(1..=3)).await;
     assert_eq!(consume(&cluster).len(), 3);
 }
 
@@ -198,8 +210,8 @@ async fn a_broker_that_is_down_is_the_reason() {
 #[tokio::test]
 async fn ten_minutes_without_a_broker_cost_neither_loss_nor_order() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
-    send_to_the_end(&mut sink, fixtures::batch(1..=30)).await;
+    let sink = sink(&cluster, LONG);
+    send_to_the_end(&sink, fixtures::batch(1..=30)).await;
     cluster.broker_down(1).unwrap();
     tokio::time::pause();
     let began = Instant::now();
@@ -210,8 +222,8 @@ async fn ten_minutes_without_a_broker_cost_neither_loss_nor_order() {
     }
     tokio::time::resume();
     cluster.broker_up(1).unwrap();
-    send_to_the_end(&mut sink, fixtures::batch(31..=530)).await;
-    send_to_the_end(&mut sink, fixtures::batch(531..=600)).await;
+    send_to_the_end(&sink, fixtures::batch(31..=530)).await;
+    send_to_the_end(&sink, fixtures::batch(531..=600)).await;
     let consumed = consume(&cluster);
     assert_all_in_order(&consumed, 600, Arrival::First);
     assert_eq!(consumed.len(), 600, "no attempt has queued anything twice");
@@ -220,16 +232,16 @@ async fn ten_minutes_without_a_broker_cost_neither_loss_nor_order() {
 #[tokio::test]
 async fn a_slow_broker_is_a_timeout() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, SHORT);
+    let sink = sink(&cluster, SHORT);
     // On a busy machine the first connection alone may take that long.
-    send_to_the_end(&mut sink, fixtures::batch(1..=3)).await;
+    send_to_the_end(&sink, fixtures::batch(1..=3)).await;
     cluster.broker_round_trip_time(1, Duration::from_millis(1500)).unwrap();
     // So that the time is up before the answer, however late this thread is.
     tokio::time::pause();
     let (class, reason) = retry_of(sink.send(&fixtures::batch(4..=6)).await);
     tokio::time::resume();
     assert_eq!((class, &*reason), (RetryClass::Timeout, "no acknowledgement within 900ms"));
-    send_to_the_end(&mut sink, fixtures::batch(4..=6)).await;
+    send_to_the_end(&sink, fixtures::batch(4..=6)).await;
     cluster.broker_round_trip_time(1, Duration::ZERO).unwrap();
     assert_eq!(consume(&cluster).len(), 6);
 }
@@ -237,7 +249,7 @@ async fn a_slow_broker_is_a_timeout() {
 #[tokio::test]
 async fn what_librdkafka_can_mend_is_not_reported() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS;
     cluster.request_errors(RDKafkaApiKey::Produce, &[error, error]);
     assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
@@ -246,14 +258,14 @@ async fn what_librdkafka_can_mend_is_not_reported() {
 #[tokio::test]
 async fn an_acl_is_for_a_person_to_mend() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::Produce, &[error; 4]);
     let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=6)).await);
     assert_eq!(class, RetryClass::Misconfigured);
     assert!(reason.contains("authorization"), "{reason}");
     cluster.clear_request_errors(RDKafkaApiKey::Produce);
-    send_to_the_end(&mut sink, fixtures::batch(1..=6)).await;
+    send_to_the_end(&sink, fixtures::batch(1..=6)).await;
     assert_all_in_order(&consume(&cluster), 6, Arrival::Last);
 }
 
@@ -262,7 +274,7 @@ async fn an_unknown_topic_is_for_a_person_to_mend() {
     let cluster = cluster();
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     cluster.topic_error(TOPIC, error).unwrap();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=2)).await);
     assert_eq!(class, RetryClass::Misconfigured, "{reason}");
     assert!(reason.contains("topic"), "{reason}");
@@ -271,7 +283,7 @@ async fn an_unknown_topic_is_for_a_person_to_mend() {
 #[tokio::test]
 async fn a_set_too_large_is_refused_until_the_culprit_stands_alone() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
     cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
@@ -293,7 +305,7 @@ async fn a_set_too_large_is_refused_until_the_culprit_stands_alone() {
 #[tokio::test]
 async fn one_refused_in_company_is_asked_again_alone() {
     let cluster = cluster_with(1);
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     cluster.broker_down(1).unwrap();
     let batch = fixtures::batch(1..=6);
     let dropped = tokio::time::timeout(Duration::from_millis(100), sink.send(&batch)).await;
@@ -312,7 +324,7 @@ async fn one_refused_in_company_is_asked_again_alone() {
 #[tokio::test]
 async fn what_cannot_be_queued_does_not_hold_up_the_rest() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     let large = fixtures::record(2, &"x".repeat(8_000_000));
     let malformed = Record { seq: 3, envelope: "nonsense".into() };
     let records = vec![fixtures::record(1, "m"), large, malformed, fixtures::record(4, "m")];
@@ -328,13 +340,13 @@ async fn what_cannot_be_queued_does_not_hold_up_the_rest() {
 #[tokio::test]
 async fn a_fatal_error_ends_the_producer_and_nothing_else() {
     let cluster = cluster();
-    let mut sink = sink(&cluster, LONG);
+    let sink = sink(&cluster, LONG);
     // Refused a producer id, librdkafka declares itself dead.
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[error]);
     let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=3)).await);
     assert_eq!(class, RetryClass::Misconfigured, "{reason}");
-    assert!(sink.producer.is_none());
+    assert!(sink.producing.lock().await.producer.is_none());
     assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(consume(&cluster).len(), 3);
 }
@@ -342,13 +354,13 @@ async fn a_fatal_error_ends_the_producer_and_nothing_else() {
 /// Batches under random errors, dropped attempts and restarts; answers the last record's place.
 async fn rough_ride(cluster: &Cluster, seed: u64, errors: &[RDKafkaRespErr]) -> u64 {
     let fresh = || {
-        let mut sink = sink(cluster, LONG);
+        let sink = sink(cluster, LONG);
         // A broker accepts a later message set only after the earlier one, by its sequence
         // number. The mock does not look at that, so it is given one at a time.
         sink.config.set("max.in.flight.requests.per.connection", "1");
         sink
     };
-    let mut sink = fresh();
+    let sink = fresh();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut first = 1;
     for round in 0..12 {
@@ -365,7 +377,7 @@ async fn rough_ride(cluster: &Cluster, seed: u64, errors: &[RDKafkaRespErr]) -> 
             sink.close().await;
             sink = fresh();
         }
-        send_to_the_end(&mut sink, fixtures::batch(first..=last)).await;
+        send_to_the_end(&sink, fixtures::batch(first..=last)).await;
         first = last + 1;
     }
     first - 1

@@ -10,7 +10,13 @@
 //! stands that was rejected. An answer that ends before
 //! its status has come says nothing: the batch is sent again, under the same ids.
 
-use std::{error::Error as _, fmt, future::poll_fn, time::Duration};
+use std::{
+    error::Error as _,
+    fmt,
+    future::poll_fn,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version,
@@ -49,8 +55,9 @@ const PREFIX_BYTES: usize = 5;
 pub(super) struct GrpcExporter {
     endpoint: Endpoint,
     peer: String,
-    /// Opened by the first call, and when that was; connects, and connects again, by itself.
-    channel: Option<(Channel, Instant)>,
+    /// Opened by the first call, and when that was; connects, and connects again, by itself. All calls
+    /// share it.
+    channel: Mutex<Option<(Channel, Instant)>>,
     /// For how long a channel, and so a connection, is used.
     max_age: Duration,
     /// Of every request.
@@ -126,7 +133,7 @@ impl GrpcExporter {
         Ok(Self {
             endpoint,
             peer: address.peer,
-            channel: None,
+            channel: Mutex::default(),
             max_age: options.connection_max_age,
             headers,
             compression: options.compression,
@@ -136,19 +143,16 @@ impl GrpcExporter {
     }
 
     pub(super) async fn export(
-        &mut self,
+        &self,
         message: Bytes,
     ) -> Result<ExportLogsServiceResponse, Outcome> {
-        // Another one asks for the addresses of the name again.
-        self.channel.take_if(|(_, opened)| opened.elapsed() >= self.max_age);
-        let open = || (self.endpoint.connect_lazy(), Instant::now());
-        let channel = self.channel.get_or_insert_with(open).0.clone();
+        let (channel, opened) = self.channel();
         match timeout(self.deadline, self.call(channel, message)).await {
             Ok(answer) => answer,
             Err(_) => {
                 // A connection whose other end is gone looks like this until TCP gives up, after
-                // minutes. A new one costs little.
-                self.channel = None;
+                // minutes. A new one costs little; another call may have opened it already.
+                self.current().take_if(|(_, since)| *since == opened);
                 Err(Outcome::Retry {
                     after: None,
                     class: RetryClass::Timeout,
@@ -159,6 +163,19 @@ impl GrpcExporter {
                 })
             }
         }
+    }
+
+    /// The channel for a call, and when it was opened.
+    fn channel(&self) -> (Channel, Instant) {
+        let mut current = self.current();
+        // Another one asks for the addresses of the name again.
+        current.take_if(|(_, opened)| opened.elapsed() >= self.max_age);
+        let open = || (self.endpoint.connect_lazy(), Instant::now());
+        current.get_or_insert_with(open).clone()
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<(Channel, Instant)>> {
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn call(

@@ -128,7 +128,7 @@ fn throttled(seconds: i64) -> Status {
 async fn grpc_delivers_and_reads_the_answer() {
     let (receiver, address) = Receiver::start(Ok(partial(0, "a warning")), None).await;
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
-    let mut sink = OtlpSink::new(&options).unwrap();
+    let sink = OtlpSink::new(&options).unwrap();
     assert_eq!(
         sink.send(&batch(1..=3)).await,
         Outcome::Partial { rejected: 0, reason: Secrets::none().reason("a warning") }
@@ -141,7 +141,7 @@ async fn grpc_delivers_and_reads_the_answer() {
     receiver.set(Ok(ExportLogsServiceResponse::default()));
     for compression in [Compression::Gzip, Compression::Zstd] {
         options.compression = compression;
-        let mut sink = OtlpSink::new(&options).unwrap();
+        let sink = OtlpSink::new(&options).unwrap();
         assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     }
     let received = receiver.received.lock().unwrap();
@@ -157,7 +157,7 @@ async fn grpc_delivers_and_reads_the_answer() {
 async fn grpc_statuses_become_outcomes() {
     let (receiver, address) = Receiver::start(Err(Status::ok("")), None).await;
     let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
-    let mut sink = OtlpSink::new(&options).unwrap();
+    let sink = OtlpSink::new(&options).unwrap();
     let mut outcome = async |status: Status| {
         receiver.set(Err(status));
         sink.send(&batch(1..=2)).await
@@ -261,7 +261,7 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
             head.body(Body::new(Full::new(Bytes::from(page)))).unwrap()
         })
         .await;
-        let mut sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
+        let sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
         let (found, after, reason) = parts(sink.send(&batch(1..=2)).await);
         assert_eq!((found, reason.as_str()), (class, words));
         let asked = (class != RetryClass::Misconfigured).then_some(Duration::from_secs(7));
@@ -275,7 +275,7 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
         grpc_head().status(403).body(Body::new(StreamBody::new(endless))).unwrap()
     })
     .await;
-    let mut sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
+    let sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=2)).await);
     assert_eq!(class, RetryClass::Misconfigured);
     assert!(reason.starts_with("HTTP 403 Forbidden: <<<") && reason.len() < 400, "{reason}");
@@ -304,7 +304,7 @@ async fn what_was_rejected_is_read_from_the_start_of_a_long_answer() {
     })
     .await;
     let sink = |url, protocol| OtlpSink::new(&options(url, protocol)).unwrap();
-    let mut http = sink(server.url("http"), OtlpProtocol::Http);
+    let http = sink(server.url("http"), OtlpProtocol::Http);
     for outcome in [
         sink(url, OtlpProtocol::Grpc).send(&batch(1..=3)).await,
         http.send(&batch(1..=3)).await,
@@ -367,7 +367,7 @@ async fn grpc_survives_a_receiver_that_is_away() {
     drop(listener);
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     options.timeout = Duration::from_secs(3);
-    let mut sink = OtlpSink::new(&options).unwrap();
+    let sink = OtlpSink::new(&options).unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(
         (class, reason),
@@ -421,7 +421,7 @@ async fn http_delivers_and_reads_the_answer() {
     })
     .await;
     let mut options = options(server.url("http"), OtlpProtocol::Http);
-    let mut sink = OtlpSink::new(&options).unwrap();
+    let sink = OtlpSink::new(&options).unwrap();
     assert_eq!(
         sink.send(&batch(1..=3)).await,
         Outcome::Partial { rejected: 0, reason: Secrets::none().reason("a warning") }
@@ -446,7 +446,7 @@ async fn http_reasons_are_read_from_the_status_message() {
     let status = RpcStatus { code: 3, message: "bad batch".into(), details: vec![] };
     let body = String::from_utf8(status.encode_to_vec()).unwrap();
     let server = TestServer::always("400 Bad Request", "", &body).await;
-    let mut sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
+    let sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
     assert_eq!(
         sink.send(&batch(1..=1)).await,
         Outcome::Refused {
@@ -455,7 +455,7 @@ async fn http_reasons_are_read_from_the_status_message() {
         }
     );
     let server = TestServer::always("502 Bad Gateway", "", "<html>upstream").await;
-    let mut sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
+    let sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, RetryClass::Unavailable);
     assert_eq!(reason, "HTTP 502 Bad Gateway: <html>upstream");
@@ -532,8 +532,7 @@ fn options_are_checked_without_a_network() {
 
 #[tokio::test]
 async fn what_is_no_envelope_is_refused() {
-    let mut sink =
-        OtlpSink::new(&options("http://127.0.0.1:1".into(), OtlpProtocol::Http)).unwrap();
+    let sink = OtlpSink::new(&options("http://127.0.0.1:1".into(), OtlpProtocol::Http)).unwrap();
     let record = crate::event::Record { seq: 1, envelope: "{}".into() };
     let outcome = sink.send(&Batch { records: vec![record] }).await;
     assert!(matches!(outcome, Outcome::Refused { class: RefusedClass::Invalid, .. }));

@@ -42,7 +42,7 @@ fn retry_of(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
 async fn a_batch_is_an_array_and_a_single_is_an_object() {
     let server = TestServer::always("204 No Content", "", "").await;
     let mut options = options(server.url("http") + "/hook?token=t");
-    let mut sink = WebhookSink::new(&options).unwrap();
+    let sink = WebhookSink::new(&options).unwrap();
     assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(sink.send(&batch(7..=7)).await, Outcome::Delivered);
@@ -168,7 +168,7 @@ async fn bodies_neither_hold_nor_fill_us() {
     let refusals = [slow("400 No"), huge("400 No"), cut("400 No")];
     let script: Vec<_> = steps.into_iter().chain(refusals).collect();
     let server = TestServer::start(None, move |i| script[i].clone()).await;
-    let mut sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
     let start = Instant::now();
     for _ in 0..3 {
         assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
@@ -228,7 +228,7 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
             },
         )
         .await;
-    let mut sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
     for n in 1..=3 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
     }
@@ -246,6 +246,26 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
 }
 
 #[tokio::test]
+async fn an_attempt_is_answered_while_another_waits() {
+    let hour = Step::Wait(Duration::from_secs(3600));
+    let ok = Step::Write(answer("204 No Content", "", ""));
+    let script = move |i| vec![if i == 0 { hour.clone() } else { ok.clone() }];
+    let server = TestServer::start(None, script).await;
+    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let (one, other) = (batch(1..=1), batch(2..=2));
+    let other = async {
+        while server.received.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        sink.send(&other).await
+    };
+    tokio::select! {
+        outcome = sink.send(&one) => panic!("{outcome:?}"),
+        outcome = other => assert_eq!(outcome, Outcome::Delivered),
+    }
+}
+
+#[tokio::test]
 async fn a_receiver_that_closes_idle_connections_is_no_hindrance() {
     // Within 4 ms of half its answers, as a request may be on its way.
     let server = TestServer::start(None, |i| {
@@ -254,7 +274,7 @@ async fn a_receiver_that_closes_idle_connections_is_no_hindrance() {
         if i % 2 == 0 { vec![ok] } else { [vec![ok], close.to_vec()].concat() }
     })
     .await;
-    let mut sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
     for n in 1..=500 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered, "{n}");
     }

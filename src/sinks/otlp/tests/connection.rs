@@ -31,11 +31,22 @@ async fn deliver(protocol: OtlpProtocol, max_age: Duration, receivers: [SocketAd
     let address = front(Arc::clone(&behind)).await;
     let mut options = options(format!("http://{address}"), protocol);
     options.connection_max_age = max_age;
-    let mut sink = OtlpSink::new(&options).unwrap();
+    let sink = OtlpSink::new(&options).unwrap();
     for at in 1..=3 {
         assert_eq!(sink.send(&batch(at..=at)).await, Outcome::Delivered);
         *behind.lock().unwrap() = receivers[1];
     }
+}
+
+#[tokio::test]
+async fn calls_at_once_share_one_connection() {
+    let (receiver, behind) = Receiver::start(Ok(partial(0, "")), None).await;
+    let address = front(Arc::new(Mutex::new(behind))).await;
+    let sink = OtlpSink::new(&options(format!("http://{address}"), OtlpProtocol::Grpc)).unwrap();
+    let batches = [1, 2, 3].map(|at| batch(at..=at));
+    let outcomes = futures_util::future::join_all(batches.iter().map(|batch| sink.send(batch)));
+    assert_eq!(outcomes.await, [Outcome::Delivered, Outcome::Delivered, Outcome::Delivered]);
+    assert_eq!(receiver.received.lock().unwrap().len(), 3);
 }
 
 #[tokio::test]
