@@ -354,13 +354,13 @@ async fn a_fatal_error_ends_the_producer_and_nothing_else() {
 /// Batches under random errors, dropped attempts and restarts; answers the last record's place.
 async fn rough_ride(cluster: &Cluster, seed: u64, errors: &[RDKafkaRespErr]) -> u64 {
     let fresh = || {
-        let sink = sink(cluster, LONG);
+        let mut sink = sink(cluster, LONG);
         // A broker accepts a later message set only after the earlier one, by its sequence
         // number. The mock does not look at that, so it is given one at a time.
-        sink.config.set("max.in.flight.requests.per.connection", "1");
+        sink.producing.get_mut().config.set("max.in.flight.requests.per.connection", "1");
         sink
     };
-    let sink = fresh();
+    let mut sink = fresh();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut first = 1;
     for round in 0..12 {

@@ -158,7 +158,7 @@ async fn grpc_statuses_become_outcomes() {
     let (receiver, address) = Receiver::start(Err(Status::ok("")), None).await;
     let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     let sink = OtlpSink::new(&options).unwrap();
-    let mut outcome = async |status: Status| {
+    let outcome = async |status: Status| {
         receiver.set(Err(status));
         sink.send(&batch(1..=2)).await
     };
