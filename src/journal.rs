@@ -7,7 +7,7 @@
 //! 00000000000000000001.log    segments of the log, named by their first sequence   format, log
 //! state.redb                  cursors, fates, views and dead letters               state
 //! positions.json              what stands when all of the above is gone            positions
-//! delivered/<sink>            what a sink has had that its cursor may not know of    delivered, ranges
+//! delivered/<sink>            what a sink has had that its cursor may not know of    delivered, ranges, inputs
 //! damaged-<time>/             what could not be used, set aside                    directory, damage
 //! staging-*.tmp               a paged list that is not whole yet                   staging, sorted_runs
 //! ```
@@ -30,6 +30,7 @@ mod disk;
 pub mod format;
 mod frame;
 mod handle;
+mod inputs;
 mod log;
 mod positions;
 mod private;
@@ -49,22 +50,22 @@ mod tests;
 mod times;
 mod trail;
 
-pub(crate) use delivered::Delivered;
-pub(crate) use ranges::Ranges;
+pub(crate) use delivered::{Delivered, Noted};
 
 pub use damage::{Damage, DamageKind, Damages};
 pub use directory::{Directory, OpenError};
 pub use frame::{Frame, FrameBuilder, Position, Resume};
 pub use handle::LogHandle;
+pub use inputs::{InputBytes, Inputs};
 pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
 pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use standing::{Holding, Standing};
 pub use state::{
-    CommitError, DeadLetter, DeadLettersReader, LetterCounts, LetterError, LetterFate,
-    LetterOutcome, LetterQuery, LetterState, Letters, Loaded, ObjectsCommit, ObjectsReader,
-    ObjectsView, ReadError, SavedCorrelator, SavedObject, SavedWitness, SeenTable, SinkState,
-    SourceState, State, StateCommit, Totals, Unfinished,
+    CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, LetterCounts, LetterError,
+    LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, ObjectsCommit,
+    ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject, SavedWitness, SeenTable,
+    SinkState, SourceState, State, StateCommit, Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

@@ -27,13 +27,14 @@
 //! The clock is the time at which the record was journalled, and nothing here asks another one; nor
 //! how full the disk is: what was journalled is the sum of the records, those included that the
 //! sink does not want. So the same records and the same state give the same decisions, live, late,
-//! or again after a crash. The state is a view of the log like any other: it is saved now and then
-//! with the position that it knows, which is never beyond the sink's own, and brought up from there
-//! at the start. The one thing that does not wait for a record is a summary when nothing else
+//! or again after a crash. The state is saved now and then with the position that it knows, which is
+//! never beyond the sink's own, and what it has decided by since, its [inputs](Input), with each of the
+//! sink's positions: so it is brought up to that at the start, whatever the log still has. The one thing that does not wait for a record is a summary when nothing else
 //! comes: the watcher asks for it once the wall clock has passed the time, and by then no record of
 //! an earlier time can follow.
 
 mod held;
+mod inputs;
 mod messages;
 mod names;
 mod saved;
@@ -46,7 +47,7 @@ use std::{num::NonZeroUsize, time::Duration};
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
-use super::{CorrelateMode, Filter};
+use super::CorrelateMode;
 use crate::{
     correlate::{Aggregator, Key, Keys, SpamFilter, defaults},
     event::{Correlation, CorrelationAction, EnvelopeParts, EventFields, Record},
@@ -54,9 +55,9 @@ use crate::{
 };
 pub(super) use held::Summary;
 use held::{Entry, Held};
+pub(super) use inputs::Input;
 pub(super) use messages::Messages;
 pub(super) use names::Names;
-pub(super) use saved::SaveOf;
 pub(super) use stage::{Passed, Stage};
 
 /// The longest that increments are held back.
@@ -64,8 +65,6 @@ pub(super) const HOLD: Duration = Duration::from_secs(600);
 
 /// What is held is announced when this part of the journal's size has come behind it.
 const HOLD_SHARE: u64 = 8;
-/// The state of one that holds versions back is saved when this part of it has come.
-const SAVE_SHARE: u64 = 32;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -79,24 +78,6 @@ pub(super) struct Correlator {
     held: Held,
     /// It was decided that everything held is to come out.
     letting_go: bool,
-    chosen: Chosen,
-}
-
-/// By which `match` the records were chosen that a correlator decided on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Chosen {
-    /// By none: it was given all of them.
-    All,
-    /// By this expression.
-    By(String),
-    /// An earlier build did not note it.
-    Unknown,
-}
-
-impl From<Option<&Filter>> for Chosen {
-    fn from(filter: Option<&Filter>) -> Self {
-        filter.map_or(Self::All, |filter| Self::By(filter.source().to_owned()))
-    }
 }
 
 /// What becomes of a version.
@@ -135,7 +116,6 @@ impl Correlator {
             spam: SpamFilter::new(defaults::LRU_CACHE_SIZE, defaults::BURST, defaults::QPS),
             held: Held::new(retention_size),
             letting_go: false,
-            chosen: Chosen::All,
         })
     }
 
@@ -199,8 +179,7 @@ impl Correlator {
         }
     }
 
-    /// Takes a record whose fate was settled in an earlier run: the decisions are the same again,
-    /// and what came of them was done. One that was not `wanted` may have brought about a summary.
+    /// Takes a record whose fate an earlier build settled, which did not note what it decided by. One that was not `wanted` may have brought about a summary.
     pub(super) fn bring_up(&mut self, record: &Record, time_ms: u64, wanted: bool) {
         self.read(record.envelope.len());
         while self.due(time_ms).is_some() {}
@@ -229,11 +208,9 @@ impl Correlator {
         self.held.next_due_ms()
     }
 
-    /// When so much has been read, its state is to be saved: the log has to keep all that came since,
-    /// for the sums to be the same after a crash.
-    pub(super) fn saves_after(&self) -> u64 {
-        let suppresses = self.mode == CorrelateMode::Suppress;
-        if suppresses { self.held.most_bytes() * HOLD_SHARE / SAVE_SHARE } else { u64::MAX }
+    /// Whether it holds versions back, or may do so yet.
+    pub(super) fn holds_back(&self) -> bool {
+        self.mode == CorrelateMode::Suppress || self.held() > 0
     }
 
     /// What waits for its fate.
@@ -246,21 +223,14 @@ impl Correlator {
         self.held.holding().versions
     }
 
-    /// Goes on in another mode, with records that are chosen otherwise, or in a journal of another
-    /// size, than the last run's. A mode that holds nothing back lets go what is held, and a later run
+    /// Goes on in another mode, or in a journal of another size, than the last run's. A mode that holds nothing back lets go what is held, and a later run
     /// has to do so too, whatever its mode: some of it may be out by then. So does one that goes on
     /// from what an earlier build held, which counted it otherwise.
-    pub(super) fn switch(&mut self, mode: CorrelateMode, chosen: Chosen, retention_size: u64) {
+    pub(super) fn switch(&mut self, mode: CorrelateMode, retention_size: u64) {
         self.mode = mode;
-        self.chosen = chosen;
         self.held.fit(retention_size);
         let earlier_build = std::mem::take(&mut self.held.settles_early);
         self.letting_go |= (mode != CorrelateMode::Suppress || earlier_build) && self.held() > 0;
-    }
-
-    /// By which `match` what it knows was chosen.
-    pub(super) fn chosen(&self) -> &Chosen {
-        &self.chosen
     }
 
     /// What it holds is all that is known of what is held, and no more than so many versions are:

@@ -51,6 +51,8 @@ pub(super) struct Deliver {
     pub(super) progress: Arc<SinkProgress>,
     /// What the receiver has, on the disk.
     pub(super) had: Delivered,
+    /// Whether what the correlator decided by is noted with that: it holds versions back.
+    pub(super) notes_inputs: bool,
     pub(super) stop: Stop,
     /// What is sent beside the journal's order.
     pub(super) errands: mpsc::Receiver<Errand>,
@@ -91,6 +93,9 @@ impl Deliver {
             let mut start = Mark::default();
             let mut fates = Fates::new(end.at);
             let mut interrupted = false;
+            if self.notes_inputs {
+                self.had.decided_by(&work.inputs);
+            }
             if end.at > 0 {
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
                 let batch = std::mem::take(&mut work.batch);
@@ -99,7 +104,7 @@ impl Deliver {
             if interrupted || !work.settles {
                 let answered = fates.answered();
                 if let Some(mark) = work.marks.iter().rfind(|mark| mark.at <= answered) {
-                    fates.settle(start, *mark, &work.resumes, &mut settled);
+                    fates.settle(start, *mark, &work, &mut settled);
                     self.progress.settle(std::mem::take(&mut settled));
                     start = *mark;
                 }
@@ -107,7 +112,7 @@ impl Deliver {
             if interrupted {
                 break;
             }
-            fates.settle(start, end, &work.resumes, &mut settled);
+            fates.settle(start, end, &work, &mut settled);
             settled.waiting.extend(work.saved);
             settled.correlator = work.correlator.or(settled.correlator);
             if work.settles {
@@ -171,7 +176,7 @@ impl Deliver {
             for answered in answers {
                 self.account(&piece, answered, fates);
             }
-            self.had.write(now_ms(), || self.progress.saved_up_to());
+            self.had.write(now_ms(), self.progress.saved_standing());
             match next {
                 Next::Done => {}
                 Next::Again { class, reason, after } => {

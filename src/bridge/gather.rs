@@ -18,22 +18,24 @@ use tracing::Level;
 
 use super::{
     BatchOptions, Enrichments, Filter, SinkProgress,
-    correlation::{HOLD, Passed, Stage, Summary},
+    correlation::{Decision, HOLD, Input, Passed, Stage, Summary},
     feed::{Fed, Feed},
     objects::Told,
     shared::now_ms,
 };
 use crate::{
     event::Record,
-    journal::{Position, Ranges},
+    journal::{Noted, Position},
 };
 use covered::Covered;
+use work::Reached;
 pub(super) use work::{Mark, Work};
 
-/// The correlator's state is saved so often; what came since is brought up from the log.
+/// The correlator's state is saved so often, and what it decides by until then with each position.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// It is saved sooner when as much has been read since as a [part](Stage::saves_after) of the journal,
-/// which may not be able to keep more than that; but no sooner than this.
+/// It is saved sooner when it has decided so often since, which takes about as much room; but no sooner
+/// than this.
+const SAVE_AFTER: u64 = 1 << 13;
 const SAVE_AT_MOST_EVERY: Duration = Duration::from_millis(250);
 /// How long after its time a summary is sent that no record brings about: by then every frame of
 /// an earlier time has come.
@@ -61,10 +63,10 @@ pub(super) struct Gather {
     /// The time of the next summary, and when it is sent if no record brings it about.
     summary: Option<(u64, Instant)>,
     last_save: Instant,
-    /// How much had been read by then.
-    saved_at: u64,
+    /// How often the correlator has decided since.
+    unsaved: u64,
     /// What earlier runs have delivered, whatever they saved.
-    delivered_before: Arc<Ranges>,
+    delivered_before: Arc<Noted>,
     /// Of the frame in hand.
     enrichments: Enrichments,
 }
@@ -81,9 +83,7 @@ impl Gather {
         progress: Arc<SinkProgress>,
         out: mpsc::Sender<Work>,
     ) -> Self {
-        // A run in which nothing comes ends where it began.
-        let saved_at = stage.read_bytes();
-        let work = Work::standing_at(progress.snapshot().standing);
+        let work = Work::standing_at(progress.snapshot().standing, stage.read_bytes());
         Self {
             options,
             filter,
@@ -96,14 +96,14 @@ impl Gather {
             due: None,
             summary: None,
             last_save: Instant::now(),
-            saved_at,
+            unsaved: 0,
             delivered_before: Arc::default(),
             enrichments: Enrichments::default(),
         }
     }
 
     /// Earlier runs have delivered these, whatever they saved.
-    pub(super) fn delivered_before(self, delivered: Arc<Ranges>) -> Self {
+    pub(super) fn delivered_before(self, delivered: Arc<Noted>) -> Self {
         Self { delivered_before: delivered, ..self }
     }
 
@@ -149,7 +149,7 @@ impl Gather {
 
     async fn take(&mut self, fed: &Fed) -> Result<(), Closed> {
         if fed.lost > 0 {
-            self.lose(fed);
+            self.lose(fed).await?;
         }
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
@@ -163,21 +163,27 @@ impl Gather {
             if any_due {
                 self.put_due(time_ms, time_ms).await?;
             }
+            let mut counted = None;
+            let seq = record.seq;
             if wanted {
-                let names = fed.names(record.seq);
+                let names = fed.names(seq);
                 let passed = self.stage.pass(record, told, names, time_ms).await;
+                counted = passed.counted;
                 self.put(passed, time_ms, !any_due).await?;
             } else {
                 self.work.reached.filtered += 1;
             }
-            self.work.reached.standing.position = position;
+            if (counted.is_some() || any_due) && self.stage.holds_back() {
+                let read_bytes = self.stage.read_bytes();
+                self.decided_by(Input { seq, time_ms, read_bytes, counted });
+            }
+            self.come_to(position);
             if self.is_full() {
                 self.flush(true).await?;
             }
         }
         self.count_enrichments();
-        self.work.reached.standing.position =
-            Position { next: fed.frame().next(), skipped: fed.frame().skipped };
+        self.come_to(Position { next: fed.frame().next(), skipped: fed.frame().skipped });
         self.covered.push(fed.frame().next(), Arc::clone(&fed.frame().source), fed.frame().resume);
         self.cover();
         if self.is_save_due() {
@@ -189,11 +195,36 @@ impl Gather {
         Ok(())
     }
 
-    /// Takes what is gone between the last frame and this one.
-    fn lose(&mut self, fed: &Fed) {
+    /// Takes what is gone between the last frame and this one. What earlier runs decided on it is
+    /// decided again: then what they held is held, and no more is lost than they did not deliver.
+    async fn lose(&mut self, fed: &Fed) -> Result<(), Closed> {
         let gone = fed.from()..fed.frame().first;
-        let delivered = self.delivered_before.count_in(gone).min(fed.lost);
-        let lost = fed.lost - delivered;
+        let before = Arc::clone(&self.delivered_before);
+        let mut delivered = before.delivered.count_in(gone.clone()).min(fed.lost);
+        let mut lost = fed.lost - delivered;
+        for (seq, input) in before.inputs.of(gone) {
+            let input = Input::of(seq, input);
+            self.stage.read_to(input.read_bytes);
+            self.put_due(input.time_ms, fed.frame().time_ms).await?;
+            let has_it = before.delivered.contains(seq);
+            match self.stage.decide_again(&input) {
+                Some(Decision::Hold { evicted }) => {
+                    // It may be a summary that was delivered; it is when that comes out again.
+                    let fate = if has_it { &mut delivered } else { &mut lost };
+                    *fate = fate.saturating_sub(1);
+                    if let Some(evicted) = evicted {
+                        let passed = self.stage.evicted(evicted).await;
+                        self.put(passed, fed.frame().time_ms, false).await?;
+                    }
+                }
+                Some(Decision::Send { released, .. }) if has_it => {
+                    self.work.reached.correlated_away += released;
+                }
+                Some(Decision::Send { released, .. }) => lost += released,
+                None => {}
+            }
+            self.decided_by(input);
+        }
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
             tracing::error!(sink = self.progress.name(), lost, "{LOST}");
         }
@@ -201,13 +232,25 @@ impl Gather {
         // it would be found, and counted, once more after a crash.
         self.work.reached.lost += lost;
         self.work.reached.delivered_before += delivered;
-        self.work.reached.standing.position =
-            Position { next: fed.frame().first, skipped: fed.frame().skipped };
+        self.work.reached.standing.held = self.stage.holding();
+        self.come_to(Position { next: fed.frame().first, skipped: fed.frame().skipped });
+        Ok(())
+    }
+
+    fn decided_by(&mut self, input: Input) {
+        self.unsaved += 1;
+        input.add_to(&mut self.work.inputs);
+    }
+
+    fn come_to(&mut self, position: Position) {
+        self.work.reached.standing.position = position;
+        let holds_back = self.stage.holds_back();
+        self.work.reached.read_bytes = if holds_back { self.stage.read_bytes() } else { 0 };
     }
 
     /// Takes a summary of what was held that cannot be sent any more.
     fn lose_held(&mut self, gone: &Summary) {
-        if self.delivered_before.contains(gone.seq) {
+        if self.delivered_before.delivered.contains(gone.seq) {
             self.work.reached.delivered_before += 1;
             self.work.reached.correlated_away += gone.pending.saturating_sub(1);
             return;
@@ -365,14 +408,13 @@ impl Gather {
 
     fn is_save_due(&self) -> bool {
         let since = self.last_save.elapsed();
-        let read = self.stage.read_bytes().saturating_sub(self.saved_at);
-        since >= SAVE_EVERY || since >= SAVE_AT_MOST_EVERY && read >= self.stage.saves_after()
+        since >= SAVE_EVERY || self.unsaved >= SAVE_AFTER && since >= SAVE_AT_MOST_EVERY
     }
 
     /// Has the correlator's state saved with the work in hand.
     fn save(&mut self) {
         self.last_save = Instant::now();
-        self.saved_at = self.stage.read_bytes();
+        self.unsaved = 0;
         self.work.correlator = Some(self.stage.save(self.work.reached.standing.position));
     }
 
@@ -402,7 +444,8 @@ impl Gather {
     async fn flush(&mut self, settles: bool) -> Result<(), Closed> {
         self.due = None;
         self.bytes = 0;
-        let next = Work::standing_at(self.work.reached.standing);
+        let Reached { standing, read_bytes, .. } = self.work.reached;
+        let next = Work::standing_at(standing, read_bytes);
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }

@@ -225,6 +225,9 @@ impl Keeper {
                 if let Some(correlator) = unsaved.correlator {
                     commit.correlators.insert(name.clone(), correlator);
                 }
+                if let Some(inputs) = unsaved.inputs {
+                    commit.inputs.insert(name.clone(), inputs);
+                }
                 waiting.insert(name.clone(), unsaved.waiting);
                 commit.sinks.insert(name, state);
             }
@@ -375,6 +378,7 @@ impl Keeper {
                     dead_letters: own,
                     letter_fates: commit.letter_fates.remove(&name).unwrap_or_default(),
                     correlator: commit.correlators.remove(&name),
+                    inputs: commit.inputs.remove(&name),
                     waiting: waiting.remove(&name).unwrap_or_default(),
                 });
             }

@@ -15,16 +15,12 @@ use std::{
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::{
-    Overflow, Reason,
-    correlation::{Correlator, SaveOf},
-    log_lines::LogLines,
-    shared::lock,
-};
+use super::{Overflow, Reason, correlation::Correlator, log_lines::LogLines, shared::lock};
 use crate::{
     event::Missing,
     journal::{
-        DeadLetter, LetterFate, LetterOutcome, Resume, SavedCorrelator, SinkState, Standing, Totals,
+        CorrelatorInputs, DeadLetter, Inputs, LetterFate, LetterOutcome, Resume, SavedCorrelator,
+        SinkState, Standing, Totals,
     },
 };
 
@@ -69,7 +65,11 @@ pub(super) struct Settled {
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     pub(super) dead_letters: Vec<DeadLetter>,
     /// The correlator, at a position that is not beyond this one's.
-    pub(super) correlator: Option<SaveOf>,
+    pub(super) correlator: Option<SavedCorrelator>,
+    /// What the correlator decided by,
+    pub(super) inputs: Inputs,
+    /// and what all records before took in the log; 0 without one.
+    pub(super) read_bytes: u64,
     /// Are told when all of this is on the disk.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
@@ -88,7 +88,19 @@ pub(super) struct Unsaved {
     /// What became of letters that this sink was sent.
     pub(super) letter_fates: Vec<LetterFate>,
     pub(super) correlator: Option<SavedCorrelator>,
+    /// What it decided by since, or since the last save.
+    pub(super) inputs: Option<CorrelatorInputs>,
     pub(super) waiting: Vec<oneshot::Sender<()>>,
+}
+
+impl Unsaved {
+    /// The correlator knows what it decided by before.
+    fn save(&mut self, correlator: SavedCorrelator) {
+        if let Some(inputs) = &mut self.inputs {
+            inputs.inputs.drop_before(correlator.position.next);
+        }
+        self.correlator = Some(correlator);
+    }
 }
 
 /// What a sink was told of the objects of its events.
@@ -169,14 +181,6 @@ pub struct ErrandCounts {
 /// What of the log has to stay for a sink to go on after a crash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
-    /// From which record on, by what has been saved; all of it before the first save.
-    from: u64,
-    /// The same by what is being saved.
-    then: u64,
-    /// From which record on the correlator can be brought up that was settled last,
-    correlator: u64,
-    /// and the one that was taken to be saved last.
-    then_correlator: u64,
     /// The last attempt to save failed.
     failing: bool,
     /// Where the sink stands by what has been saved; before the first save, at the start with what is
@@ -190,10 +194,18 @@ struct Kept {
 struct Inner {
     snapshot: SinkSnapshot,
     kept: Kept,
+    /// The correlator holds versions back.
+    holds_back: bool,
     positions: BTreeMap<String, Resume>,
     unsaved: Unsaved,
     changed: bool,
     settled_at: Instant,
+}
+
+impl Inner {
+    fn holds(&self) -> bool {
+        self.snapshot.standing.held.versions > 0 || self.kept.standing.held.versions > 0
+    }
 }
 
 /// One sink's progress, shared by its watcher, the keeper and the admin server.
@@ -234,16 +246,19 @@ impl SinkProgress {
         let positions = saved.positions;
         // A sink that is new has to be saved once, or its start would be chosen again; so has its
         // correlator, because what comes after is brought up from there.
-        let SaveOf { correlator, needs } = SaveOf::new(correlator, standing.position);
-        let unsaved = Unsaved { correlator: Some(correlator), ..Unsaved::default() };
-        let kept = Kept {
-            correlator: needs,
-            then_correlator: needs,
-            standing: Standing { held, ..Standing::default() },
-            ..Kept::default()
+        let holds_back = correlator.is_some_and(Correlator::holds_back);
+        let correlator = Some(Correlator::save(correlator, standing.position));
+        let unsaved = Unsaved { correlator, ..Unsaved::default() };
+        let standing = Standing { held, ..Standing::default() };
+        let inner = Inner {
+            snapshot,
+            kept: Kept { standing, ..Kept::default() },
+            holds_back,
+            positions,
+            unsaved,
+            changed: true,
+            settled_at: Instant::now(),
         };
-        let inner =
-            Inner { snapshot, kept, positions, unsaved, changed: true, settled_at: Instant::now() };
         Self { lines: LogLines::new(name), inner: Mutex::new(inner) }
     }
 
@@ -264,20 +279,18 @@ impl SinkProgress {
     /// The sequence of the first record that the log has to keep, for this sink to go on after a
     /// crash with the same fates for all of them.
     pub(super) fn keep_from(&self) -> u64 {
-        lock(&self.inner).kept.from
+        lock(&self.inner).kept.standing.unsettled_from()
     }
 
-    /// From which record on the log has to stay for the sums of a correlator that holds versions back
-    /// to be the same after a crash; nothing where there is none.
-    pub(super) fn sums_need(&self) -> Option<u64> {
-        let kept = &lock(&self.inner).kept;
-        (kept.correlator.min(kept.then_correlator) != u64::MAX).then_some(kept.from)
+    /// Whether its correlator holds versions back.
+    pub(super) fn holds_back(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.holds_back || inner.holds()
     }
 
     /// Whether the correlator holds something, or did when it was saved last.
     pub(super) fn holds(&self) -> bool {
-        let inner = lock(&self.inner);
-        inner.snapshot.standing.held.versions > 0 || inner.kept.standing.held.versions > 0
+        lock(&self.inner).holds()
     }
 
     /// The sequence of the first record that it has not been given, or that is not settled.
@@ -285,16 +298,21 @@ impl SinkProgress {
         lock(&self.inner).snapshot.standing.position.next
     }
 
-    /// The sequence of the first record without a fate, as it was saved last.
-    pub(super) fn saved_up_to(&self) -> u64 {
-        lock(&self.inner).kept.standing.unsettled_from()
+    /// Where it stood when it was saved last.
+    pub(super) fn saved_standing(&self) -> Standing {
+        lock(&self.inner).kept.standing
     }
 
     /// The sequence of the first record that it has not had; while that cannot be saved, as it was
     /// saved last, because the log has to keep as much.
     pub(super) fn unsettled_from(&self) -> u64 {
         let inner = lock(&self.inner);
-        if inner.kept.failing { inner.kept.from } else { inner.snapshot.standing.unsettled_from() }
+        let Inner { kept, snapshot, .. } = &*inner;
+        if kept.failing {
+            kept.standing.unsettled_from()
+        } else {
+            snapshot.standing.unsettled_from()
+        }
     }
 
     /// When something was settled last; at first, when it began.
@@ -305,6 +323,12 @@ impl SinkProgress {
     pub(super) fn settle(&self, settled: Settled) {
         let mut inner = lock(&self.inner);
         inner.settled_at = Instant::now();
+        let next = settled.standing.position.next;
+        if settled.read_bytes > 0 && next > inner.snapshot.standing.position.next {
+            let Settled { read_bytes, inputs, .. } = &settled;
+            let decided = inner.unsaved.inputs.get_or_insert_default();
+            decided.add(next, *read_bytes, inputs);
+        }
         inner.snapshot.standing = settled.standing;
         inner.snapshot.totals += settled.totals;
         for (source, resume) in settled.resumes {
@@ -316,9 +340,8 @@ impl SinkProgress {
         }
         inner.unsaved.dead_letters.extend(settled.dead_letters);
         inner.unsaved.waiting.extend(settled.waiting);
-        if let Some(SaveOf { correlator, needs }) = settled.correlator {
-            inner.unsaved.correlator = Some(correlator);
-            inner.kept.correlator = needs;
+        if let Some(correlator) = settled.correlator {
+            inner.unsaved.save(correlator);
         }
         inner.changed = true;
     }
@@ -357,18 +380,13 @@ impl SinkProgress {
             return None;
         }
         let unsaved = std::mem::take(&mut inner.unsaved);
-        if unsaved.correlator.is_some() {
-            inner.kept.then_correlator = inner.kept.correlator;
-        }
         inner.kept.then_standing = inner.snapshot.standing;
-        inner.kept.then = inner.snapshot.standing.position.next.min(inner.kept.then_correlator);
         Some(Changes { state: state_of(&inner), unsaved })
     }
 
     /// What was taken has been saved.
     pub(super) fn saved(&self) {
         let kept = &mut lock(&self.inner).kept;
-        kept.from = kept.then;
         kept.standing = kept.then_standing;
         kept.failing = false;
     }
@@ -384,8 +402,12 @@ impl SinkProgress {
         unsaved.dead_letters.append(&mut inner.unsaved.dead_letters);
         unsaved.letter_fates.append(&mut inner.unsaved.letter_fates);
         unsaved.waiting.append(&mut inner.unsaved.waiting);
-        // The newer one holds.
-        unsaved.correlator = inner.unsaved.correlator.take().or(unsaved.correlator);
+        if let Some(CorrelatorInputs { next, read_bytes, inputs }) = &inner.unsaved.inputs {
+            unsaved.inputs.get_or_insert_default().add(*next, *read_bytes, inputs);
+        }
+        if let Some(newer) = inner.unsaved.correlator.take() {
+            unsaved.save(newer);
+        }
         inner.unsaved = unsaved;
         inner.changed = true;
         inner.kept.failing = true;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use self::track::Track;
 use super::{
     BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
-    correlation::{Chosen, Correlator},
+    correlation::Correlator,
     gap::Gap,
     objects::{Enricher, Objects},
     seen::Seen,
@@ -21,8 +21,9 @@ use crate::{
     correlate::Keys,
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        Damages, Delivered, Directory, Frame, Log, LogHandle, ObjectsView, POSITIONS, Position,
-        Positions, Resume, SavedCorrelator, SinkState, SourceState, Standing, State, StateCommit,
+        CorrelatorInputs, Damages, Delivered, Directory, Frame, Log, LogHandle, ObjectsView,
+        POSITIONS, Position, Positions, Resume, SavedCorrelator, SinkState, SourceState, Standing,
+        State, StateCommit,
     },
 };
 
@@ -58,6 +59,8 @@ pub(super) struct Restored {
     pub(super) objects: Option<ObjectsView>,
     sinks: BTreeMap<String, SinkState>,
     correlators: BTreeMap<String, SavedCorrelator>,
+    /// What they have decided by since they were saved.
+    inputs: BTreeMap<String, CorrelatorInputs>,
     /// What correlators that begin now make their keys with: the same as one that is there.
     pub(super) keys: Keys,
     /// What to go by when the state was lost.
@@ -127,6 +130,7 @@ impl Restored {
                 .find_map(|saved| Correlator::keys_of(&saved.bytes))
                 .unwrap_or_else(Keys::random),
             correlators: loaded.correlators,
+            inputs: loaded.inputs,
             positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
             survived: opened.survived,
@@ -232,7 +236,7 @@ impl Restored {
         let size = self.log.options().retention_size;
         let anew = || Correlator::new(sink.correlate, &self.keys, size);
         let switched = |mut correlator: Correlator| {
-            correlator.switch(sink.correlate, sink.filter.as_ref().into(), size);
+            correlator.switch(sink.correlate, size);
             correlator
         };
         let load = |saved: &SavedCorrelator| {
@@ -258,9 +262,9 @@ impl Restored {
         if held.fits(&state.standing.held) {
             return (state, correlator.or_else(anew).map(switched));
         }
-        // What keeps it from being brought up is damage, records that the log no longer has, or a
-        // `match` that this build or this sink cannot decide by as the run before did. So what was
-        // held when it was saved is sent, and what was held since is lost.
+        // What keeps it from being brought up is damage; or an earlier build did not note what it had
+        // decided by, and the log no longer has it, or this run's `match` chooses otherwise. So what
+        // was held when it was saved is sent, and what was held since is lost.
         let mut correlator = saved.and_then(load).or_else(anew);
         if let Some(correlator) = &mut correlator {
             correlator.salvage(state.standing.held.versions);
@@ -292,25 +296,19 @@ impl Restored {
         from: Position,
         position: Position,
     ) -> Option<Correlator> {
-        // It decides as it did in the runs before, on what their `match` chose.
-        let earlier = match (correlator.chosen(), &sink.filter) {
-            (Chosen::All, _) => None,
-            (Chosen::Unknown, filter) => filter.clone(),
-            (Chosen::By(text), Some(filter)) if filter.source() == text => Some(filter.clone()),
-            (Chosen::By(text), _) => Some(
-                Filter::compile(text)
-                    .inspect_err(|error| {
-                        tracing::error!(sink = sink.name, %error, text, "the `match` of the run before");
-                    })
-                    .ok()?,
-            ),
-        };
+        let mut known = from.next;
+        if let Some(decided) = self.inputs.get(&sink.name).filter(|inputs| inputs.next > known) {
+            correlator.catch_up(decided, known);
+            known = decided.next;
+        }
+        // Of earlier builds nothing is known but the log; and then it decides on what this run's
+        // `match` chooses.
         let log = self.log.handle();
-        let read = for_each_frame(&log, from.next, |frame| {
-            let between = from.next..position.next;
+        let read = for_each_frame(&log, known, |frame| {
+            let between = known..position.next;
             for record in frame.records().filter(|record| between.contains(&record.seq)) {
                 let wanted =
-                    earlier.as_ref().is_none_or(|filter| wanted(filter, enricher, &record));
+                    sink.filter.as_ref().is_none_or(|filter| wanted(filter, enricher, &record));
                 correlator.bring_up(&record, frame.time_ms, wanted);
             }
             frame.next() < position.next

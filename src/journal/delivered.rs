@@ -3,13 +3,15 @@
 //! The state store saves cursors once a second. What was delivered after the last save is delivered
 //! again after a `kill -9`, under the same ids: this file tells how many these are, over any number
 //! of kills. And it tells, of records that are gone from the log before they could be delivered
-//! again, which the receiver has, and which are lost. It is written after each answer and never
-//! synced: it outlives the process, and if the machine goes down with it, less is said to have been
+//! again, which the receiver has, and which are lost. Where versions are held back, it has what was
+//! decided by up to there, too: then it can be told, of those, whose increments the receiver has. It is
+//! written after each answer and never synced: it outlives the process, and if the machine goes down with it, less is said to have been
 //! delivered than was.
 //!
 //! The file is [`MAGIC`] and then entries, each added by one write: the CRC-32C of what follows it in
 //! the entry, the length of the rest, and as numbers of seven bits a byte how many were delivered
 //! again in all, and ranges of sequences: how far each is behind the one before, and how long it is.
+//! Behind a range of no length come [inputs](Inputs).
 //! Reading ends at an entry that is not whole. When much of it is about what the state knows by now,
 //! the rest is written anew beside it and takes its place. Earlier builds wrote eight bytes: the
 //! sequence up to which everything was taken to have been delivered.
@@ -22,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Directory, private, ranges::Ranges};
+use super::{Directory, Inputs, Standing, private, ranges::Ranges};
 
 /// The directory of these files, in that of the journal.
 pub(super) const DIR: &str = "delivered";
@@ -34,10 +36,40 @@ const REWRITE_AT: u64 = 16 << 10;
 /// A file that was taken away is missed after so many milliseconds at the latest.
 const LOOK_EVERY_MS: u64 = 1_000;
 
+/// So many inputs are kept: 3 MiB, and as many as there are in a second, but in a burst.
+const MOST_INPUTS: usize = 1 << 15;
+
+/// What the saved state may not know of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// The records that the receiver has.
+    pub(crate) delivered: Ranges,
+    /// What the correlator decided by up to there.
+    pub(crate) inputs: Inputs,
+}
+
+impl Noted {
+    fn decided_by(&mut self, inputs: &Inputs) {
+        self.inputs.merge(inputs, 0..inputs.len());
+        self.inputs.leave_last(MOST_INPUTS);
+    }
+
+    /// Forgets what the state knows that was saved there.
+    fn drop_before(&mut self, saved: Standing) {
+        self.delivered.drop_before(saved.unsettled_from());
+        self.inputs.drop_before(saved.position.next);
+    }
+
+    /// The sequence after the last of all.
+    fn end(&self) -> u64 {
+        self.delivered.end().max(self.inputs.end())
+    }
+}
+
 /// What a file says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
-    pub(super) ranges: Ranges,
+    pub(super) noted: Noted,
     /// An earlier build wrote it: the ranges begin with the first record of the journal.
     plain: bool,
     redelivered: u64,
@@ -59,7 +91,7 @@ fn parse(bytes: &[u8]) -> Content {
     let mut content = Content::default();
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
         if let Ok(next) = bytes.try_into().map(u64::from_le_bytes) {
-            content.ranges.add(0..next);
+            content.noted.delivered.add(0..next);
             content.plain = true;
         }
         return content;
@@ -69,9 +101,13 @@ fn parse(bytes: &[u8]) -> Content {
         content.redelivered = numbers.next().unwrap_or(content.redelivered);
         let mut end = 0_u64;
         while let (Some(behind), Some(length)) = (numbers.next(), numbers.next()) {
+            if length == 0 {
+                content.noted.decided_by(&Inputs::parse(numbers.0));
+                break;
+            }
             let start = end.saturating_add(behind);
             end = start.saturating_add(length);
-            content.ranges.add(start..end);
+            content.noted.delivered.add(start..end);
         }
         rest = behind;
     }
@@ -88,16 +124,20 @@ fn entry(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (crc32c::crc32c(entry) == u32::from_le_bytes(*crc)).then_some((&entry[length.len()..], behind))
 }
 
-fn entry_of(ranges: &Ranges, redelivered: u64) -> Vec<u8> {
+fn entry_of(noted: &Noted, redelivered: u64) -> Vec<u8> {
     let mut out = vec![0; 8];
     put(&mut out, redelivered);
     let mut end = 0;
-    for range in ranges.iter() {
+    for range in noted.delivered.iter() {
         put(&mut out, range.start - end);
         put(&mut out, range.end - range.start);
         end = range.end;
     }
-    // There are not so many ranges that it could be longer.
+    if !noted.inputs.is_empty() {
+        out.extend([0, 0]);
+        noted.inputs.write(&mut out);
+    }
+    // There is not so much that it could be longer.
     let length = (out.len() - 8) as u32;
     out[4..8].copy_from_slice(&length.to_le_bytes());
     let crc = crc32c::crc32c(&out[4..]);
@@ -131,13 +171,13 @@ impl Numbers<'_> {
 pub(crate) struct Delivered {
     file: File,
     path: PathBuf,
-    /// What earlier runs delivered and may not have saved.
-    earlier: Arc<Ranges>,
+    /// What earlier runs noted and may not have saved.
+    earlier: Arc<Noted>,
     /// The same of all runs.
-    all: Ranges,
+    all: Noted,
     redelivered: u64,
     /// What the file does not say yet.
-    unwritten: Ranges,
+    unwritten: Noted,
     /// Where the next entry goes, and from where on the file is written anew.
     length: u64,
     rewrite_at: u64,
@@ -167,8 +207,8 @@ impl Delivered {
         private::directory().create(&dir)?;
         let path = dir.join(sink);
         let mut content = match read(&path) {
-            Ok(content) if content.ranges.end() > tail => {
-                let end = content.ranges.end();
+            Ok(content) if content.noted.end() > tail => {
+                let end = content.noted.end();
                 let reason = format!("it says {end}, and the log ends at {tail}; {cost}");
                 directory.set_aside(&name, &reason, now_ms)?;
                 Content { redelivered: content.redelivered, ..Content::default() }
@@ -181,16 +221,16 @@ impl Delivered {
         };
         if content.plain {
             // Of what was held before the position, it knew nothing.
-            content.ranges.drop_before(next);
+            content.noted.delivered.drop_before(next);
         }
         let file = private::file().write(true).create(true).truncate(false).open(&path)?;
         let mut delivered = Self {
             file,
             path,
-            earlier: Arc::new(content.ranges.clone()),
-            all: content.ranges,
+            earlier: Arc::new(content.noted.clone()),
+            all: content.noted,
             redelivered: content.redelivered,
-            unwritten: Ranges::default(),
+            unwritten: Noted::default(),
             length: content.length,
             rewrite_at: REWRITE_AT,
             looked_ms: now_ms,
@@ -202,8 +242,8 @@ impl Delivered {
         Ok(delivered)
     }
 
-    /// What earlier runs delivered and may not have saved.
-    pub(crate) fn earlier(&self) -> Arc<Ranges> {
+    /// What earlier runs delivered, and decided by, and may not have saved.
+    pub(crate) fn earlier(&self) -> Arc<Noted> {
         Arc::clone(&self.earlier)
     }
 
@@ -219,32 +259,39 @@ impl Delivered {
 
     /// A record has been delivered. Answers whether that was so already.
     pub(crate) fn add(&mut self, sequence: u64) -> bool {
-        let again = self.earlier.contains(sequence);
+        let again = self.earlier.delivered.contains(sequence);
         self.redelivered += u64::from(again);
-        self.unwritten.add(sequence..sequence + 1);
+        self.unwritten.delivered.add(sequence..sequence + 1);
         again
     }
 
-    /// Writes down what was added. What is before the sequence that `saved` answers is in the state,
-    /// and need not be known here any longer.
-    pub(crate) fn write(&mut self, now_ms: u64, saved: impl FnOnce() -> u64) {
-        if self.unwritten.is_empty() {
+    /// What comes next was decided by these. They are written with what is delivered next.
+    pub(crate) fn decided_by(&mut self, inputs: &Inputs) {
+        self.unwritten.decided_by(inputs);
+    }
+
+    /// Writes down what was added. What is before the place that is `saved` is in the state, and need not be
+    /// known here any longer.
+    pub(crate) fn write(&mut self, now_ms: u64, saved: Standing) {
+        if self.unwritten.delivered.is_empty() {
             return;
         }
-        for range in self.unwritten.iter() {
-            self.all.add(range.clone());
+        self.unwritten.inputs.drop_before(saved.position.next);
+        for range in self.unwritten.delivered.iter() {
+            self.all.delivered.add(range.clone());
         }
+        self.all.decided_by(&self.unwritten.inputs);
         let in_place = self.is_in_place(now_ms);
         // It is only a count, so a full disk is no reason for an error; the next entry says it, too.
         if in_place && self.length > 0 {
             let entry = entry_of(&self.unwritten, self.redelivered);
             if self.file.write_all_at(&entry, self.length).is_ok() {
                 self.length += entry.len() as u64;
-                self.unwritten = Ranges::default();
+                self.unwritten = Noted::default();
             }
         }
         if !in_place || self.length == 0 || self.length >= self.rewrite_at {
-            self.all.drop_before(saved());
+            self.all.drop_before(saved);
             // Where there is no room for another file, this one grows on.
             let _ = self.rewrite();
         }
@@ -279,7 +326,7 @@ impl Delivered {
         self.file = file;
         self.length = bytes.len() as u64;
         self.rewrite_at = REWRITE_AT.max(2 * self.length);
-        self.unwritten = Ranges::default();
+        self.unwritten = Noted::default();
         Ok(())
     }
 }
@@ -291,9 +338,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::journal::Position;
 
     fn set(ranges: &Ranges) -> BTreeSet<u64> {
         ranges.iter().cloned().flatten().collect()
+    }
+
+    fn at(next: u64) -> Standing {
+        Standing { position: Position { next, skipped: 0 }, ..Standing::default() }
     }
 
     fn open(directory: &Directory, next: u64) -> Delivered {
@@ -342,7 +394,7 @@ mod tests {
                             }
                             next += 1;
                         }
-                        delivered.write(0, || saved);
+                        delivered.write(0, at(saved));
                         let most = REWRITE_AT.max(8 * had.len() as u64) + 4096;
                         prop_assert!(delivered.length < most, "{}", delivered.length);
                     }
@@ -360,7 +412,7 @@ mod tests {
                         delivered = open(&directory, saved);
                         prop_assert_eq!(delivered.redelivered(), again);
                         let expected: BTreeSet<u64> = had.range(saved..).copied().collect();
-                        let known: BTreeSet<u64> = set(&delivered.earlier());
+                        let known: BTreeSet<u64> = set(&delivered.earlier().delivered);
                         prop_assert_eq!(known.range(saved..).copied().collect::<BTreeSet<_>>(), expected);
                         prop_assert!(known.is_subset(&had));
                     }
@@ -384,9 +436,13 @@ mod tests {
         std::fs::create_dir(dir.path().join(DIR)).unwrap();
         std::fs::write(&path, 50_u64.to_le_bytes()).unwrap();
         let delivered = open(&directory, 40);
-        assert_eq!(set(&delivered.earlier()), (40..50).collect());
+        assert_eq!(set(&delivered.earlier().delivered), (40..50).collect());
         drop(delivered);
-        assert_eq!(set(&open(&directory, 40).earlier()), (40..50).collect(), "as it was rewritten");
+        assert_eq!(
+            set(&open(&directory, 40).earlier().delivered),
+            (40..50).collect(),
+            "as it was rewritten"
+        );
         let bytes = std::fs::read(&path).unwrap();
         let as_a_number = u64::from_le_bytes(*bytes.first_chunk().unwrap());
         assert!(as_a_number > 1 << 60, "an earlier build sets it aside");
@@ -400,7 +456,7 @@ mod tests {
         let mut delivered = open(&directory, 1);
         for sequence in 7..10 {
             delivered.add(sequence);
-            delivered.write(sequence * LOOK_EVERY_MS, || 1);
+            delivered.write(sequence * LOOK_EVERY_MS, at(1));
             match sequence {
                 7 => std::fs::remove_file(taken.join("audit")).unwrap(),
                 8 => std::fs::remove_dir_all(&taken).unwrap(),
@@ -408,7 +464,7 @@ mod tests {
             }
         }
         drop(delivered);
-        assert_eq!(set(&open(&directory, 1).earlier()), (7..10).collect());
+        assert_eq!(set(&open(&directory, 1).earlier().delivered), (7..10).collect());
         let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&taken).unwrap());
         assert_eq!(mode & 0o777, 0o700);
     }
@@ -419,10 +475,10 @@ mod tests {
         let directory = Directory::open(dir.path()).unwrap();
         let mut delivered = open(&directory, 1);
         delivered.add(7);
-        delivered.write(0, || 1);
+        delivered.write(0, at(1));
         drop(delivered);
         let delivered = Delivered::open(&directory, "audit", 1, 7, 0).unwrap();
-        assert!(delivered.earlier().is_empty());
+        assert!(delivered.earlier().delivered.is_empty());
         assert_eq!(directory.damages().count(), 1);
     }
 }

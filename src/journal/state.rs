@@ -21,7 +21,7 @@ use self::{
     fingerprints::Fingerprints,
     seen_table::Store,
 };
-use super::{Damage, Directory, OpenError, Position, disk};
+use super::{Damage, Directory, Inputs, OpenError, Position, disk};
 
 mod dead_letters;
 mod file;
@@ -40,8 +40,8 @@ pub use letters::{
 };
 pub(super) use look::look;
 pub use model::{
-    DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState, StateCommit, Totals,
-    Unfinished,
+    CorrelatorInputs, DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState,
+    StateCommit, Totals, Unfinished,
 };
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
@@ -64,6 +64,11 @@ const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources"
 /// What it knows up to, as the next sequence and how many were never used, and the state itself.
 const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
     TableDefinition::new("correlators");
+
+/// What a sink's correlator has decided by since it was saved, in parts: each ends before a sequence.
+/// What all records before that took in the log, and the [inputs](Inputs).
+const INPUTS: TableDefinition<'_, (&str, u64), (u64, &[u8])> =
+    TableDefinition::new("correlator_inputs");
 
 /// The consequence of a state that is begun anew.
 const WITHOUT: &str =
@@ -335,11 +340,26 @@ fn write(transaction: &WriteTransaction, commit: &StateCommit) -> Result<Vec<boo
     for (name, SavedCorrelator { position, bytes }) in &commit.correlators {
         correlators.insert(name.as_str(), (position.next, position.skipped, &**bytes))?;
     }
+    write_inputs(transaction, commit)?;
     let mut sources = transaction.open_table(SOURCES)?;
     for (name, source) in &commit.sources {
         sources.insert(name.as_str(), &*json(source))?;
     }
     seen_table::write(transaction, &commit.seen)
+}
+
+fn write_inputs(transaction: &WriteTransaction, commit: &StateCommit) -> Result<(), redb::Error> {
+    let mut table = transaction.open_table(INPUTS)?;
+    for (name, SavedCorrelator { position, .. }) in &commit.correlators {
+        // The correlator knows them.
+        table.retain_in((name.as_str(), 0)..=(name.as_str(), position.next), |_, _| false)?;
+    }
+    for (name, CorrelatorInputs { next, read_bytes, inputs }) in &commit.inputs {
+        let mut bytes = Vec::new();
+        inputs.write(&mut bytes);
+        table.insert((name.as_str(), *next), (*read_bytes, &*bytes))?;
+    }
+    Ok(())
 }
 
 /// Opens the file and reads what is in it. redb promises not to panic on a damaged file whose
@@ -397,6 +417,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         transaction.open_table(OWN)?;
         transaction.open_table(SINKS)?;
         transaction.open_table(CORRELATORS)?;
+        transaction.open_table(INPUTS)?;
         if transaction.open_table(SOURCES)?.is_empty()? {
             // A first start from a log was interrupted: whose Events these are is not known.
             seen_table::clear(&transaction)?;
@@ -430,6 +451,12 @@ fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
         let position = Position { next, skipped };
         let saved = SavedCorrelator { position, bytes: Bytes::copy_from_slice(bytes) };
         loaded.correlators.insert(name.value().to_owned(), saved);
+    }
+    for item in transaction.open_table(INPUTS)?.iter()? {
+        let (key, value) = item?;
+        let ((name, next), (read_bytes, bytes)) = (key.value(), value.value());
+        let all = loaded.inputs.entry(name.to_owned()).or_default();
+        all.add(next, read_bytes, &Inputs::parse(bytes));
     }
     for item in transaction.open_table(SOURCES)?.iter()? {
         let (name, value) = item?;

@@ -228,7 +228,7 @@ impl Survey {
             // One that is being written anew begins with a dot.
             let content = (!name.starts_with('.')).then(|| delivered::read(&entry.path()));
             let Some(Ok(content)) = content else { continue };
-            let had = content.ranges.end();
+            let had = content.noted.delivered.end();
             if had > next && !self.held {
                 let what = format!("it says {had}, and the log ends at {next}");
                 self.problem(&format!("{}/{name}", delivered::DIR), None, what);

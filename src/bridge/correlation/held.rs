@@ -135,6 +135,11 @@ impl Held {
         self.read_bytes = self.read_bytes.saturating_add(envelope as u64 + BESIDE);
     }
 
+    /// All records so far took as much.
+    pub(super) fn read_to(&mut self, read_bytes: u64) {
+        self.read_bytes = read_bytes;
+    }
+
     /// Holds a version with its message. Answers what has to be announced for want of room.
     pub(super) fn add(&mut self, key: Key, mut new: Entry, message: Key) -> Option<Summary> {
         if let Some(entry) = self.entries.peek_mut(&key) {
@@ -203,7 +208,7 @@ impl Held {
         })
     }
 
-    pub(super) fn release(&mut self) -> Option<Summary> {
+    fn release(&mut self) -> Option<Summary> {
         let (_, entry) = self.entries.pop_lru()?;
         self.taken(&entry);
         Some(entry.into())

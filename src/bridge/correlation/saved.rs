@@ -3,59 +3,43 @@
 //! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam
 //! filter and what is held, each as a count and that many entries from the least recent to the most
 //! recent, and whether what is held [comes out](Correlator::let_go); before what is held stands what
-//! was [read](Correlator::read) and how much of that may come behind it. Then whether a `match` chose
-//! the records, and its length and text. Numbers are little endian. A position that it knows goes
-//! with it, in the state store.
+//! was [read](Correlator::read) and how much of that may come behind it. Numbers are little endian. The
+//! position up to which it knows everything goes with it in the state store, and its
+//! [inputs](super::inputs) from there on.
 //!
 //! An entry of what is held ends with its [messages](super::Messages): how many are known, in a byte,
 //! and those; the versions that bore the first four of them; in a byte how many are the last, and
-//! those, each with its version. Up to version 3 there are none, and what was held then has no words but
-//! those of its last version and of what came since. In version 2 an entry does not say how many
-//! versions have no fate, which is one, and no `match` stands at the end.
+//! those, each with its version. Version 2, of Tidings 0.1, has none, and what was held then has no words but
+//! those of its last version and of what came since; nor does an entry say how many versions have no
+//! fate, which is one.
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
 use super::{
-    CAPACITY, Chosen, Correlator, Messages,
+    CAPACITY, Correlator, Messages,
     held::{Entry, Held},
 };
 use crate::{
     bridge::CorrelateMode,
     correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults},
-    journal::{Position, SavedCorrelator, Standing},
+    journal::{Position, SavedCorrelator},
 };
 
 /// The version of the form above.
-const VERSION: u8 = 4;
-/// The first that is still read.
-const EARLIEST: u8 = 2;
-
-/// What is to be kept of a sink's correlator.
-#[derive(Debug)]
-pub(in crate::bridge) struct SaveOf {
-    pub(in crate::bridge) correlator: SavedCorrelator,
-    /// The first record that the log must still have to go on from it without losing what is held.
-    pub(in crate::bridge) needs: u64,
-}
-
-impl SaveOf {
-    /// What is to be kept of one that knows everything before `position`. Where there is none,
-    /// nothing, instead of the state of an earlier one: that could not be brought up from here.
-    pub(in crate::bridge) fn new(correlator: Option<&Correlator>, position: Position) -> Self {
-        let bytes = correlator.map(Correlator::to_bytes).unwrap_or_default().into();
-        let needs = correlator.map_or(u64::MAX, |correlator| correlator.needs(position));
-        Self { correlator: SavedCorrelator { position, bytes }, needs }
-    }
-}
+const VERSION: u8 = 5;
+/// That of Tidings 0.1.
+const EARLIER: u8 = 2;
 
 impl Correlator {
-    /// The first record that is needed to go on from a position as it is. One that holds nothing
-    /// back needs none for the sake of the deltas.
-    fn needs(&self, position: Position) -> u64 {
-        let holds = self.held() > 0 || self.mode == CorrelateMode::Suppress;
-        let standing = Standing { position, held: self.holding() };
-        if holds { standing.unsettled_from() } else { u64::MAX }
+    /// What is to be kept of one that knows everything before `position`. Where there is none,
+    /// nothing, instead of the state of an earlier one: that could not be brought up from here.
+    pub(in crate::bridge) fn save(
+        correlator: Option<&Self>,
+        position: Position,
+    ) -> SavedCorrelator {
+        let bytes = correlator.map(Self::to_bytes).unwrap_or_default().into();
+        SavedCorrelator { position, bytes }
     }
 
     /// All that is known, for [`load`](Self::load).
@@ -90,13 +74,6 @@ impl Correlator {
             entry.messages.save(&mut out);
         }
         out.push(u8::from(self.letting_go));
-        let (by, text) = match &self.chosen {
-            Chosen::By(text) => (true, text.as_str()),
-            Chosen::All | Chosen::Unknown => (false, ""),
-        };
-        out.push(u8::from(by));
-        out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        out.extend_from_slice(text.as_bytes());
         out
     }
 
@@ -106,7 +83,7 @@ impl Correlator {
         let mut rest = Reader(bytes);
         let [version, _] = rest.array().ok()?;
         let (keys, _) = Keys::load(rest.0).ok()?;
-        (EARLIEST..=VERSION).contains(&version).then_some(keys)
+        [EARLIER, VERSION].contains(&version).then_some(keys)
     }
 
     /// What [`to_bytes`](Self::to_bytes) left.
@@ -117,10 +94,10 @@ impl Correlator {
     pub(in crate::bridge) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut rest = Reader(bytes);
         let [version] = rest.array()?;
-        if !(EARLIEST..=VERSION).contains(&version) {
+        if ![EARLIER, VERSION].contains(&version) {
             return Err(Damaged);
         }
-        let earlier = version == EARLIEST;
+        let earlier = version == EARLIER;
         let mode = if rest.flag()? { CorrelateMode::Suppress } else { CorrelateMode::Annotate };
         let (keys, rest) = Keys::load(rest.0)?;
         let (groups, rest) = Aggregator::load(
@@ -150,14 +127,13 @@ impl Correlator {
                 pending: if earlier { 1 } else { rest.u64()? },
                 count: rest.u64()?,
                 aggregated: rest.flag()?,
-                messages: if version < 4 { Messages::default() } else { rest.messages()? },
+                messages: if earlier { Messages::default() } else { rest.messages()? },
             };
             held.restore(key, entry);
         }
         held.settles_early = earlier;
         let letting_go = rest.flag()?;
-        let chosen = if earlier { Chosen::Unknown } else { rest.chosen()? };
-        Ok(Self { mode, keys, groups, counts, spam, held, letting_go, chosen })
+        Ok(Self { mode, keys, groups, counts, spam, held, letting_go })
     }
 }
 
@@ -215,15 +191,6 @@ impl Reader<'_> {
                 .map(|_| Ok((self.u64()?, self.u64()?)))
                 .collect::<Result<_, _>>()?,
         })
-    }
-
-    fn chosen(&mut self) -> Result<Chosen, Damaged> {
-        let by = self.flag()?;
-        let length = self.u32()? as usize;
-        let (text, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
-        self.0 = rest;
-        let text = str::from_utf8(text).map_err(|_| Damaged)?;
-        Ok(if by { Chosen::By(text.to_owned()) } else { Chosen::All })
     }
 
     fn key(&mut self) -> Result<Key, Damaged> {

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use bytes::BytesMut;
 use tokio::{task::spawn_blocking, time::sleep};
 
-use super::{Correlator, Decision, Messages, Names, SaveOf, Summary, read};
+use super::{Correlator, Decision, Input, Messages, Names, Summary, read};
 use crate::{
     bridge::{
         SinkProgress,
@@ -14,7 +14,7 @@ use crate::{
     },
     correlate::Keys,
     event::{Correlation, EnvelopeParts, Record, SummarisedMessage},
-    journal::{Holding, LogHandle, Position},
+    journal::{Holding, LogHandle, Position, SavedCorrelator},
 };
 
 /// The pause after the log could not be read.
@@ -27,6 +27,8 @@ pub(in crate::bridge) struct Passed {
     pub(in crate::bridge) summary: Option<Record>,
     /// To be sent; nothing if it is held.
     pub(in crate::bridge) record: Option<Record>,
+    /// What it was counted under, and its increments; nothing without a correlator.
+    pub(in crate::bridge) counted: Option<(Names, u64)>,
     /// Versions held before that have their fate with that.
     pub(in crate::bridge) correlated_away: u64,
     /// A summary that cannot be sent, because the journal no longer has its record.
@@ -103,6 +105,7 @@ impl Stage {
                 (parts, names)
             }),
         };
+        passed.counted = known.as_ref().map(|(parts, names)| (*names, parts.delta));
         let decision = known.map(|(parts, names)| {
             (parts, correlator.decide(&names, record.seq, parts.delta, time_ms))
         });
@@ -133,6 +136,26 @@ impl Stage {
         }
     }
 
+    /// Comes to where it was when a record had been read that the log no longer has. What is
+    /// [due](Self::due) has to be taken after it.
+    pub(in crate::bridge) fn read_to(&mut self, read_bytes: u64) {
+        if let Some(correlator) = &mut self.correlator {
+            correlator.read_to(read_bytes);
+        }
+    }
+
+    /// What came of a record that the log no longer has; nothing if it was not decided on.
+    pub(in crate::bridge) fn decide_again(&mut self, input: &Input) -> Option<Decision> {
+        self.correlator.as_mut()?.decide_again(input)
+    }
+
+    /// What comes of a summary that had to make room.
+    pub(in crate::bridge) async fn evicted(&mut self, summary: Summary) -> Passed {
+        let mut passed = Passed::default();
+        self.announce(summary, &mut passed).await;
+        passed
+    }
+
     /// Whether anything is due at `time_ms`.
     pub(in crate::bridge) fn is_due(&self, time_ms: u64) -> bool {
         self.correlator.as_ref().is_some_and(|correlator| correlator.is_due(time_ms))
@@ -145,9 +168,7 @@ impl Stage {
             self.correlator.take_if(|correlator| correlator.is_unwanted());
             return None;
         };
-        let mut passed = Passed::default();
-        self.announce(summary, &mut passed).await;
-        Some(passed)
+        Some(self.evicted(summary).await)
     }
 
     /// Reads from the log, again and again for as long as it cannot be read.
@@ -236,13 +257,13 @@ impl Stage {
         self.correlator.as_ref().map_or(0, |correlator| correlator.held.read_bytes())
     }
 
-    /// See [`Correlator::saves_after`].
-    pub(in crate::bridge) fn saves_after(&self) -> u64 {
-        self.correlator.as_ref().map_or(u64::MAX, Correlator::saves_after)
+    /// See [`Correlator::holds_back`].
+    pub(in crate::bridge) fn holds_back(&self) -> bool {
+        self.correlator.as_ref().is_some_and(Correlator::holds_back)
     }
 
     /// What is to be kept at a position.
-    pub(in crate::bridge) fn save(&self, position: Position) -> SaveOf {
-        SaveOf::new(self.correlator.as_ref(), position)
+    pub(in crate::bridge) fn save(&self, position: Position) -> SavedCorrelator {
+        Correlator::save(self.correlator.as_ref(), position)
     }
 }

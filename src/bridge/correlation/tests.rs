@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     bridge::{Overflow, SinkProgress},
     event::{Change, Cluster, Envelope, EnvelopeHead, Incoming, Text},
-    journal::{Directory, Log, LogOptions, SinkState, Sync},
+    journal::{CorrelatorInputs, Directory, Inputs, Log, LogOptions, SinkState, Sync},
 };
 
 /// A journal that has room for whatever is held for 600 s.
@@ -81,6 +81,7 @@ struct Outcome {
     /// The messages that each of them tells.
     messages: Vec<Messages>,
     correlated_away: u64,
+    inputs: Inputs,
 }
 
 fn announce(outcome: &mut Outcome, summary: Summary) {
@@ -92,19 +93,26 @@ fn announce(outcome: &mut Outcome, summary: Summary) {
 fn run(correlator: &mut Correlator, records: &[Read]) -> Outcome {
     let mut outcome = Outcome::default();
     for (record, time_ms, wanted) in records {
+        let (seq, time_ms) = (record.seq, *time_ms);
         correlator.read(record.envelope.len());
-        while let Some(summary) = correlator.due(*time_ms) {
+        let read_bytes = correlator.held.read_bytes();
+        let any_due = correlator.is_due(time_ms);
+        while let Some(summary) = correlator.due(time_ms) {
             announce(&mut outcome, summary);
+        }
+        let (parts, event) = read(record).unwrap();
+        let names = correlator.names(&parts, &event);
+        let counted = wanted.then_some((names, parts.delta));
+        if any_due || *wanted {
+            Input { seq, time_ms, read_bytes, counted }.add_to(&mut outcome.inputs);
         }
         if !wanted {
             continue;
         }
-        let (parts, event) = read(record).unwrap();
-        let names = correlator.names(&parts, &event);
-        match correlator.decide(&names, record.seq, parts.delta, *time_ms) {
+        match correlator.decide(&names, seq, parts.delta, time_ms) {
             Decision::Send { correlation, messages, delta, released } => {
                 outcome.correlated_away += released;
-                outcome.sent.push((record.seq, delta, correlation));
+                outcome.sent.push((seq, delta, correlation));
                 outcome.messages.push(messages);
             }
             Decision::Hold { evicted } => {
@@ -171,11 +179,10 @@ proptest! {
         let mut straight = suppress_in(size);
         run(&mut straight, &records[..saved]);
         let state = straight.to_bytes();
-        run(&mut straight, &records[saved..settled]);
+        let inputs = run(&mut straight, &records[saved..settled]).inputs;
         let mut again = Correlator::load(&state).unwrap();
-        for (record, time_ms, wanted) in &records[saved..settled] {
-            again.bring_up(record, *time_ms, *wanted);
-        }
+        let (next, read_bytes) = (settled as u64 + 1, straight.held.read_bytes());
+        again.catch_up(&CorrelatorInputs { next, read_bytes, inputs }, saved as u64 + 1);
         prop_assert_eq!(again.held(), straight.held());
         prop_assert_eq!(again.to_bytes(), straight.to_bytes());
         let (a, b) = (
@@ -272,7 +279,7 @@ fn what_is_held_comes_as_a_summary_when_an_eighth_of_the_journal_is_behind_it() 
     assert!(sent.len() > 25 + 4, "{sent:?}");
     // In a smaller journal it is due with the next record.
     let mut loaded = Correlator::load(&correlator.to_bytes()).unwrap();
-    loaded.switch(CorrelateMode::Suppress, Chosen::All, 1 << 10);
+    loaded.switch(CorrelateMode::Suppress, 1 << 10);
     loaded.read(0);
     assert!(loaded.is_due(0));
 }
@@ -318,22 +325,19 @@ fn what_is_held_when_the_mode_changes_is_let_go() {
     for mode in [CorrelateMode::Annotate, CorrelateMode::None] {
         let mut loaded = Correlator::load(&state).unwrap();
         assert!(!loaded.lets_go());
-        loaded.switch(mode, Chosen::All, ROOMY);
+        loaded.switch(mode, ROOMY);
         assert!(loaded.lets_go());
     }
     correlator.let_go();
     assert!(Correlator::load(&correlator.to_bytes()).unwrap().lets_go());
 }
 
-/// The state as a build of version 2 or 3 would have saved it.
-fn as_saved_by(version: u8, correlator: &Correlator) -> Vec<u8> {
+/// The state as Tidings 0.1 would have saved it.
+fn as_saved_earlier(correlator: &Correlator) -> Vec<u8> {
     let mut bytes = correlator.to_bytes();
-    bytes[0] = version;
-    // Two flags and the length of an empty text follow what is held.
-    let mut entry_end = bytes.len() - 6;
-    if version == 2 {
-        bytes.truncate(bytes.len() - 5);
-    }
+    bytes[0] = 2;
+    // A flag follows what is held.
+    let mut entry_end = bytes.len() - 1;
     let entries: Vec<_> = correlator.held.iter().collect();
     for (_, entry) in entries.into_iter().rev() {
         let mut messages = Vec::new();
@@ -341,10 +345,8 @@ fn as_saved_by(version: u8, correlator: &Correlator) -> Vec<u8> {
         bytes.drain(entry_end - messages.len()..entry_end);
         // A key, eight numbers and a flag are left.
         entry_end -= messages.len() + 16 + 8 * 8 + 1;
-        if version == 2 {
-            let pending = entry_end + 16 + 6 * 8;
-            bytes.drain(pending..pending + 8);
-        }
+        let pending = entry_end + 16 + 6 * 8;
+        bytes.drain(pending..pending + 8);
     }
     bytes
 }
@@ -383,7 +385,7 @@ fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fat
         let mut correlator = suppress();
         let records = records(&repeats(0, 0, 40, 10));
         run_earlier(&mut correlator, &records[..saved]);
-        let mut earlier = Correlator::load(&as_saved_by(2, &correlator)).unwrap();
+        let mut earlier = Correlator::load(&as_saved_earlier(&correlator)).unwrap();
         assert_eq!(earlier.held(), correlator.held().min(1));
         assert_eq!(earlier.holding().mark, correlator.holding().mark);
         // It is brought up with the keys and the fates that the build before gave.
@@ -393,7 +395,7 @@ fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fat
         run_earlier(&mut correlator, &records[saved..]);
         assert_eq!((correlator.held(), earlier.held()), (15, 1));
         assert_eq!(earlier.holding().mark, correlator.holding().mark);
-        earlier.switch(CorrelateMode::Suppress, Chosen::All, ROOMY);
+        earlier.switch(CorrelateMode::Suppress, ROOMY);
         assert!(earlier.lets_go());
         let summary = earlier.due(u64::MAX).unwrap();
         assert_eq!((summary.seq, summary.delta, summary.pending), (40, 15, 1));
@@ -421,23 +423,12 @@ fn what_was_held_at_the_last_save_is_salvaged_as_far_as_it_is_still_held() {
 }
 
 #[test]
-fn the_match_that_chose_the_records_is_saved() {
-    let mut correlator = suppress();
-    for chosen in [Chosen::By("event.type == 'Warning'".to_owned()), Chosen::All] {
-        correlator.switch(CorrelateMode::Suppress, chosen.clone(), ROOMY);
-        assert_eq!(*Correlator::load(&correlator.to_bytes()).unwrap().chosen(), chosen);
-    }
-    let earlier = Correlator::load(&as_saved_by(2, &correlator)).unwrap();
-    assert_eq!(*earlier.chosen(), Chosen::Unknown);
-}
-
-#[test]
 fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
     let mut correlator = suppress();
     let records = records(&repeats(0, 0, 30, 10));
     // With nothing held there is nothing to let go.
-    correlator.switch(CorrelateMode::Annotate, Chosen::All, ROOMY);
-    correlator.switch(CorrelateMode::Suppress, Chosen::All, ROOMY);
+    correlator.switch(CorrelateMode::Annotate, ROOMY);
+    correlator.switch(CorrelateMode::Suppress, ROOMY);
     run(&mut correlator, &records[..28]);
     assert!(!correlator.lets_go());
     correlator.let_go();
@@ -451,10 +442,10 @@ fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
 fn a_mode_that_is_changed_and_changed_back_lets_go_all_the_same() {
     let mut correlator = suppress();
     run(&mut correlator, &records(&repeats(0, 0, 28, 10)));
-    correlator.switch(CorrelateMode::Annotate, Chosen::All, ROOMY);
+    correlator.switch(CorrelateMode::Annotate, ROOMY);
     // Some of it may be out when the run in that mode ends.
     let mut again = Correlator::load(&correlator.to_bytes()).unwrap();
-    again.switch(CorrelateMode::Suppress, Chosen::All, ROOMY);
+    again.switch(CorrelateMode::Suppress, ROOMY);
     assert!(again.lets_go());
 }
 

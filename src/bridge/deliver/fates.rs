@@ -3,11 +3,12 @@
 //! Records get their fates out of order: a receiver may take the third and not the second. What is
 //! settled is always a stretch of them from the first on, with all that gathering counted along it.
 
-use std::sync::Arc;
-
 use crate::{
-    bridge::{gather::Mark, progress::Settled},
-    journal::{DeadLetter, Resume},
+    bridge::{
+        gather::{Mark, Work},
+        progress::Settled,
+    },
+    journal::DeadLetter,
 };
 
 /// What became of one record.
@@ -47,15 +48,11 @@ impl Fates {
         self.of.iter().position(|fate| *fate == Fate::Open).unwrap_or(self.of.len())
     }
 
-    /// Settles what lies between two marks, all of which has its fate; `resumes` are the work's.
-    pub(super) fn settle(
-        &mut self,
-        from: Mark,
-        to: Mark,
-        resumes: &[(Arc<str>, Resume)],
-        settled: &mut Settled,
-    ) {
-        settled.resumes.extend_from_slice(&resumes[from.resumes..to.resumes]);
+    /// Settles what lies between two marks of a work, all of which has its fate.
+    pub(super) fn settle(&mut self, from: Mark, to: Mark, work: &Work, settled: &mut Settled) {
+        settled.resumes.extend_from_slice(&work.resumes[from.resumes..to.resumes]);
+        settled.inputs.merge(&work.inputs, from.inputs..to.inputs);
+        settled.read_bytes = to.reached.read_bytes;
         let (before, reached) = (from.reached, to.reached);
         settled.standing = reached.standing;
         let totals = &mut settled.totals;
@@ -96,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::journal::LetterState;
+    use crate::journal::{LetterState, Resume};
 
     fn letter(seq: usize, unidentified: u64) -> DeadLetter {
         DeadLetter {
@@ -157,25 +154,29 @@ mod tests {
             at in any::<prop::sample::Index>(),
         ) {
             let resume = |version| ("*".into(), Resume { epoch: 0, resource_version: version });
-            let resumes: [(Arc<str>, Resume); 2] = [resume(1), resume(2)];
+            let mut work = Work { resumes: vec![resume(1), resume(2)], ..Work::default() };
+            (1..=5).for_each(|seq| work.inputs.push(seq, [7; 89]));
             let at = at.index(of.len() + 1);
-            let mut mark = Mark { at, resumes: 1, ..Mark::default() };
+            let mut mark = Mark { at, resumes: 1, inputs: 3, ..Mark::default() };
             (mark.reached.filtered, mark.reached.lost) = (3, 1);
-            let mut end = Mark { at: of.len(), resumes: 2, ..mark };
+            let mut end = Mark { at: of.len(), resumes: 2, inputs: 5, ..mark };
             (end.reached.filtered, end.reached.correlated_away) = (5, 2);
             let (mut whole, mut in_two) = (Settled::default(), Settled::default());
-            fates(&of, in_rows).settle(Mark::default(), end, &resumes, &mut whole);
+            fates(&of, in_rows).settle(Mark::default(), end, &work, &mut whole);
             let mut halves = fates(&of, in_rows);
-            halves.settle(Mark::default(), mark, &resumes, &mut in_two);
+            halves.settle(Mark::default(), mark, &work, &mut in_two);
             let refused = of[..at].iter().filter(|fate| **fate == Fate::DeadLettered).count();
             prop_assert_eq!(in_two.totals.dead_lettered, refused as u64);
             prop_assert_eq!(letters(&in_two), refused as u64);
-            prop_assert_eq!((in_two.totals.filtered, in_two.resumes.len()), (3, 1));
-            halves.settle(mark, end, &resumes, &mut in_two);
+            let resumes = in_two.resumes.len();
+            prop_assert_eq!((in_two.totals.filtered, resumes, in_two.inputs.len()), (3, 1, 3));
+            halves.settle(mark, end, &work, &mut in_two);
             prop_assert_eq!(in_two.totals, whole.totals);
             prop_assert_eq!(letters(&in_two), in_two.totals.dead_lettered);
             prop_assert_eq!(letters(&whole), whole.totals.dead_lettered);
             prop_assert_eq!(in_two.resumes, whole.resumes);
+            prop_assert_eq!(&in_two.inputs, &work.inputs);
+            prop_assert_eq!(in_two.inputs, whole.inputs);
         }
     }
 

@@ -110,7 +110,7 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     assert_eq!((work.reached.standing.held.versions, work.reached.standing.position.next), (0, 27));
     assert_eq!(work.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
-    assert_eq!(work.correlator.unwrap().correlator.position.next, 27);
+    assert_eq!(work.correlator.unwrap().position.next, 27);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[0; 0]]);
     let saved = work.correlator.unwrap();
-    assert!(Correlator::load(&saved.correlator.bytes).unwrap().lets_go());
+    assert!(Correlator::load(&saved.bytes).unwrap().lets_go());
     sleep(Duration::from_millis(500)).await;
     assert!(rig.works.try_recv().is_err(), "before it is on the disk nothing comes out");
     work.saved.unwrap().send(()).unwrap();

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
-    bridge::correlation::SaveOf,
     event::Batch,
-    journal::{Resume, Standing},
+    journal::{Inputs, Resume, SavedCorrelator, Standing},
 };
 
 /// A batch and all that is settled with it.
@@ -20,7 +19,9 @@ pub(in crate::bridge) struct Work {
     /// Resume points that are covered with it.
     pub(in crate::bridge) resumes: Vec<(Arc<str>, Resume)>,
     /// The correlator, at a position that is not beyond this one's.
-    pub(in crate::bridge) correlator: Option<SaveOf>,
+    pub(in crate::bridge) correlator: Option<SavedCorrelator>,
+    /// What the correlator decided by.
+    pub(in crate::bridge) inputs: Inputs,
     /// Is told when all of this is on the disk.
     pub(in crate::bridge) saved: Option<oneshot::Sender<()>>,
     /// If not, the next work belongs to it, and what is behind the last mark is settled with that.
@@ -36,6 +37,8 @@ pub(in crate::bridge) struct Work {
 pub(in crate::bridge) struct Reached {
     /// Where the sink stands once the batch has its fates up to there.
     pub(in crate::bridge) standing: Standing,
+    /// What all records so far took in the log; 0 without a correlator.
+    pub(in crate::bridge) read_bytes: u64,
     /// Records between that `match` did not want.
     pub(in crate::bridge) filtered: u64,
     /// Versions whose increments are announced with a later one.
@@ -56,12 +59,14 @@ pub(in crate::bridge) struct Mark {
     pub(in crate::bridge) reached: Reached,
     /// So many of its resume points are covered.
     pub(in crate::bridge) resumes: usize,
+    /// So many of its inputs were decided on.
+    pub(in crate::bridge) inputs: usize,
 }
 
 impl Work {
     /// An empty one, from where the sink stands.
-    pub(super) fn standing_at(standing: Standing) -> Self {
-        let reached = Reached { standing, ..Reached::default() };
+    pub(super) fn standing_at(standing: Standing, read_bytes: u64) -> Self {
+        let reached = Reached { standing, read_bytes, ..Reached::default() };
         Self { reached, ..Self::default() }
     }
 
@@ -74,6 +79,11 @@ impl Work {
 
     /// The place behind all that is in it.
     pub(in crate::bridge) fn end(&self) -> Mark {
-        Mark { at: self.batch.records.len(), reached: self.reached, resumes: self.resumes.len() }
+        Mark {
+            at: self.batch.records.len(),
+            reached: self.reached,
+            resumes: self.resumes.len(),
+            inputs: self.inputs.len(),
+        }
     }
 }

@@ -6,8 +6,8 @@
 //! when as much has been appended as was free at the last count.
 //!
 //! For a sink with `overflow: dropOldest` and a correlator that holds versions back, the log keeps what
-//! it would be brought up with after a crash, and the records of what is held: or the increments that
-//! come out would not be those that went in. That is little while the sink keeps up. Where what it has
+//! it has not had and the records of what is held: or the increments that come out would not be those
+//! that went in. That is little while the sink keeps up. Where what it has
 //! not had outgrows the journal it goes, as everything does that such a sink has not had.
 
 use std::{sync::Arc, time::Duration};
@@ -52,14 +52,13 @@ impl Backlog {
     pub(super) fn hold(&self, now_ms: u64) -> Option<u64> {
         let blocking = self.sinks.iter().map(|sink| sink.keep_from());
         let summing = self.dropping.iter().filter_map(|sink| {
-            let from = sink.sums_need()?;
             let bytes = self.log.bytes_from(sink.unsettled_from());
             let moves = sink.settled_at().elapsed() < STANDS_STILL;
             let fits = bytes < self.limit() || bytes < SMALL && moves;
             // What nobody has held back goes with its time, and so does all of a sink that stands still.
             let young = |ms: u64| now_ms.saturating_sub(ms) <= self.retention_age_ms;
             let stays = || sink.holds() && moves || self.log.time_of(sink.next()).is_none_or(young);
-            (fits && stays()).then_some(from)
+            (sink.holds_back() && fits && stays()).then(|| sink.keep_from())
         });
         blocking.chain(summing).min()
     }

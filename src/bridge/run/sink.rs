@@ -51,6 +51,7 @@ impl SinkParts<'_> {
         let Errands { letters, replays, to_deliver } = errands;
         let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
         let (out, works) = mpsc::channel(ahead);
+        let notes_inputs = stage.holds_back();
         let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
             .delivered_before(had.earlier());
         sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
@@ -64,6 +65,7 @@ impl SinkParts<'_> {
             timeout: sink.timeout,
             progress,
             had,
+            notes_inputs,
             stop,
             errands: to_deliver,
             live_in_a_row: 0,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Position, Resume, Standing},
+    journal::{Inputs, Position, Resume, Standing},
 };
 
 /// How many records met which fate, for one sink.
@@ -63,6 +63,25 @@ pub struct SavedCorrelator {
     pub position: Position,
     /// The state, in the correlator's own form; empty when there was none up to here.
     pub bytes: Bytes,
+}
+
+/// What a sink's correlator has decided by since it was saved, up to the sink's own position.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CorrelatorInputs {
+    /// They are all that there are before this sequence.
+    pub next: u64,
+    /// What all records before it took in the log, as the correlator counts them.
+    pub read_bytes: u64,
+    /// See [`Inputs`].
+    pub inputs: Inputs,
+}
+
+impl CorrelatorInputs {
+    /// Takes in what came after.
+    pub fn add(&mut self, next: u64, read_bytes: u64, inputs: &Inputs) {
+        (self.next, self.read_bytes) = (next, read_bytes);
+        self.inputs.merge(inputs, 0..inputs.len());
+    }
 }
 
 /// What is stored of a source. States of earlier versions have the first two members only.
@@ -185,6 +204,8 @@ pub struct StateCommit {
     pub sinks: BTreeMap<String, SinkState>,
     /// Correlators by sink, each whole; those not named stay as they are.
     pub correlators: BTreeMap<String, SavedCorrelator>,
+    /// What correlators have decided by since the last commit, or since they were saved if that is later.
+    pub inputs: BTreeMap<String, CorrelatorInputs>,
     /// Changes of the view `seen`, in the order of the uids, which is several times cheaper to
     /// write than any other; nothing instead of an entry: the uid is forgotten.
     pub seen: Arc<Vec<(UidKey, Option<SeenEntry>)>>,
@@ -211,6 +232,8 @@ pub struct Loaded {
     pub sinks: BTreeMap<String, SinkState>,
     /// Their correlators.
     pub correlators: BTreeMap<String, SavedCorrelator>,
+    /// What each of these has decided by since it was saved.
+    pub inputs: BTreeMap<String, CorrelatorInputs>,
     /// Every source that was ever committed.
     pub sources: BTreeMap<String, SourceState>,
     /// `seen` holds everything before this sequence; 1 in a state that is new.

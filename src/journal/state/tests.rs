@@ -35,6 +35,12 @@ fn entry(resource_version: u64) -> SeenEntry {
     SeenEntry::new(resource_version, 2, 1)
 }
 
+fn inputs(next: u64, of: std::ops::Range<u64>) -> CorrelatorInputs {
+    let mut inputs = Inputs::default();
+    of.for_each(|seq| inputs.push(seq, [seq as u8; 89]));
+    CorrelatorInputs { next, read_bytes: next * 100, inputs }
+}
+
 fn sample() -> StateCommit {
     let sink = SinkState {
         standing: Standing {
@@ -61,6 +67,7 @@ fn sample() -> StateCommit {
     StateCommit {
         sinks: [("audit".to_owned(), sink)].into(),
         correlators: [("audit".to_owned(), correlator)].into(),
+        inputs: [("audit".to_owned(), inputs(41, 38..41))].into(),
         seen: Arc::new((0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect()),
         sources: [("all".to_owned(), source)].into(),
         applied: 40,
@@ -76,6 +83,7 @@ fn is_sample(state: &State, loaded: &Loaded) -> bool {
     let (sample, seen) = (sample(), state.seen());
     loaded.sinks == sample.sinks
         && loaded.correlators == sample.correlators
+        && loaded.inputs == sample.inputs
         && loaded.sources == sample.sources
         && loaded.applied == sample.applied
         && loaded.cluster_uid == sample.cluster_uid
@@ -130,6 +138,36 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     state.commit(&StateCommit { seen: gone, applied: 50, ..StateCommit::default() }).unwrap();
     assert_eq!(state.seen().get(UidKey(8)).unwrap(), None);
     assert_eq!(state.seen().get(twin).unwrap(), Some(entry(4)));
+}
+
+#[test]
+fn inputs_of_a_correlator_add_up_until_it_is_saved_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let commit = |saved: Option<u64>, new: Option<CorrelatorInputs>| {
+        let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+        let correlator = saved.map(|next| SavedCorrelator {
+            position: Position { next, skipped: 0 },
+            bytes: Bytes::from_static(b"state"),
+        });
+        let mut commit = StateCommit::default();
+        commit.correlators.extend(correlator.map(|saved| ("audit".to_owned(), saved)));
+        commit.inputs.extend(new.map(|new| ("audit".to_owned(), new)));
+        let other = ("pager".to_owned(), inputs(4, 1..4));
+        commit.inputs.extend([other]);
+        state.commit(&commit).unwrap();
+        drop(state);
+        let (_, loaded) = State::open(&directory, LIMIT, 0).unwrap();
+        assert_eq!(loaded.inputs["pager"], inputs(4, 1..4));
+        loaded.inputs.get("audit").cloned()
+    };
+    assert_eq!(commit(Some(10), None), None);
+    assert_eq!(commit(None, Some(inputs(15, 10..14))), Some(inputs(15, 10..14)));
+    assert_eq!(commit(None, Some(inputs(20, 15..15))), Some(inputs(20, 10..14)));
+    assert_eq!(commit(None, Some(inputs(25, 21..25))).unwrap().inputs.len(), 8);
+    // It was saved in the midst of the last ones, which stay whole.
+    assert_eq!(commit(Some(22), Some(inputs(30, 25..30))).unwrap().inputs.len(), 9);
+    assert_eq!(commit(Some(30), None), None);
 }
 
 #[test]

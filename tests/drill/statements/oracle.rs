@@ -127,14 +127,12 @@ impl<'a> Law<'a> {
     }
 
     /// The fates of a sink are what its receiver got.
-    pub(super) fn sink(&mut self, sink: &Sink, said: &Value, before: &Value, log: &[Value]) {
-        let unknown = unknown(sink.name, log);
+    pub(super) fn sink(&mut self, sink: &Sink, said: &Value, before: &Value) {
         let arrivals = sink.receiver.arrivals();
         let produced: Vec<_> = self.versions.iter().map(|version| version.produced).collect();
         let verdict = judge::judge(&produced, &arrivals);
         let (name, seen) = (sink.name, self.oracle.journalled.len() as u64);
-        let retold = verdict.retold.saturating_sub(unknown);
-        let honest = (verdict.strangers, verdict.mistold, retold);
+        let honest = (verdict.strangers, verdict.mistold, verdict.retold);
         self.hold(name, "each id is told once and for all", honest == (0, 0, 0), || {
             format!("(never produced, told wrongly, told otherwise) = {honest:?}")
         });
@@ -174,7 +172,7 @@ impl<'a> Law<'a> {
             }
         }
         let delivered = fate("delivered");
-        let may = had_count.saturating_sub(unread + had_and_filtered)..=had_count + unknown;
+        let may = had_count.saturating_sub(unread + had_and_filtered)..=had_count;
         self.hold(name, "delivered is what arrived", may.contains(&delivered), || {
             format!("stated {delivered}, arrived {had_count}, of which {unread} at a kill")
         });
@@ -200,17 +198,16 @@ impl<'a> Law<'a> {
         let others = dead + lost + away + held;
         // What match refuses may have been lost before it was asked.
         let undecided = may_filter - filtered.min(may_filter) + unread + had_and_filtered;
-        let holds = (missing.saturating_sub(unknown)..=missing + undecided).contains(&others);
+        let holds = (missing..=missing + undecided).contains(&others);
         self.hold(name, "what is missing is stated", holds, || {
             format!("missing {missing}, stated: dead {dead}, lost {lost}, away {away}, held {held}")
         });
         self.hold(name, "only suppress holds", sink.mode == "suppress" || away + held == 0, || {
             format!("correlated away {away}, held {held}")
         });
-        let again = told_again(&arrivals, &had, unknown);
-        self.increments(sink, said, &had, heavy + again, arguable + again);
+        self.increments(sink, said, &had, heavy, arguable);
         self.repeats(sink, said, &arrivals, verdict.repeated);
-        self.totals(sink, said, before, unknown);
+        self.totals(sink, said, before);
     }
 
     /// The arrivals of versions that are to come in order: of those that each life of the bridge
@@ -294,7 +291,7 @@ impl<'a> Law<'a> {
     }
 
     /// No total is less than it was before the kill.
-    fn totals(&mut self, sink: &Sink, said: &Value, before: &Value, unknown: u64) {
+    fn totals(&mut self, sink: &Sink, said: &Value, before: &Value) {
         let lives = &sink.matches[sink.matches.len().saturating_sub(2)..];
         let same = lives.iter().all(|one| *one == lives[0]);
         for (fate, law) in [
@@ -307,7 +304,7 @@ impl<'a> Law<'a> {
         ] {
             let steady = same || ["lost", "deadLettered", "redelivered"].contains(&fate);
             let (now, then) = (number(said, fate), number(before, fate));
-            let holds = !steady || now + unknown >= then;
+            let holds = !steady || now >= then;
             self.hold(sink.name, law, holds, || format!("{then}, then {now}"));
         }
     }
@@ -335,21 +332,6 @@ fn last_before(arrivals: &[Arrival], kill: Instant) -> Option<&[Arrival]> {
     let at = arrivals[..end].last()?.at;
     let start = arrivals[..end].partition_point(|arrival| arrival.at < at);
     Some(&arrivals[start..end])
-}
-
-/// How many versions a sink was not to be sure of, by its own word: it was past retention at a kill,
-/// and what its correlator would be brought up with was gone.
-fn unknown(sink: &str, log: &[Value]) -> u64 {
-    const WORDS: &str = "what the correlator held back at its position is not known";
-    let of_sink = log.iter().filter(|line| line["sink"] == sink);
-    let lines = of_sink.filter(|line| line["message"].as_str().is_some_and(|m| m.contains(WORDS)));
-    lines.map(|line| number(line, "lost") + number(line, "sent")).sum()
-}
-
-/// The increments that came a second time, otherwise than the first, where that may be.
-fn told_again(arrivals: &[Arrival], had: &HashMap<Key, u64>, unknown: u64) -> u64 {
-    let other = arrivals.iter().filter(|arrival| had[&arrival.id] != arrival.delta);
-    if unknown == 0 { 0 } else { other.map(|arrival| arrival.delta).sum::<u64>() + unknown }
 }
 
 /// Each id with the delta that it was first told with.

@@ -428,7 +428,7 @@ impl World {
         law.journal(&self.sinks[0], &log);
         for sink in &self.sinks {
             let said = sink_of(&status, sink.name);
-            law.sink(sink, said, sink_of(&self.before, sink.name), &log);
+            law.sink(sink, said, sink_of(&self.before, sink.name));
             law.metrics(sink.name, said, &metrics);
         }
     }

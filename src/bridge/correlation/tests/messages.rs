@@ -136,25 +136,6 @@ fn beyond_32_messages_the_number_stays_and_the_last_are_told() {
     assert_eq!(told, [26, 27, 28, 29, 98, 99, 102, 103]);
 }
 
-#[test]
-fn what_version_3_held_has_the_messages_that_came_since() {
-    let mut correlator = suppress();
-    let records = saying(&different(40));
-    run(&mut correlator, &records[..30]);
-    let mut earlier = Correlator::load(&as_saved_by(3, &correlator)).unwrap();
-    assert_eq!(earlier.holding(), correlator.holding());
-    assert_eq!(earlier.chosen(), correlator.chosen());
-    earlier.switch(CorrelateMode::Suppress, Chosen::All, ROOMY);
-    assert!(!earlier.lets_go());
-    let outcome = run_to_the_end(&mut earlier, &records[30..]);
-    let (seq, delta, correlation) = outcome.sent.last().unwrap();
-    assert_eq!((*seq, *delta, correlation.summarises), (40, 15, Some(15)));
-    let messages = outcome.messages.last().unwrap();
-    assert_eq!(messages.distinct(), 10);
-    let told: Vec<u64> = messages.clone().sequences().collect();
-    assert_eq!(told, [31, 32, 33, 34, 37, 38, 39, 40]);
-}
-
 /// The stage of a sink over a log that has the first so many of the records.
 fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, Stage) {
     let options = LogOptions {
