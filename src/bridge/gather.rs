@@ -35,7 +35,7 @@ pub(super) use work::{Mark, Work};
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// It is saved sooner when it has decided so often since, which takes about as much room; but no sooner
 /// than this.
-const SAVE_AFTER: u64 = 1 << 13;
+const SAVE_AFTER: u64 = 1 << 11;
 const SAVE_AT_MOST_EVERY: Duration = Duration::from_millis(250);
 /// How long after its time a summary is sent that no record brings about: by then every frame of
 /// an earlier time has come.

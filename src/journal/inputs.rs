@@ -99,7 +99,9 @@ mod tests {
 
     fn inputs(of: &BTreeMap<u64, u8>) -> Inputs {
         let mut inputs = Inputs::default();
-        of.iter().for_each(|(seq, byte)| inputs.push(*seq, [*byte; 89]));
+        for (seq, byte) in of {
+            inputs.push(*seq, [*byte; 89]);
+        }
         inputs
     }
 
