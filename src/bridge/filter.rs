@@ -38,15 +38,21 @@ use cel::{
     parser::Parser,
 };
 use regex::Regex;
+use tokio::task::spawn_blocking;
 
 use self::{
     check::{Checker, Slot},
     slots::{Plan, Slots},
 };
+use super::tasks::answer_of;
 use crate::{bridge::plain, event::Record};
 
 /// A longer expression is refused.
 const MAX_LENGTH: usize = 4096;
+/// So many steps may be taken between other tasks: half a millisecond.
+const STEPS_BETWEEN: u64 = 5_000;
+/// A larger event is not read between other tasks.
+const BYTES_BETWEEN: usize = 16 << 10;
 /// For parser and check, which recurse more than any worker's stack could bear: a debug build
 /// needs 40 KiB for each pair of parentheses.
 const PARSER_STACK_BYTES: usize = 64 << 20;
@@ -130,10 +136,27 @@ impl Filter {
 
     /// Whether the sink wants a record.
     pub fn wants(&self, record: &Record) -> Result<bool, EvalError> {
+        self.wants_within(record, meter::BUDGET)
+    }
+
+    /// The same in a task, which holds up no other: an evaluation that takes long goes to a thread that
+    /// may be kept busy.
+    pub(super) async fn decide(&self, record: &Record) -> Result<bool, EvalError> {
+        if record.envelope.len() <= BYTES_BETWEEN {
+            let decided = self.wants_within(record, STEPS_BETWEEN);
+            if decided != Err(EvalError::Budget) {
+                return decided;
+            }
+        }
+        let (filter, record) = (self.clone(), record.clone());
+        answer_of(spawn_blocking(move || filter.wants(&record))).await
+    }
+
+    fn wants_within(&self, record: &Record, budget: u64) -> Result<bool, EvalError> {
         let Compiled { slots, plan, .. } = &*self.0;
         let values = Slots::read(plan, slots, &record.envelope)
             .map_err(|error| EvalError::Event(shortened(&error.to_string())))?;
-        self.evaluate(&values, meter::BUDGET)
+        self.evaluate(&values, budget)
     }
 
     fn evaluate(&self, values: &dyn VariableResolver, budget: u64) -> Result<bool, EvalError> {

@@ -274,17 +274,17 @@ impl Gather {
         time_ms: u64,
     ) -> Result<(bool, Option<Told>), Closed> {
         if self.stage.enricher().is_none() {
-            return Ok((self.wants(record), None));
+            return Ok((self.wants(record).await, None));
         }
         let of_object = self.filter.as_ref().is_some_and(Filter::names_object);
-        if !of_object && !self.wants(record) {
+        if !of_object && !self.wants(record).await {
             return Ok((false, None));
         }
         let told = self.enrich(record, time_ms).await?;
         let wanted = match &told {
             Some(told) if of_object => {
                 let enriched = self.stage.enriched(record, told);
-                self.wants(&enriched)
+                self.wants(&enriched).await
             }
             _ => true,
         };
@@ -423,9 +423,9 @@ impl Gather {
         self.work.resumes.extend(self.covered.take_before(self.stage.holding().first));
     }
 
-    fn wants(&self, record: &Record) -> bool {
+    async fn wants(&mut self, record: &Record) -> bool {
         let Some(filter) = &self.filter else { return true };
-        match filter.wants(record) {
+        match filter.decide(record).await {
             Ok(wanted) => wanted,
             Err(error) => {
                 let mut before = 0;

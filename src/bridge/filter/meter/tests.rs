@@ -1,6 +1,7 @@
 use std::{cell::Cell, fmt::Write as _};
 
 use cel::{common::value::CowVal, context::VariableResolver};
+use futures_util::FutureExt as _;
 use proptest::prelude::*;
 
 use super::*;
@@ -187,5 +188,19 @@ proptest! {
         // Also when it is spent, no more is done than was paid for, and what a turn has outside.
         let (_, read) = evaluate(paid / 2);
         prop_assert!(read <= 2 * (outside + paid), "{read} > 2 * ({outside} + {paid})");
+    }
+}
+
+#[tokio::test]
+async fn an_evaluation_that_takes_long_holds_up_no_other_task() {
+    let filter = Filter::compile(PAIRS).unwrap();
+    assert_eq!(filter.decide(&event(3, 0)).now_or_never(), Some(Ok(false)));
+    for (record, decided) in [
+        (event(30, 0), Ok(false)),
+        (event(300, 0), Err(EvalError::Budget)),
+        (event(3, 1 << 16), Ok(false)),
+    ] {
+        assert_eq!(filter.decide(&record).now_or_never(), None, "another thread has it");
+        assert_eq!(filter.decide(&record).await, decided);
     }
 }
