@@ -205,7 +205,7 @@ impl HttpPoster {
         body: Bytes,
     ) -> Result<Reply, Outcome> {
         let end = Instant::now() + self.deadline;
-        let client = self.client.get();
+        let client = self.client.get().await;
         let request = || {
             let request = client.post(self.url.clone()).headers(headers.clone());
             let request = request.headers(self.headers.clone()).body(body.clone());

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -37,7 +37,7 @@ pub(super) struct Setup {
 
 /// A client whose connections are no older than they may be.
 pub(super) struct Client {
-    setup: Setup,
+    setup: Arc<Setup>,
     /// The client of now, and since when it is that.
     current: Mutex<(reqwest::Client, Instant)>,
     /// How many connections were begun.
@@ -48,7 +48,7 @@ impl Client {
     pub(super) fn new(setup: Setup) -> Result<Self, SinkBuildError> {
         let dials = Arc::default();
         let current = Mutex::new((setup.client(&dials)?, Instant::now()));
-        Ok(Self { setup, current, dials })
+        Ok(Self { setup: Arc::new(setup), current, dials })
     }
 
     /// How many connections were begun.
@@ -59,16 +59,27 @@ impl Client {
     /// The client for a request. Once it is as old as a connection may be, another one takes its
     /// place, whose connections ask for the addresses of the name again; what is under way on the old
     /// one ends there.
-    pub(super) fn get(&self) -> reqwest::Client {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.1.elapsed() >= self.setup.max_age {
-            current.1 = Instant::now();
-            match self.setup.client(&self.dials) {
-                Ok(client) => current.0 = client,
-                Err(error) => tracing::warn!(%error, "old connections are used on"),
+    pub(super) async fn get(&self) -> reqwest::Client {
+        {
+            let mut current = self.current();
+            if current.1.elapsed() < self.setup.max_age {
+                return current.0.clone();
             }
+            // Whoever else asks meanwhile does with the old one.
+            current.1 = Instant::now();
         }
-        current.0.clone()
+        // To read the system's certificates takes a while.
+        let (setup, dials) = (Arc::clone(&self.setup), Arc::clone(&self.dials));
+        match tokio::task::spawn_blocking(move || setup.client(&dials)).await {
+            Ok(Ok(client)) => self.current().0 = client,
+            Ok(Err(error)) => tracing::warn!(%error, "old connections are used on"),
+            Err(error) => tracing::warn!(%error, "old connections are used on"),
+        }
+        self.current().0.clone()
+    }
+
+    fn current(&self) -> MutexGuard<'_, (reqwest::Client, Instant)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
