@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, io::Write as _};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
@@ -111,12 +111,12 @@ impl<'a> EnvelopeParts<'a> {
     pub fn of(envelope: &'a [u8]) -> Option<Self> {
         // No name can stand in a string before the event: its quotes would be escaped there. Only
         // among the labels of an object it can be one of the names.
-        let from = memmem::find(envelope, DELTA)? + DELTA.len();
+        let from = FIND_DELTA.find(envelope)? + DELTA.len();
         let length = envelope[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let digits = std::str::from_utf8(&envelope[from..from + length]).ok()?;
         let after = &envelope[from + length..];
         let before_event = behind_object(after);
-        let event = before_event + memmem::find(&after[before_event..], EVENT)?;
+        let event = before_event + FIND_EVENT.find(&after[before_event..])?;
         Some(Self {
             before_delta: &envelope[..from],
             delta: digits.parse().ok()?,
@@ -128,8 +128,8 @@ impl<'a> EnvelopeParts<'a> {
     /// The cluster's JSON, as ingest wrote it.
     pub(crate) fn cluster(&self) -> &'a str {
         let behind = |at: usize| &self.before_delta[at + CLUSTER.len()..];
-        let json = memmem::find(self.before_delta, CLUSTER).map_or(&b""[..], behind);
-        let end = memmem::find(json, CHANGE).unwrap_or(json.len());
+        let json = FIND_CLUSTER.find(self.before_delta).map_or(&b""[..], behind);
+        let end = FIND_CHANGE.find(json).unwrap_or(json.len());
         std::str::from_utf8(&json[..end]).unwrap_or_default()
     }
 
@@ -237,6 +237,13 @@ const CORRELATION: &[u8] = b",\"correlation\":";
 const EVENT: &[u8] = b",\"event\":";
 /// The member `replayed`, when it is false and when it is true.
 const REPLAYED: [&[u8]; 2] = [b",\"replayed\":false", b",\"replayed\":true"];
+
+/// For a member's name. To make one takes longer than to search an envelope.
+type Search = std::sync::LazyLock<Finder<'static>>;
+static FIND_CLUSTER: Search = Search::new(|| Finder::new(CLUSTER));
+static FIND_CHANGE: Search = Search::new(|| Finder::new(CHANGE));
+static FIND_DELTA: Search = Search::new(|| Finder::new(DELTA));
+static FIND_EVENT: Search = Search::new(|| Finder::new(EVENT));
 
 /// An envelope as a sink reads it, borrowed from a record's bytes.
 #[derive(Debug, Deserialize)]
