@@ -40,7 +40,7 @@ impl Collector for BridgeCollector {
         sources(&mut encoder, &now)?;
         journal(&mut encoder, &now)?;
         stuck(&mut encoder, &now)?;
-        tasks(&mut encoder)
+        tasks(&mut encoder, &self.view.runtime)
     }
 }
 
@@ -221,11 +221,13 @@ fn stuck(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "stuck", help, None, values)
 }
 
-fn tasks(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    // Outside of a runtime there are none to be counted.
-    let Ok(runtime) = Handle::try_current() else { return Ok(()) };
-    let alive = ConstGauge::new(i64::try_from(runtime.metrics().num_alive_tasks()).unwrap_or(0));
-    let help = "Tasks of the runtime that have not ended: of the bridge, and one a connection";
+fn tasks(encoder: &mut DescriptorEncoder<'_>, of_bridge: &Handle) -> fmt::Result {
+    // Who asks may be served on a runtime of its own.
+    let here = Handle::try_current().ok().filter(|here| here.id() != of_bridge.id());
+    let runtimes = here.iter().chain([of_bridge]);
+    let alive = runtimes.map(|runtime| runtime.metrics().num_alive_tasks()).sum::<usize>();
+    let alive = ConstGauge::new(i64::try_from(alive).unwrap_or(0));
+    let help = "Tasks that have not ended: of the bridge, and one a connection to the admin server";
     single(encoder, "runtime_tasks", help, None, &alive)
 }
 

@@ -217,6 +217,7 @@ impl Bridge {
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
             watchdog: watchdog.clone(),
+            runtime: tokio::runtime::Handle::current(),
         };
         let (to_keeper, letter_requests) = mpsc::channel(1);
         let control = Control::new(restored.state.dead_letters(), to_keeper, desks);

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
+use tokio::runtime::Handle;
+
 use super::{IngestCounters, SinkProgress, Watchdog};
 use crate::{
     cache::{Reconnect, SharedHealth},
@@ -53,4 +55,6 @@ pub struct BridgeView {
     pub not_identified: Arc<Mutex<Option<String>>>,
     /// Which parts are stuck.
     pub watchdog: Watchdog,
+    /// The runtime that its tasks are on.
+    pub runtime: Handle,
 }

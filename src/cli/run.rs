@@ -7,7 +7,10 @@ use std::{
 
 use futures_util::future::OptionFuture;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    runtime::{Builder, Handle},
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
 use crate::{
@@ -49,9 +52,14 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     };
     logging::start(settings.log);
     raise_descriptors();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("cannot start the runtime: {error}"), 1),
+    let mut of_admin = Builder::new_multi_thread();
+    of_admin.worker_threads(1).thread_name("admin").enable_all();
+    let runtime = Builder::new_multi_thread().enable_all().build();
+    let (runtime, serving) = match (runtime, of_admin.build()) {
+        (Ok(runtime), Ok(serving)) => (runtime, serving),
+        (Err(error), _) | (_, Err(error)) => {
+            return failed(&format!("cannot start the runtime: {error}"), 1);
+        }
     };
     // Before there is anything that a signal could leave behind.
     let signals = {
@@ -80,9 +88,10 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
             Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
         },
     };
-    let ended = runtime.block_on(follow(settings, path, signals));
+    let ended = runtime.block_on(follow(settings, path, signals, serving.handle()));
     // A write to a disk that hangs must not keep the program from ending.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    serving.shutdown_background();
     drop(scratch);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -121,6 +130,7 @@ async fn follow(
     settings: Settings,
     config: Option<&Path>,
     mut signals: Signals,
+    serving: &Handle,
 ) -> Result<(), Failure> {
     let (client, origin) =
         kube_client::connect(&settings.source).await.map_err(Failure::configuration)?;
@@ -148,7 +158,7 @@ async fn follow(
     };
     let mut admin = match server {
         None => None,
-        Some(server) => match AdminServer::start(server, bridge.view()) {
+        Some(server) => match within(serving, || AdminServer::start(server, bridge.view())) {
             Ok(admin) => {
                 tracing::info!(address = %admin.address(), "the admin server listens");
                 warn_in_a_pod(&admin);
@@ -161,7 +171,8 @@ async fn follow(
             }
         },
     };
-    let mut control = directory.and_then(|directory| control_socket(&directory, &bridge));
+    let mut control =
+        directory.and_then(|directory| within(serving, || control_socket(&directory, &bridge)));
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
     let controlled = OptionFuture::from(control.as_mut().map(ControlSocket::failed));
     let recorded = OptionFuture::from(recording.as_ref().map(Recording::failed));
@@ -200,6 +211,12 @@ async fn follow(
     say_where_it_stands(&view);
     failure.map_or(Ok(()), Err)?;
     Ok(stopped?)
+}
+
+/// Has what is started run on a runtime.
+fn within<T>(runtime: &Handle, start: impl FnOnce() -> T) -> T {
+    let _entered = runtime.enter();
+    start()
 }
 
 /// In a Pod the probes come from outside of it.
