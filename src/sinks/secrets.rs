@@ -110,23 +110,27 @@ impl WebhookOptions {
     }
 }
 
-/// The values, what follows a scheme, and what in them looks like a key.
+/// The values, and each word behind the first, which may be a scheme that nobody knows here.
 #[cfg(any(feature = "otlp", feature = "webhook"))]
 fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
     for (_, value) in headers.iter().filter(|(name, _)| !is_harmless(name)) {
         let value = value.expose().trim();
-        let credentials = match value.split_once(' ') {
-            Some((scheme, rest)) if SCHEMES.contains(&&*scheme.to_ascii_lowercase()) => rest.trim(),
-            _ => value,
-        };
-        into.push(credentials.to_owned());
-        if let Some(decoded) = from_base64(credentials) {
-            into.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()));
-            into.push(decoded);
+        let (first, rest) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
+        let is_scheme = !rest.is_empty() && SCHEMES.contains(&&*first.to_ascii_lowercase());
+        for credentials in [if is_scheme { "" } else { value }, rest.trim()] {
+            into.push(credentials.to_owned());
+            if let Some(decoded) = from_base64(credentials) {
+                into.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()));
+                into.push(decoded);
+            }
         }
-        for part in credentials.split([' ', ',', ';']) {
-            let part = part.split_once('=').map_or(part, |(_, value)| value).trim_matches('"');
-            into.extend(looks_secret(part).then(|| part.to_owned()));
+        let separates = |c: char| c.is_whitespace() || ",;:".contains(c);
+        for (at, word) in value.split(separates).enumerate() {
+            let (name, word) = word.split_once('=').map_or((None, word), |(n, w)| (Some(n), w));
+            let word = word.trim_matches('"');
+            if at > 0 || name.is_some() || (!is_scheme && looks_secret(word)) {
+                into.push(word.to_owned());
+            }
         }
     }
 }
@@ -186,17 +190,43 @@ mod tests {
              key=k%2F3y9&v=2  k%2F3y9  b-s3cr3t"
         );
         assert_eq!(texts(&|all| address("http://collector:4318", all)), "");
-        let header = |name: &str, value: &str| {
-            texts(&|all| headers(&[(name.to_owned(), Secret::new(value))], all))
+    }
+
+    #[cfg(any(feature = "otlp", feature = "webhook"))]
+    #[test]
+    fn a_value_of_a_header_and_its_words_behind_the_first_are_secrets_whatever_the_scheme() {
+        let reason = |name: &str, value: &str, said: &str| {
+            let mut texts = Vec::new();
+            headers(&[(name.to_owned(), Secret::new(value))], &mut texts);
+            Secrets::of(texts).reason(said).to_string()
         };
-        assert_eq!(header("Authorization", "Bearer abc"), "abc");
-        assert_eq!(header("authorization", "Basic dTpodW50ZXI="), "dTpodW50ZXI=  hunter  u:hunter");
-        assert_eq!(header("X-Api-Key", "correct horse"), "correct horse");
-        assert_eq!(
-            header("Cookie", "a=b; sid=\"t0kent0ken\""),
-            "a=b; sid=\"t0kent0ken\"  t0kent0ken"
-        );
-        assert_eq!(header("X-Scope-OrgID", "prod"), "");
+        for (name, value, said, told) in [
+            ("Authorization", "Bearer Hunter", "no Bearer Hunter, Hunter", "no Bearer …, …"),
+            ("Authorization", "Weird Hunter", "no Weird Hunter, Hunter", "no …, …"),
+            ("Authorization", "Weird  Hunter two", "no Hunter, Hunter two", "no …, …"),
+            ("Authorization", "ApiKey Hunter", "no ApiKey Hunter", "no ApiKey …"),
+            ("Proxy-Authorization", "Weird\tuser:Hunter", "no user:Hunter, Hunter", "no …, …"),
+            (
+                "authorization",
+                "Basic dTpIdW50ZXI=",
+                "dTpIdW50ZXI= of u:Hunter, Hunter",
+                "… of …, …",
+            ),
+            (
+                "authorization",
+                "Weird dTpIdW50ZXI=",
+                "dTpIdW50ZXI= of u:Hunter, Hunter",
+                "… of …, …",
+            ),
+            ("Authorization", "Weird a=\"Hunter\", b=word", "no Hunter, no word", "no …, no …"),
+            ("X-Api-Key", "correct horse", "no correct horse, horse", "no …, …"),
+            ("X-Auth", "user:Hunter", "no user:Hunter, Hunter", "no …, …"),
+            ("Cookie", "a=Hunter; sid=word", "no Hunter, no word", "no …, no …"),
+            ("X-Api-Key", "k3y", "no k3y", "no k3y"),
+            ("X-Scope-OrgID", "prod Hunter", "no prod Hunter", "no prod Hunter"),
+        ] {
+            assert_eq!(reason(name, value, said), told, "{name}: {value}");
+        }
     }
 
     #[test]

@@ -92,11 +92,12 @@ pub(super) const PLANTED: [Planted; 9] = [
         kind: "webhook",
         name: "proxied",
         sink: "{webhook: {url: {env: PROXIED_URL}, headers: {Authorization: {env: \
-               PROXIED_HEADER}}, signing: {secret: {env: PROXIED_SECRET}}}, proxy: {env: PROXIED_BY}, \
+               PROXIED_HEADER}, X-Auth: {env: PROXIED_WORD}}, signing: {secret: {env: PROXIED_SECRET}}}, proxy: {env: PROXIED_BY}, \
                allowPlaintext: true}",
         secrets: &[
             ("PROXIED_URL", "http://receiver.invalid/services/Pl4nted-T0"),
             ("PROXIED_HEADER", "Unheard-Of Pl4nted.scheme\"0/+%41"),
+            ("PROXIED_WORD", "Unheard-Of Plantedword"),
             ("PROXIED_SECRET", "whsec_UGw0bnRlZC1zaW5nbGUtc2lnbmluZy1r"),
             ("PROXIED_BY", "http://Pl4nted-dialer:Pl4nted-pr0xy@{ADDRESS}"),
         ],
@@ -105,6 +106,7 @@ pub(super) const PLANTED: [Planted; 9] = [
             "Pl4nted-T0",
             "Unheard-Of Pl4nted.scheme\"0/+%41",
             "Pl4nted.scheme\"0/+%41",
+            "Plantedword",
             "whsec_UGw0bnRlZC1zaW5nbGUtc2lnbmluZy1r",
             "Pl4nted-single-signing-k",
             "Pl4nted-dialer:Pl4nted-pr0xy",
