@@ -96,7 +96,7 @@ pub(super) enum Next {
     Halved(Piece),
 }
 
-/// Refusals of single events, one after the other.
+/// Events that were refused by themselves, or with all others of a batch, one after the other.
 #[derive(Debug)]
 pub(super) struct Refusals {
     in_a_row: u32,
@@ -119,13 +119,15 @@ impl Refusals {
         self.in_a_row = 0;
     }
 
-    /// Counts one more. If that is one too many, the reason to retry instead.
-    fn count(&mut self, reason: &Reason) -> Result<(), Reason> {
+    /// Counts so many more, which one answer refuses. If there were too many before, the reason to
+    /// retry instead.
+    fn count(&mut self, events: usize, reason: &Reason) -> Result<(), Reason> {
         match self.most {
             Some(most) if self.in_a_row >= most => Err(Secrets::none()
                 .reason(format_args!("refuses everything, {most} events in a row: {reason}"))),
             _ => {
-                self.in_a_row = self.in_a_row.saturating_add(1);
+                let events = u32::try_from(events).unwrap_or(u32::MAX);
+                self.in_a_row = self.in_a_row.saturating_add(events);
                 Ok(())
             }
         }
@@ -159,13 +161,23 @@ impl Piece {
                 return Step::done(vec![self.take(count, Answer::Taken { warning: Some(reason) })]);
             }
             Outcome::Partial { rejected, reason } => {
-                refusals.end();
                 let rejected = usize::try_from(rejected).unwrap_or(count).min(count);
-                let class = DeadLetterClass::PartialSuccess;
-                let refused = self.take(rejected, Answer::Refused { class, reason });
-                // A sink that rejects all of them has taken the batch nonetheless.
-                let taken = self.take(count - rejected, Answer::Taken { warning: None });
-                return Step::done(vec![refused, taken]);
+                let counted = if rejected < count {
+                    refusals.end();
+                    Ok(())
+                } else {
+                    refusals.count(rejected, &reason)
+                };
+                match counted {
+                    Ok(()) => {
+                        let class = DeadLetterClass::PartialSuccess;
+                        let refused = self.take(rejected, Answer::Refused { class, reason });
+                        // A sink that rejects all of them has taken the batch nonetheless.
+                        let taken = self.take(count - rejected, Answer::Taken { warning: None });
+                        return Step::done(vec![refused, taken]);
+                    }
+                    Err(reason) => (RetryClass::Misconfigured, reason, None),
+                }
             }
             Outcome::PerEvent { fates, retry } => {
                 let too_many = self.sort(fates, refusals, &mut answers);
@@ -183,7 +195,7 @@ impl Piece {
                 // One event may spoil the batch. The first half goes first: order counts.
                 return Step { answers, next: Next::Halved(self.split_off_half()) };
             }
-            Outcome::Refused { class, reason } => match refusals.count(&reason) {
+            Outcome::Refused { class, reason } => match refusals.count(1, &reason) {
                 Ok(()) => {
                     let class = DeadLetterClass::Refused(class);
                     return Step::done(vec![self.take(count, Answer::Refused { class, reason })]);
@@ -222,7 +234,7 @@ impl Piece {
                     refusals.end();
                     Some(Answer::Taken { warning: None })
                 }
-                EventFate::Refused { class, reason } => match refusals.count(&reason) {
+                EventFate::Refused { class, reason } => match refusals.count(1, &reason) {
                     Ok(()) => {
                         Some(Answer::Refused { class: DeadLetterClass::Refused(class), reason })
                     }

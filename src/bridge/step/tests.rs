@@ -163,6 +163,43 @@ fn refusals_in_a_row_are_a_failure_of_the_sink_for_live_events_only() {
     }
 }
 
+#[test]
+fn a_receiver_that_rejects_everything_by_partial_success_gives_up_no_more_than_one_that_refuses() {
+    let rejects = |rejected, events, refusals: &mut Refusals| {
+        let mut batch = piece(events);
+        let outcome = Outcome::Partial { rejected, reason: reason("no") };
+        let step = step(&mut batch, outcome, refusals);
+        match step.next {
+            Next::Done => Ok(step.answers[0].places.len()),
+            Next::Again { class, reason, after } => {
+                assert_eq!((step.answers.len(), batch.places.len(), after), (0, events, None));
+                Err((class, reason.to_string()))
+            }
+            Next::Halved(_) => panic!("a partial success is not tried in halves"),
+        }
+    };
+    let full =
+        Err((RetryClass::Misconfigured, "refuses everything, 20 events in a row: no".to_owned()));
+    let mut refusals = Refusals::bounded();
+    for _ in 0..20 {
+        assert_eq!(rejects(1, 1, &mut refusals), Ok(1));
+    }
+    assert_eq!(rejects(1, 1, &mut refusals), full);
+    assert_eq!(rejects(500, 500, &mut refusals), full);
+    // With one that is taken it is not everything.
+    assert_eq!(rejects(499, 500, &mut refusals), Ok(499));
+    assert_eq!(rejects(500, 500, &mut refusals), Ok(500), "it was answered for as one");
+    assert_eq!(rejects(1, 1, &mut refusals), full);
+    step(&mut piece(1), refused(RefusedClass::Invalid), &mut refusals);
+    assert_eq!(rejects(1, 1, &mut refusals), full, "both kinds of refusals are one row");
+    step(&mut piece(1), Outcome::Delivered, &mut refusals);
+    assert_eq!(rejects(1, 1, &mut refusals), Ok(1));
+    let mut unbounded = Refusals::unbounded();
+    for _ in 0..3 {
+        assert_eq!(rejects(500, 500, &mut unbounded), Ok(500));
+    }
+}
+
 fn class() -> impl Strategy<Value = RetryClass> {
     prop_oneof![
         Just(RetryClass::Unavailable),
@@ -208,6 +245,7 @@ proptest! {
         while let Some(mut piece) = pieces.pop_front() {
             let outcome = outcomes.next().unwrap_or(Outcome::Delivered);
             let before = (piece.attempts, piece.failures);
+            let may_refuse = !live || in_a_row < REFUSALS_IN_A_ROW;
             let sent = piece.places.clone();
             prop_assert!(!sent.is_empty());
             let Step { answers, next } = piece.answered(outcome, &options, &mut refusals);
@@ -220,14 +258,21 @@ proptest! {
                 }
                 left.retain(|place| !places.contains(place));
                 match answer {
+                    // Of a partial success that rejects everything.
+                    Answer::Taken { .. } if places.is_empty() => {}
                     Answer::Taken { .. } => in_a_row = 0,
-                    Answer::Refused { class: DeadLetterClass::Refused(_), .. } => in_a_row += 1,
+                    Answer::Refused { class: DeadLetterClass::Refused(_), .. } => {
+                        in_a_row += 1;
+                        prop_assert!(!live || in_a_row <= REFUSALS_IN_A_ROW);
+                    }
                     Answer::Refused { class: DeadLetterClass::MaxAttempts, .. } => {
                         prop_assert_eq!(Some(piece.failures), most);
                     }
-                    Answer::Refused { .. } => {}
+                    Answer::Refused { .. } => {
+                        prop_assert!(may_refuse || !left.is_empty());
+                        in_a_row += u32::try_from(places.len()).unwrap();
+                    }
                 }
-                prop_assert!(!live || in_a_row <= REFUSALS_IN_A_ROW);
             }
             match next {
                 Next::Done => prop_assert!(left.is_empty() && piece.places.is_empty()),
