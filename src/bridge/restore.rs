@@ -214,6 +214,11 @@ impl Restored {
         saved.inspect_err(|_| self.seen.put_back(applied))
     }
 
+    /// Whether the journal was there before this run.
+    pub(super) fn has_past(&self) -> bool {
+        self.has_past
+    }
+
     /// What each sink had lost when the runs before saved it last.
     pub(super) fn lost_before(&self) -> HashMap<String, u64> {
         self.sinks.iter().map(|(name, saved)| (name.clone(), saved.totals.lost)).collect()

@@ -83,7 +83,7 @@ pub enum Outcome {
         retry: Option<(RetryClass, Reason)>,
     },
     /// The receiver took the batch but for some events that it does not name (OTLP partial
-    /// success). Nothing of it is sent again.
+    /// success). Nothing of it is sent again, unless it rejects everything for long.
     Partial {
         /// How many it rejected. With 0 it took all of them, and warns.
         rejected: u64,
@@ -124,6 +124,12 @@ pub enum Outcome {
 /// replays: [`Record::FIRST_ERRAND`](crate::event::Record::FIRST_ERRAND)) among them. A sink that
 /// keeps messages in a queue of its own must recognise them rather than queue twice.
 pub trait Sink: Send + Sync + 'static {
+    /// Makes ready for a run; called once, before the first batch. Where the journal has a past, a run
+    /// before may have been killed while it sent a batch. Waits for nothing.
+    fn begin(&self, journal_has_past: bool) {
+        let _ = journal_has_past;
+    }
+
     /// Makes one attempt to send one batch, which is never empty.
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
 

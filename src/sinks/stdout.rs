@@ -4,7 +4,11 @@ use std::{
     fs::File,
     io::{self, Write},
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
 };
 
 use futures_util::future::BoxFuture;
@@ -17,8 +21,8 @@ use crate::{
     event::Batch,
 };
 
-/// Lines for the writing thread, and where it answers.
-type Job = (Vec<u8>, oneshot::Sender<Written>);
+/// Lines for the writing thread, whether the run before may have left half of one, and where it answers.
+type Job = (Vec<u8>, bool, oneshot::Sender<Written>);
 
 /// How many bytes went out, and why no more did.
 type Written = (usize, io::Result<()>);
@@ -37,7 +41,11 @@ static STDOUT: OnceLock<Arc<Mutex<Lines<Patient>>>> = OnceLock::new();
 ///
 /// Lines stand in the order of the batches, so of several attempts one is made at a time.
 #[derive(Debug)]
-pub struct StdoutSink(tokio::sync::Mutex<Writing>);
+pub struct StdoutSink {
+    writing: tokio::sync::Mutex<Writing>,
+    /// A run before may have been killed in the midst of a line.
+    journal_has_past: AtomicBool,
+}
 
 /// What one attempt leaves to the next.
 #[derive(Debug)]
@@ -67,8 +75,10 @@ impl StdoutSink {
         std::thread::Builder::new()
             .name("stdout".into())
             .spawn(move || {
-                for (lines, answer) in queue {
-                    let written = out.lock().unwrap_or_else(PoisonError::into_inner).write(&lines);
+                for (lines, has_past, answer) in queue {
+                    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                    let written = out.write(&lines, has_past);
+                    drop(out);
                     // Nobody listening only means that the attempt was given up meanwhile; the
                     // next one asks again.
                     let _ = answer.send(written);
@@ -76,12 +86,15 @@ impl StdoutSink {
             })
             .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
         let writing = Writing { jobs, unanswered: None, written: Vec::new() };
-        Ok(Self(tokio::sync::Mutex::new(writing)))
+        Ok(Self {
+            writing: tokio::sync::Mutex::new(writing),
+            journal_has_past: AtomicBool::default(),
+        })
     }
 }
 
 impl Writing {
-    async fn write(&mut self, batch: &Batch) -> Outcome {
+    async fn write(&mut self, batch: &Batch, journal_has_past: bool) -> Outcome {
         if self.unanswered.is_some() {
             // What is left of an earlier one does not come again: it was given up for good.
             self.written.clear();
@@ -101,7 +114,7 @@ impl Writing {
         }
         if !lines.is_empty() {
             let (answer, receiver) = oneshot::channel();
-            if self.jobs.send((lines, answer)).is_err() {
+            if self.jobs.send((lines, journal_has_past, answer)).is_err() {
                 return misfortune(&io::Error::other("its thread has ended"));
             }
             self.unanswered = Some((writing, receiver));
@@ -139,21 +152,26 @@ struct Lines<W> {
     out: W,
     /// Whether an error left it in the midst of a line.
     torn: bool,
+    /// Whether this process has written anything.
+    begun: bool,
 }
 
 impl<W: Write> Lines<W> {
     fn new(out: W) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { out, torn: false }))
+        Arc::new(Mutex::new(Self { out, torn: false, begun: false }))
     }
 
-    /// Writes lines, on a line of their own whatever went before.
-    fn write(&mut self, lines: &[u8]) -> Written {
-        if self.torn {
+    /// Writes lines, on a line of their own whatever went before: in this process, or in one before it
+    /// if there was one. What that left nobody can tell, of a pipe least of all; at worst the line that is
+    /// ended here is empty.
+    fn write(&mut self, lines: &[u8], has_past: bool) -> Written {
+        if self.torn || (has_past && !self.begun) {
             if let Err(error) = self.out.write_all(b"\n") {
                 return (0, Err(error));
             }
             self.torn = false;
         }
+        self.begun = true;
         let mut out = 0;
         while out < lines.len() {
             match self.out.write(&lines[out..]) {
@@ -208,8 +226,15 @@ fn misfortune(error: &io::Error) -> Outcome {
 }
 
 impl Sink for StdoutSink {
+    fn begin(&self, journal_has_past: bool) {
+        self.journal_has_past.store(journal_has_past, Relaxed);
+    }
+
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(async { self.0.lock().await.write(batch).await })
+        Box::pin(async {
+            let mut writing = self.writing.lock().await;
+            writing.write(batch, self.journal_has_past.load(Relaxed)).await
+        })
     }
 }
 
@@ -268,6 +293,20 @@ mod tests {
         assert_eq!(both, (Outcome::Delivered, Outcome::Delivered));
         let lines = b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n";
         assert_eq!(pipe.0.lock().unwrap().0, lines);
+    }
+
+    #[tokio::test]
+    async fn a_run_after_another_begins_with_the_end_of_a_line_once() {
+        let pipe = Pipe::default();
+        pipe.0.lock().unwrap().0.extend_from_slice(b"{\"n\":1}\n{\"n\"");
+        let shared = Lines::new(pipe.clone());
+        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
+        sinks.iter().for_each(|sink| sink.begin(true));
+        for (sink, seq) in [(0, 2), (1, 2), (0, 3)] {
+            assert_eq!(sinks[sink].send(&batch(seq..=seq)).await, Outcome::Delivered);
+        }
+        let text = String::from_utf8(pipe.0.lock().unwrap().0.clone()).unwrap();
+        assert_eq!(text, "{\"n\":1}\n{\"n\"\n{\"n\":2}\n{\"n\":2}\n{\"n\":3}\n");
     }
 
     #[tokio::test]
