@@ -8,7 +8,7 @@ pub(super) mod compress;
 mod dns;
 mod status;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use ::http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
@@ -16,6 +16,7 @@ use ::http::{
     uri::Scheme,
 };
 use bytes::Bytes;
+use reqwest::dns::Resolve;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::client::{Client, Setup};
@@ -167,7 +168,7 @@ impl HttpPoster {
             https: address.uri.scheme() == Some(&Scheme::HTTPS),
             tls,
             proxy: connecting.proxy.clone(),
-            host,
+            resolver: host.map(|host| Arc::new(dns::Alias::new(&host)) as Arc<dyn Resolve>),
             // Before the whole attempt is over, so that the reason can tell the two apart.
             connect_timeout: (deadline / 2).max(Duration::from_millis(1)),
             max_age: connecting.max_age,

@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use reqwest::dns::Resolve;
 use tokio::time::Instant;
 use tower::util::MapRequestLayer;
 
 use super::{
     super::{Proxy, SinkBuildError, TlsOptions},
-    USER_AGENT, dns, innermost,
+    USER_AGENT, innermost,
 };
 use crate::bridge::Secrets;
 
@@ -27,8 +28,8 @@ pub(super) struct Setup {
     pub(super) https: bool,
     pub(super) tls: TlsOptions,
     pub(super) proxy: Proxy,
-    /// The host to connect to, where the URL has another name for TLS.
-    pub(super) host: Option<String>,
+    /// What says where the name of the URL leads, if not the system.
+    pub(super) resolver: Option<Arc<dyn Resolve>>,
     pub(super) connect_timeout: Duration,
     /// For how long a connection is used.
     pub(super) max_age: Duration,
@@ -119,9 +120,9 @@ impl Setup {
                 .map_err(|e| SinkBuildError::Tls { key: "cert", reason: innermost(&e) })?;
             builder = builder.identity(identity);
         }
-        if let Some(host) = &self.host {
-            // A proxy would be asked for the name instead of the host, so none is used.
-            builder = builder.no_proxy().dns_resolver(dns::Alias::new(host));
+        if let Some(resolver) = &self.resolver {
+            // A proxy would be asked for the name instead, so none is used.
+            builder = builder.no_proxy().dns_resolver(Arc::clone(resolver));
         }
         builder.build().map_err(|e| SinkBuildError::Client(self.secrets.reason(innermost(&e))))
     }
@@ -132,5 +133,53 @@ fn counted<T>(count: Arc<AtomicU64>) -> impl Fn(T) -> T + Clone {
     move |wish| {
         count.fetch_add(1, Relaxed);
         wish
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use reqwest::dns::{Addrs, Name, Resolving};
+
+    use super::*;
+    use crate::sinks::test_server::TestServer;
+
+    /// Answers every name with the address of now.
+    struct Now(Arc<Mutex<SocketAddr>>);
+
+    impl Resolve for Now {
+        fn resolve(&self, _name: Name) -> Resolving {
+            let address = *self.0.lock().unwrap();
+            Box::pin(async move { Ok(Box::new(std::iter::once(address)) as Addrs) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_asked_for_its_addresses_again_once_a_connection_is_old() {
+        let young = Duration::from_secs(3600);
+        for (max_age, expected) in [(young, [3, 0]), (Duration::ZERO, [1, 2])] {
+            let old = TestServer::always("200 OK", "", "").await;
+            let new = TestServer::always("200 OK", "", "").await;
+            let leads_to = Arc::new(Mutex::new(old.address));
+            let client = Client::new(Setup {
+                https: false,
+                tls: TlsOptions::default(),
+                proxy: Proxy::None,
+                resolver: Some(Arc::new(Now(Arc::clone(&leads_to)))),
+                connect_timeout: Duration::from_secs(5),
+                max_age,
+                secrets: Secrets::none(),
+            })
+            .unwrap();
+            for _ in 0..3 {
+                let sent = client.get().post("http://receiver.invalid/").body("{}").send().await;
+                // So that the connection can be used again.
+                sent.unwrap().bytes().await.unwrap();
+                *leads_to.lock().unwrap() = new.address;
+            }
+            let of = |server: &TestServer| server.received.lock().unwrap().len();
+            assert_eq!([of(&old), of(&new)], expected, "{max_age:?}");
+        }
     }
 }
