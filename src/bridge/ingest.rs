@@ -160,8 +160,7 @@ impl Ingest {
             let handled = match message {
                 Message::Apply { source, events, read } => self.apply(source, &events, read),
                 Message::BeginReplace { source, list, reason, asked_ms } => {
-                    self.begin_replace(source, list, reason, asked_ms);
-                    Ok(())
+                    self.begin_replace(source, list, reason, asked_ms)
                 }
                 Message::Page { source, items, came_ms, read } => {
                     self.page(source, &items, came_ms, read)

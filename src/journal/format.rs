@@ -35,7 +35,7 @@
 //! | 24 | 8 | skipped: how many sequence numbers below the first were never used, all told |
 //! | 32 | 4 | count of records |
 //! | 36 | 4 | count of forgotten uids |
-//! | 40 | 8 | time: when the records reached us, milliseconds since the epoch |
+//! | 40 | 8 | time: when the records reached us, milliseconds since the epoch; of a frame without any, with which a first list begins, when that was asked for |
 //! | 48 | 4 | resume point: epoch |
 //! | 52 | 4 | length of the source's key |
 //! | 56 | 8 | resume point: resourceVersion |

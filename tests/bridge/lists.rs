@@ -131,13 +131,24 @@ async fn a_list_that_no_parts_make_fit_says_so_and_is_made_when_there_is_room() 
 
 /// So many requests for lists are answered; from then on none is.
 fn answer_lists(server: &ApiServer, times: u32) {
-    server.set_fault(On::List, Some(times), Fault::Delay(Duration::ZERO));
+    answer_lists_slowly(server, times, Duration::ZERO);
+}
+
+/// The same, each after so long.
+fn answer_lists_slowly(server: &ApiServer, times: u32, each: Duration) {
+    server.set_fault(On::List, Some(times), Fault::Delay(each));
     server.set_fault(On::List, None, Fault::Unavailable);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
-    for saved in [true, false] {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum State {
+        Saved,
+        Older,
+        Gone,
+    }
+    for saved in [State::Saved, State::Older, State::Gone] {
         let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
         let start = |retention| {
             let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
@@ -151,7 +162,8 @@ async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
         server.clear_faults();
 
         let mut created: Vec<_> = (0..1000).map(|n| create(&server, &format!("web-{n}"))).collect();
-        answer_lists(&server, 2);
+        // What comes into the log comes long after it was asked for.
+        answer_lists_slowly(&server, 2, Duration::from_millis(1500));
         let asked = Timestamp::now();
         let bridge = start(RETENTION).await;
         let view = bridge.view();
@@ -165,15 +177,20 @@ async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
         let late = created.pop().unwrap();
         server.delete("shop", &late.name).unwrap();
         server.clear_faults();
-        if !saved {
-            std::fs::copy(&before, &state).unwrap();
+        match saved {
+            State::Saved => {}
+            State::Older => _ = std::fs::copy(&before, &state).unwrap(),
+            State::Gone => std::fs::remove_file(&state).unwrap(),
         }
         let bridge = start(64 * RETENTION).await;
         until("a watch", || server.open_watches() == 1).await;
         let stated = status(&bridge.view()).ingest.recent_gaps;
-        assert_eq!(stated.len(), 1, "saved: {saved}");
-        assert_eq!(stated[0].replayed, 999 - part, "saved: {saved}");
-        assert!(stated[0].from.parse::<Timestamp>().unwrap() < asked, "{stated:?} {asked}");
+        assert_eq!(stated.len(), 1, "{saved:?}");
+        assert_eq!(stated[0].replayed, 999 - part, "{saved:?}");
+        assert!(
+            stated[0].from.parse::<Timestamp>().unwrap() < asked,
+            "{saved:?} {stated:?} {asked}"
+        );
         until("all are there", || created.iter().all(|e| sink.ids().contains(&e.id()))).await;
         stop(bridge).await;
     }
@@ -244,4 +261,59 @@ async fn a_second_restore_between_the_parts_of_a_list_begins_it_anew() {
     stop(bridge).await;
     let ids = sink.ids();
     assert!(second.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1));
+}
+
+/// The API server's etcd is restored while a part of a list is in the journal. With `grown` it has come
+/// past what that part brought, by other Events and another version of one that was in it.
+async fn restored_between_the_parts(first: bool, grown: bool) {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let start = || {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.retention = RETENTION;
+        setup.start()
+    };
+    let kept = create(&server, "kept");
+    if !first {
+        let bridge = start().await;
+        sink.wait_for(1).await;
+        stop(bridge).await;
+    }
+    let snapshot = server.snapshot();
+    (0..5).for_each(|n| _ = create(&server, &format!("before-{n}")));
+    server.patch_count("shop", &kept.name, 2, Timestamp::now()).unwrap();
+    (0..1000).for_each(|n| _ = create(&server, &format!("lost-{n}")));
+    server.compact(server.revision());
+    // Of a gap a probe, and a question for the witness; and the pages of a list.
+    answer_lists(&server, if first { 3 } else { 2 + 3 });
+    let bridge = start().await;
+    let view = bridge.view();
+    let had = u64::from(!first);
+    until("the second part is refused", || last_error(&view).is_some()).await;
+    let part = view.log.tail().ordinal() - had;
+    assert!((1..1000).contains(&part), "{part}");
+    server.restore(&snapshot);
+    let patched = server.patch_count("shop", &kept.name, 3, Timestamp::now()).unwrap();
+    let mut second = vec![patched.id()];
+    if grown {
+        second.extend((0..1100).map(|n| create(&server, &format!("found-{n}")).id()));
+    }
+    server.clear_faults();
+    until("all are there", || second.iter().all(|id| sink.ids().contains(id))).await;
+    until("it is stated", || status(&view).ingest.epochs == 1).await;
+    second.push(create(&server, "next").id());
+    until("it goes on", || sink.ids().contains(second.last().unwrap())).await;
+    assert_eq!(status(&view).ingest.epochs, 1);
+    stop(bridge).await;
+    let ids = sink.ids();
+    assert!(second.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_is_restored_between_the_parts_of_a_list_is_a_new_epoch() {
+    for first in [true, false] {
+        for grown in [false, true] {
+            eprintln!("first: {first}, grown: {grown}");
+            restored_between_the_parts(first, grown).await;
+        }
+    }
 }

@@ -5,11 +5,14 @@
 //! journal: of a list that is larger the oldest part is exported, and then it is fetched again for
 //! the rest.
 
+mod judge;
+
 use std::{io, mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use self::judge::Item;
 use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
     bridge::{gap::Gap, own_writes::Whose, shared::now_ms},
@@ -97,16 +100,9 @@ pub(super) struct Pass {
     reason: ReplaceReason,
     /// All that is not newer.
     up_to: u64,
+    /// The resourceVersion of that list.
+    version: u64,
     facts: Unfinished,
-}
-
-/// What an item of a list is.
-enum Item {
-    News,
-    /// It was journalled in this version, or is not to be.
-    NoNews,
-    /// It is older than the resume point, and not what is known of it.
-    Contradiction,
 }
 
 impl Ingest {
@@ -116,17 +112,20 @@ impl Ingest {
         list: u64,
         reason: ReplaceReason,
         asked_ms: u64,
-    ) {
+    ) -> Result<(), GaveUp> {
         if self.lists_under_way() == 0 {
             self.room = self.writer.room_for_lists();
         }
         let same = |pass: &Pass| mem::discriminant(&pass.reason) == mem::discriminant(&reason);
         let listed = &mut self.sources[source];
         listed.pass = listed.pass.filter(same);
-        if reason == ReplaceReason::First && !listed.is_read_in_part() {
-            // From here on it is a gap if only a part of the list comes into the log.
-            listed.hear(asked_ms);
-            listed.save(true);
+        if reason == ReplaceReason::First {
+            if !listed.is_read_in_part() {
+                // From here on it is a gap if only a part of the list comes into the log.
+                listed.hear(asked_ms);
+                listed.save(true);
+            }
+            self.mark_begin(source)?;
         }
         match Staging::create(self.writer.directory()) {
             Ok(staging) => {
@@ -147,6 +146,18 @@ impl Ingest {
             }
             Err(error) => self.staging_failed(source, list, &error),
         }
+        Ok(())
+    }
+
+    /// Has the log itself say since when a first list is under way, by the time of a frame that has
+    /// nothing else: the state, which says so too, may be lost before the list is whole.
+    fn mark_begin(&mut self, source: usize) -> Result<(), GaveUp> {
+        let begun_ms = self.sources[source].last_heard_ms().unwrap_or_else(now_ms);
+        let mut frame = self.frame(source, 0);
+        let written = self.writer.append_of(&mut frame.builder, 0, || begun_ms)?;
+        let resume = self.sources[source].spec.resume;
+        self.sources[source].appended(resume, written.next());
+        Ok(())
     }
 
     fn lists_under_way(&self) -> u64 {
@@ -203,68 +214,6 @@ impl Ingest {
         Ok(())
     }
 
-    /// What an item of a list is, by its version.
-    fn judge(
-        &mut self,
-        source: usize,
-        reason: ReplaceReason,
-        cutoff: Option<Timestamp>,
-        incoming: &Incoming<'_>,
-    ) -> Result<Item, GaveUp> {
-        let version = incoming.resource_version;
-        let spec = &self.sources[source].spec;
-        let (covered, whole_from) = (version <= spec.resume.resource_version, spec.whole_from);
-        let in_part = self.sources[source].pass.is_some_and(|pass| version <= pass.up_to);
-        let news = match reason {
-            ReplaceReason::NewEpoch if in_part => {
-                // Another one if the API server was restored once more.
-                let known = self.writer.known(incoming.uid)?;
-                let as_known = known.is_some_and(|entry| entry.resource_version == version);
-                return Ok(if as_known { Item::NoNews } else { Item::Contradiction });
-            }
-            ReplaceReason::NewEpoch => true,
-            ReplaceReason::Gap { .. } if covered => {
-                // Of one history nothing else can be there but what was read.
-                let must_be_known = whole_from.is_some_and(|from| version > from);
-                let as_known = !must_be_known
-                    || self
-                        .writer
-                        .known(incoming.uid)?
-                        .is_some_and(|entry| entry.resource_version == version);
-                return Ok(if as_known { Item::NoNews } else { Item::Contradiction });
-            }
-            ReplaceReason::Gap { .. } | ReplaceReason::First => match self
-                .writer
-                .known(incoming.uid)?
-            {
-                None if reason == ReplaceReason::First => {
-                    let fields = &incoming.fields;
-                    let times = [fields.time(), &*fields.metadata.creation_timestamp];
-                    let late = |cutoff, time: &str| {
-                        time.parse().is_ok_and(|time: Timestamp| time >= cutoff)
-                    };
-                    cutoff.is_none_or(|cutoff| times.iter().any(|time| late(cutoff, time)))
-                }
-                // A list that was cut short by a crash has journalled some already.
-                before => !covered && before.is_none_or(|entry| entry.resource_version < version),
-            },
-        };
-        Ok(if news { Item::News } else { Item::NoNews })
-    }
-
-    fn contradicted(&self, source: usize, incoming: &Incoming<'_>) {
-        let metadata = &incoming.fields.metadata;
-        let spec = &self.sources[source].spec;
-        tracing::warn!(
-            source = &*spec.key,
-            resume_point = spec.resume.resource_version,
-            object = %format!("{}/{}", &*metadata.namespace, &*metadata.name),
-            resource_version = incoming.resource_version,
-            "a list has an Event from before what was read that was never shown: the API server's etcd was \
-             restored and has grown past it, or it is another one"
-        );
-    }
-
     /// Exports what is new of a list, oldest first, and then moves the resume point.
     pub(super) fn end_replace(
         &mut self,
@@ -274,7 +223,7 @@ impl Ingest {
         let Some(replacing) = self.sources[source].replacing.take() else {
             return Ok(Replaced::NotKept);
         };
-        if replacing.other_history {
+        if replacing.other_history || self.went_back(source, resource_version) {
             self.sources[source].pass = None;
             return Ok(Replaced::OtherHistory);
         }
@@ -328,7 +277,7 @@ impl Ingest {
         }
         if let Some(up_to) = up_to {
             let facts = to_state(facts, replayed);
-            self.has_part(source, Pass { reason, up_to, facts });
+            self.has_part(source, Pass { reason, up_to, version: resource_version, facts });
             self.append(source, frame, before_list)?;
             self.sources[source].save(true);
             return Ok(Replaced::Partly);

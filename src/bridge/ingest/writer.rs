@@ -102,9 +102,19 @@ impl Writer {
         builder: &mut FrameBuilder,
         changes: usize,
     ) -> Result<Arc<Frame>, GaveUp> {
+        self.append_of(builder, changes, now_ms)
+    }
+
+    /// The same, for a frame of another time.
+    pub(super) fn append_of(
+        &mut self,
+        builder: &mut FrameBuilder,
+        changes: usize,
+        time_ms: impl Fn() -> u64,
+    ) -> Result<Arc<Frame>, GaveUp> {
         self.make_room(changes)?;
         self.wait_for_sinks()?;
-        let written = self.insist(|log| log.append(builder, now_ms()))?;
+        let written = self.insist(|log| log.append(builder, time_ms()))?;
         self.backlog.grown(written.bytes());
         Ok(written)
     }

@@ -28,8 +28,8 @@ pub(super) struct Track {
 #[derive(Debug, Default)]
 struct Own {
     resume: Option<Resume>,
-    /// The time of its last frame.
-    last_ms: Option<u64>,
+    /// By its frames, nothing of it is missing before this time.
+    heard_ms: Option<u64>,
     /// Some of its records may be missing, up to where its resume point moves next.
     lost: bool,
 }
@@ -62,9 +62,14 @@ impl Track {
         let own = self.sources.entry(Arc::clone(&frame.source));
         let own = own.or_insert_with(|| Own { lost, ..Own::default() });
         let before = own.resume.replace(frame.resume).or(saved);
-        own.last_ms = Some(frame.time_ms);
         // The frames of a list leave the resume point where it was, but for the last.
         let moved_from = before.filter(|before| *before != frame.resume);
+        // Those of a list that is not whole say nothing of what was before it; but a first list begins
+        // with an empty one.
+        let is_empty = frame.count() == 0 && frame.forgotten.is_empty();
+        if moved_from.is_some() || is_empty || own.heard_ms.is_none() {
+            own.heard_ms = Some(frame.time_ms);
+        }
         if moved_from.is_some() && std::mem::take(&mut own.lost) {
             is_whole_from(known, frame.resume);
         }
@@ -83,7 +88,8 @@ impl Track {
             newest = Some(record);
         }
         // A first list has begun that is not whole.
-        let begun = known.unfinished.is_some() || frame.resume.resource_version == 0;
+        let begun =
+            known.unfinished.is_some() || (frame.resume.resource_version == 0 && frame.count() > 0);
         known.unfinished = Some(facts).filter(|facts| begun || *facts != Unfinished::default());
         let Some(before) = moved_from else { return };
         let epoch = frame.resume.epoch > before.epoch;
@@ -136,9 +142,9 @@ impl Track {
                 // A power cut took the end of the log, and what was heard then has to be heard again.
                 (Some(heard_ms), Some(newest_ms)) if now < state.resume => heard_ms.min(newest_ms),
                 (Some(heard_ms), _) => heard_ms,
-                // Its own last frame, or that of the log where it is the only source.
+                // Its own frames, or the last of the log where it is the only source.
                 (None, newest_ms) => own
-                    .and_then(|own| own.last_ms)
+                    .and_then(|own| own.heard_ms)
                     .or(newest_ms.filter(|_| resume.len() == 1))
                     .unwrap_or(state.first_start_ms),
             };
