@@ -73,6 +73,10 @@ impl Damage {
     pub(super) const TAKEN_AWAY: &str = "it was taken away while it was in use, and was written again \
                                          from the file that was still open";
 
+    /// The reason for a segment that cannot even be read from the file that is still open.
+    pub(super) const CUT: &str = "it was cut while it was in use, and cannot be read back; the log goes on \
+                                  behind it";
+
     /// Of a file as a whole.
     pub(super) fn of_file(file: impl fmt::Display, reason: impl Into<String>, now_ms: u64) -> Self {
         Self {

@@ -2,12 +2,13 @@
 //!
 //! A process goes on writing to a file that has no name any more, and nobody will ever find what is
 //! in it. So the name is looked at, and where it is gone all that the open file has is written again
-//! under it.
+//! under it. Where that cannot be read any more, because somebody has cut the file, too, the log goes on
+//! without it.
 
 use std::io;
 
 use super::{Log, rotation::Active};
-use crate::journal::{Damage, DamageKind, private};
+use crate::journal::{Damage, DamageKind, private, scan::Scanner};
 
 impl Log {
     /// Sees that the directory is there and that what was appended is in it under its name. What is
@@ -27,13 +28,14 @@ impl Log {
         let Some(active) = &mut self.active else {
             return self.directory.stand(now_ms).map(|()| true);
         };
-        if private::is_at(&active.file, &active.path)? {
+        let is_there = private::is_at(&active.file, &active.path)?;
+        if is_there && active.file.metadata()?.len() >= active.length {
             return self.directory.stand(now_ms).map(|()| true);
         }
         // As after a sync that failed: a new segment takes over all frames, and its name.
         active.synced = active.start.clone();
         self.sync_failed = true;
-        let another = active.path.exists().then(|| active.name());
+        let another = (!is_there && active.path.exists()).then(|| active.name());
         self.directory.stand(now_ms)?;
         if let Some(name) = another {
             let reason = "it took the place of a file that is in use";
@@ -42,8 +44,23 @@ impl Log {
         Ok(false)
     }
 
-    /// States that a segment was taken away, whose frames have a place again.
-    pub(super) fn note_taken_away(&self, old: &Active, now_ms: u64) {
+    /// Whether the open file has all frames from an offset on.
+    pub(super) fn has_all_from(&self, active: &Active, from: u64) -> io::Result<bool> {
+        let mut scanner = Scanner::default();
+        scanner.restart(from);
+        let mut end = from;
+        while let Some((at, frame)) = scanner.next(&*self.disk, &active.file, active.length)? {
+            if at != end {
+                break;
+            }
+            end += frame.bytes() as u64;
+        }
+        Ok(end == active.length)
+    }
+
+    /// States that a segment was taken away: its frames have a place again, or cannot be had any more,
+    /// which their readers count.
+    pub(super) fn note_taken_away(&self, old: &Active, is_cut: bool, now_ms: u64) {
         self.directory.damages().note(Damage {
             kind: DamageKind::File,
             file: old.name(),
@@ -52,7 +69,7 @@ impl Log {
             from_ms: Some(old.start.newest_ms).filter(|ms| *ms > 0),
             to_ms: now_ms,
             records: 0,
-            reason: Damage::TAKEN_AWAY.to_owned(),
+            reason: if is_cut { Damage::CUT } else { Damage::TAKEN_AWAY }.to_owned(),
         });
     }
 }

@@ -43,8 +43,13 @@ impl Log {
             // What the new header speaks of must be there before the header is.
             self.sync(now_ms)?;
         }
+        let is_cut = match &self.active {
+            Some(active) if !in_place => !self.has_all_from(active, active.start.length)?,
+            _ => false,
+        };
         // Where the new segment starts: as a rule at the tail, without a copy of anything.
         let base = match &self.active {
+            _ if is_cut => self.mark(0),
             Some(active) if self.sync_failed && !active.is_start(active.synced.position) => {
                 active.synced.clone()
             }
@@ -86,7 +91,7 @@ impl Log {
         };
         let old = self.active.take();
         if let (Some(old), false) = (&old, in_place) {
-            self.note_taken_away(old, now_ms);
+            self.note_taken_away(old, is_cut, now_ms);
         }
         let kept = |active: &Active| if base.length > 0 { base.length } else { active.length };
         let old = old.as_ref().map(|old| (old, kept(old)));
@@ -101,7 +106,7 @@ impl Log {
         if self.options.sync != Sync::Never {
             self.disk.sync_directory(self.directory.path())?;
         }
-        if let Some((old, kept)) = old {
+        if let Some((old, kept)) = old.filter(|_| !is_cut) {
             // If this fails, readers go by the row and a recovery by the new segment's name.
             let _ = self.disk.set_len(&old.file, kept);
         }

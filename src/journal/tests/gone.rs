@@ -47,6 +47,41 @@ fn a_last_segment_that_is_taken_away_is_written_again_and_stated() {
 }
 
 #[test]
+fn a_last_segment_that_is_cut_is_stated_and_the_log_goes_on_behind_it() {
+    for sync in [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never] {
+        for (unlinked, half) in [(true, false), (false, false), (true, true), (false, true)] {
+            let bench = Bench::new(sync);
+            let (mut log, _) = bench.open();
+            append(&mut log, "one", 1);
+            log.sync(1).unwrap();
+            let name = bench.segments().remove(0);
+            let whole = fs::metadata(&name).unwrap().len();
+            append(&mut log, "two", 2);
+            let file = fs::File::options().write(true).open(&name).unwrap();
+            // A frame and the beginning of another, or nothing.
+            file.set_len(if half { whole + 9 } else { 0 }).unwrap();
+            if unlinked {
+                fs::remove_file(&name).unwrap();
+            }
+            log.keep_in_place(3).unwrap();
+            let file = name.file_name().unwrap().to_str().unwrap().to_owned();
+            assert_eq!(damages(&log), [(DamageKind::File, file)], "before anybody has read it");
+            log.keep_in_place(4).unwrap();
+            append(&mut log, "three", 4);
+            let left = read_all(&log);
+            let mut expected = vec!["one".to_owned(), "three".to_owned()];
+            expected.drain(..usize::from(unlinked || !half));
+            assert_eq!(left, expected, "{unlinked} {half}");
+            assert_eq!(log.handle().damages().records(), 3 - left.len() as u64);
+            drop(log);
+            let (log, opened) = bench.open();
+            assert_eq!(read_all(&log), left);
+            assert_eq!((opened.tail.next, version_of(&opened.resume)), (4, Some(4)));
+        }
+    }
+}
+
+#[test]
 fn a_directory_that_is_taken_away_is_made_again_with_what_is_open_and_the_rest_is_stated() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
