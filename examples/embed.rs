@@ -52,6 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 sync: Sync::Interval(Duration::from_secs(1)),
             },
             dead_letters: 64 << 20,
+            max_event: 256 << 10,
         },
         // Each sink has a position of its own in the journal, so a sick one lags alone.
         sinks: vec![SinkOptions {

@@ -109,7 +109,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = BridgeOptions {
         cluster: Cluster::default(),
         source: SourceOptions { namespaces: vec![], field_selector: String::new(), start },
-        journal: JournalOptions { path: journal.path().to_owned(), log, dead_letters: 64 << 20 },
+        journal: JournalOptions {
+            path: journal.path().to_owned(),
+            log,
+            dead_letters: 64 << 20,
+            max_event: 256 << 10,
+        },
         sinks: vec![SinkOptions {
             name: "lines".to_owned(),
             kind: "lines",

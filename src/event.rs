@@ -6,7 +6,9 @@
 //! of JSON that is written once, kept in the journal, and handed to every sink byte for byte.
 
 mod correlation;
+mod cut;
 mod envelope;
+mod head;
 mod incoming;
 mod model;
 mod object;
@@ -15,7 +17,9 @@ mod seen;
 mod time;
 
 pub use correlation::{Correlation, CorrelationAction, SummarisedMessage};
-pub use envelope::{Cluster, DeadLetterInfo, Envelope, EnvelopeHead, EnvelopeParts};
+pub use cut::LEAST_ENVELOPE;
+pub use envelope::{Cluster, DeadLetterInfo, Envelope, EnvelopeParts};
+pub use head::EnvelopeHead;
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
 pub use object::{Missing, ObjectInfo, Owner};

@@ -1,11 +1,11 @@
 //! The body of a watch: whatever comes, wherever it is cut, the same events come out of it, and an
-//! Event among them has an envelope that can be read again.
+//! Event among them has an envelope that can be read again, and one that is cut where it is too long.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tidings::{
     cache::{WatchEvent, fuzzing::watch, resource_version_of},
-    event::{Change, Envelope, EnvelopeHead, EnvelopeParts, Incoming, Record},
+    event::{Change, Envelope, EnvelopeHead, EnvelopeParts, Incoming, LEAST_ENVELOPE, Record},
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
             replayed: false,
         };
         let mut envelope = Vec::new();
-        head.write(&incoming, &mut envelope);
+        assert!(!head.write(&incoming, usize::MAX, &mut envelope));
         assert!(!envelope.contains(&b'\n') || event.object.contains(&b'\n'));
         let parts = EnvelopeParts::of(&envelope).expect("an envelope has its parts");
         assert_eq!(parts.delta, 3);
@@ -39,5 +39,15 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!((read.id.as_ref(), read.delta), (incoming.id().as_str(), 3));
         let record = Record { seq: 1, envelope: envelope.clone().into() };
         assert_eq!(record.id(), incoming.id());
+        let mut bounded = Vec::new();
+        let cut = head.write(&incoming, LEAST_ENVELOPE, &mut bounded);
+        assert!(bounded.len() <= LEAST_ENVELOPE);
+        let kept = Envelope::parse(&bounded).expect("an envelope that was cut is JSON");
+        assert_eq!((cut, &kept.id), (!kept.truncated.is_empty(), &read.id));
+        assert_eq!(kept.occurrences, read.occurrences);
+        let fields = EnvelopeParts::of(&bounded).and_then(|parts| parts.fields());
+        let fields = fields.expect("what is left of an Event is one");
+        assert_eq!(fields.metadata.uid, incoming.fields.metadata.uid);
+        assert_eq!(fields.occurrences(), read.occurrences);
     }
 });

@@ -144,6 +144,11 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let mut counter =
         |name, help, value: u64| single(encoder, name, help, None, &ConstCounter::new(value));
     counter("source_events", "Changes read and journalled", ingest.events)?;
+    counter(
+        "source_truncated",
+        "Changes journalled whose Event was cut, being too large",
+        ingest.truncated,
+    )?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
     counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
     counter(

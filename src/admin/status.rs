@@ -80,6 +80,8 @@ pub struct SourceStatus {
 pub struct IngestStatus {
     /// Changes journalled.
     pub events: u64,
+    /// Those of them whose Event was cut, being larger than `journal.maxEvent`.
+    pub truncated: u64,
     /// Versions that were journalled already.
     pub repeats: u64,
     /// Objects that are no Events.
@@ -308,6 +310,7 @@ pub fn status(view: &BridgeView) -> Status {
             .collect(),
         ingest: IngestStatus {
             events: load(&view.ingest.records),
+            truncated: load(&view.ingest.truncated),
             repeats: load(&view.ingest.repeats),
             undecodable: load(&view.ingest.undecodable),
             heartbeats: load(&view.ingest.heartbeats),

@@ -7,6 +7,7 @@
 //! the frame together with the resume point that covers it. Only then is the frame published.
 
 mod backlog;
+mod cuts;
 mod desk;
 mod lists;
 mod source;
@@ -23,14 +24,15 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
+use self::{
+    cuts::Cuts,
+    source::Source,
+    writer::{GaveUp, LOOK_EVERY, Writer},
+};
 pub(super) use self::{
     desk::Desk,
     source::IngestSource,
     store::{JournalStore, NotKept},
-};
-use self::{
-    source::Source,
-    writer::{GaveUp, LOOK_EVERY, Writer},
 };
 use super::{
     SinkProgress,
@@ -47,8 +49,8 @@ use crate::{
     cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
     correlate::Keys,
     event::{
-        Change, Cluster, DecodeError, EnvelopeHead, EventFields, Incoming, Metadata, SeenChanges,
-        SeenEntry, UidKey,
+        Change, Cluster, DecodeError, EnvelopeHead, EnvelopeParts, EventFields, Incoming, Metadata,
+        SeenChanges, SeenEntry, UidKey,
     },
     journal::{FrameBuilder, Log, Resume},
     watch::Broadcaster,
@@ -129,6 +131,7 @@ pub(super) struct Ingest {
     cluster_json: String,
     shared: IngestShared,
     sources: Vec<Source>,
+    cuts: Cuts,
     /// What lists that are not whole may take on disk together, in bytes.
     room: u64,
 }
@@ -138,6 +141,7 @@ impl Ingest {
         log: Log,
         broadcaster: Broadcaster<Published>,
         keys: Option<Keys>,
+        max_event: usize,
         sources: Vec<IngestSource>,
         shared: IngestShared,
     ) -> Self {
@@ -145,7 +149,8 @@ impl Ingest {
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
         let writer = Writer::new(log, &shared);
         let cluster_json = String::new();
-        Self { writer, broadcaster, keys, cluster_json, shared, sources, room: 0 }
+        let cuts = Cuts::new(max_event);
+        Self { writer, broadcaster, keys, cluster_json, shared, sources, cuts, room: 0 }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -185,6 +190,7 @@ impl Ingest {
                 Message::Tick => {
                     // What came last before a quiet time is shown in it.
                     self.sources.iter_mut().for_each(Source::show_witness);
+                    self.cuts.tick();
                     Ok(())
                 }
                 Message::Stop => {
@@ -227,10 +233,12 @@ impl Ingest {
         }
         // The Events as they came, with what an envelope adds. What is cut from them makes up for
         // the deltas of its guess.
-        let mut expected: usize = events.iter().map(|event| event.object.len() + 256).sum();
+        let most = self.cuts.most;
+        let guess = |event: &WatchEvent| (event.object.len() + 256).min(most);
+        let mut expected: usize = events.iter().map(guess).sum();
         let mut frame = self.frame(source, expected);
         for (left, event) in (0..events.len()).rev().zip(events) {
-            expected = expected.saturating_sub(event.object.len() + 256);
+            expected = expected.saturating_sub(guess(event));
             if matches!(event.kind, WatchEventType::Bookmark | WatchEventType::Unknown) {
                 if let Some(version) = resource_version_of(&event.object) {
                     resume.resource_version = resume.resource_version.max(version);
@@ -334,13 +342,22 @@ impl Ingest {
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
-        frame.builder.record(|out| head.write(incoming, out));
-        if let Some(objects) = &self.shared.objects {
-            frame.sightings.push(objects.look(&incoming.fields));
-        }
-        frame
-            .names
-            .extend(self.keys.as_ref().map(|keys| Names::of(cluster_json, &incoming.fields, keys)));
+        let (keys, objects, most) = (&self.keys, &self.shared.objects, self.cuts.most);
+        let Pending { builder, names, sightings, cut, .. } = frame;
+        builder.record(|out| {
+            let start = out.len();
+            let is_cut = head.write(incoming, most, out);
+            // Whoever reads it in the log has to come to the same keys and the same object.
+            let parts = is_cut.then(|| EnvelopeParts::of(&out[start..])).flatten();
+            let kept = parts.and_then(|parts| parts.fields());
+            let fields = kept.as_ref().unwrap_or(&incoming.fields);
+            sightings.extend(objects.as_ref().map(|objects| objects.look(fields)));
+            names.extend(keys.as_ref().map(|keys| Names::of(cluster_json, fields, keys)));
+            if is_cut {
+                *cut += 1;
+                self.cuts.tell(&spec.key, incoming);
+            }
+        });
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
         delta
@@ -366,6 +383,7 @@ impl Ingest {
             changed: SeenChanges::default(),
             names: Vec::new(),
             sightings: Vec::new(),
+            cut: 0,
         }
     }
 
@@ -380,6 +398,7 @@ impl Ingest {
         // Before the view: what is saved of it is never ahead of what is saved of the source.
         self.sources[source].appended(resume, written.next());
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
+        self.shared.counters.truncated.fetch_add(frame.cut, Ordering::Relaxed);
         self.shared.seen.add(frame.changed, written.next());
         if let Some(objects) = &self.shared.objects {
             objects.observe(&written, frame.sightings);
@@ -414,6 +433,8 @@ struct Pending {
     names: Vec<Names>,
     /// What is at hand of the objects that its records are about.
     sightings: Vec<Option<Sighting>>,
+    /// So many of them were cut.
+    cut: u64,
 }
 
 impl Pending {

@@ -140,6 +140,9 @@ pub struct JournalOptions {
     pub log: LogOptions,
     /// How many bytes the dead letters may take; the oldest go first.
     pub dead_letters: u64,
+    /// An Event is cut so that its envelope takes no more bytes than this; at least
+    /// [`LEAST_ENVELOPE`](crate::event::LEAST_ENVELOPE), whatever it says.
+    pub max_event: usize,
 }
 
 /// One sink and how its watcher treats it.

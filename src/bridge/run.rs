@@ -275,6 +275,7 @@ impl Bridge {
             log,
             broadcaster.clone(),
             correlates.then_some(keys),
+            journal.max_event,
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
                 counters: Arc::clone(&view.ingest),

@@ -31,6 +31,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct IngestCounters {
     /// Records appended to the journal.
     pub records: AtomicU64,
+    /// Those of them whose Event was cut, being larger than the journal takes.
+    pub truncated: AtomicU64,
     /// Versions that were in the journal already.
     pub repeats: AtomicU64,
     /// Objects that are no Events.

@@ -67,6 +67,7 @@ fn journal_options(journal: JournalSettings) -> JournalOptions {
             sync,
         },
         dead_letters: journal.dead_letters,
+        max_event: journal.max_event,
     }
 }
 

@@ -25,12 +25,15 @@ use super::{
         SourceSettings, SourceStart, SyncPolicy,
     },
     validate::{self, Wrong},
-    values::{Span, Text},
+    values::{Size, Span, Text},
 };
-use crate::sinks::Secret;
+use crate::{event::LEAST_ENVELOPE, sinks::Secret};
 
 /// A journal smaller than this could not hold a segment per sixteenth of it.
 const MIN_RETENTION_BYTES: u64 = 1 << 20;
+
+/// What the reflector takes in one piece, and a frame of the journal can hold.
+const MAX_EVENT_BYTES: u64 = 32 << 20;
 
 /// Checks a configuration and resolves it. The error has what loading found, too.
 pub(super) fn build(
@@ -176,6 +179,7 @@ impl<'a> Builder<'a> {
             );
         }
         let dead_letters = self.dead_letters(&path);
+        let max_event = self.max_event(&path);
         let directory = |path: &str| {
             if path.is_empty() {
                 return Err(validate::wrong("the path is empty").hint("name a directory"));
@@ -192,7 +196,21 @@ impl<'a> Builder<'a> {
                 SyncModel::Every(Span(interval)) => SyncPolicy::Every(interval),
             },
             dead_letters,
+            max_event,
         }
+    }
+
+    /// How long an envelope may be, in bytes.
+    fn max_event(&mut self, journal: &Path) -> usize {
+        let Size(most) = self.loaded.model.journal.max_event;
+        let wrong = |what: &str| validate::wrong(what).hint("the default is `256KiB`");
+        let path = journal.key("maxEvent");
+        if most < LEAST_ENVELOPE as u64 {
+            self.wrong(&path, wrong("an event needs at least 4KiB to be told from another"));
+        } else if most > MAX_EVENT_BYTES {
+            self.wrong(&path, wrong("an event of more than 32MiB is not read from the API server"));
+        }
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// The room for dead letters, in bytes. It is part of what the journal may take, and the log gets

@@ -180,6 +180,10 @@ pub struct JournalModel {
     /// counted.
     #[schemars(extend("default" = "64MiB"))]
     pub dead_letters: Size,
+    /// How many bytes an event may take in it, from `4KiB` to `32MiB`. What is larger is cut, and
+    /// says in `truncated` by how much.
+    #[schemars(extend("default" = "256KiB"))]
+    pub max_event: Size,
 }
 
 impl Default for JournalModel {
@@ -189,6 +193,7 @@ impl Default for JournalModel {
             retention: RetentionModel::default(),
             sync: SyncModel::default(),
             dead_letters: Size(64 << 20),
+            max_event: Size(256 << 10),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::suggest::nearest;
 
 /// What can be set.
-const SCALARS: [&[&str]; 16] = [
+const SCALARS: [&[&str]; 17] = [
     &["cluster", "name"],
     &["cluster", "uid"],
     &["source", "kubeconfig"],
@@ -33,6 +33,7 @@ const SCALARS: [&[&str]; 16] = [
     &["journal", "retention", "age"],
     &["journal", "sync"],
     &["journal", "deadLetters"],
+    &["journal", "maxEvent"],
     &["server", "listen"],
     &["server", "detail"],
     &["log", "level"],

@@ -83,6 +83,8 @@ pub struct JournalSettings {
     pub sync: SyncPolicy,
     /// How many bytes the dead letters may take.
     pub dead_letters: u64,
+    /// How many bytes the envelope of an Event may take; what is larger is cut.
+    pub max_event: usize,
 }
 
 /// When the journal is forced to disk.

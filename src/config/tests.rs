@@ -107,7 +107,7 @@ fn every_key_reaches_the_settings() {
         r#"
 cluster: {{name: 1.10, uid: {{env: UID}}}}
 source: {{kubeconfig: /k, proxy: "https://u:p@proxy", namespaces: [a, {{env: NS}}], fieldSelector: "type=Warning", start: 10m, heartbeat: 30s}}
-journal: {{path: /j, retention: {{size: 64MiB, age: 1h30m}}, sync: always}}
+journal: {{path: /j, retention: {{size: 64MiB, age: 1h30m}}, sync: always, maxEvent: 8KiB}}
 sinks:
   audit:
     kafka:

@@ -22,6 +22,7 @@
 //! | `k8s.event.count`, `k8s.event.count_delta` | `occurrences` and `delta` |
 //! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
 //! | `k8s.event.replayed` | only when true |
+//! | `tidings.truncated.<field>` | `truncated` of the envelope: how many bytes were cut of the field |
 //! | `k8s.object.missing` | `object.missing` of the envelope |
 //! | `k8s.object.node_claimed` | `object.nodeClaimed` of the envelope, only when true |
 //! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
@@ -34,7 +35,11 @@
 //! as far as the order of an object's events allows: those of a Pod and of one of its containers
 //! have different resources, and where they alternate, so do their `ResourceLogs`.
 
-use std::{collections::HashMap, hash::Hasher as _, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hasher as _,
+    ops::Range,
+};
 
 use jiff::Timestamp;
 use rustc_hash::{FxBuildHasher, FxHasher};
@@ -79,6 +84,8 @@ struct FullEnvelope<'a> {
     occurrences: u64,
     delta: u64,
     replayed: bool,
+    #[serde(default)]
+    truncated: BTreeMap<String, u64>,
     #[serde(default)]
     object: Option<ObjectInfo>,
     #[serde(default)]
@@ -302,6 +309,9 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     put_attr_int(out, ATTRIBUTES, "k8s.event.count_delta", envelope.delta);
     if envelope.replayed {
         put_attr_true(out, ATTRIBUTES, "k8s.event.replayed");
+    }
+    for (field, bytes) in &envelope.truncated {
+        put_attr_int(out, ATTRIBUTES, &format!("tidings.truncated.{field}"), *bytes);
     }
     if let Some(missing) = envelope.object.as_ref().and_then(|info| info.missing) {
         put_attr(out, ATTRIBUTES, "k8s.object.missing", missing.as_str());

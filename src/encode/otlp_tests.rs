@@ -13,6 +13,10 @@ use crate::event::{
 };
 
 fn record(seq: u64, replayed: bool, event: &str) -> Record {
+    record_within(usize::MAX, seq, replayed, event)
+}
+
+fn record_within(most: usize, seq: u64, replayed: bool, event: &str) -> Record {
     let event = Incoming::decode(event.as_bytes()).unwrap();
     let head = EnvelopeHead {
         cluster_json: r#"{"name":"prod-eu-1","uid":"c-1"}"#,
@@ -22,7 +26,7 @@ fn record(seq: u64, replayed: bool, event: &str) -> Record {
         replayed,
     };
     let mut envelope = Vec::new();
-    head.write(&event, &mut envelope);
+    head.write(&event, most, &mut envelope);
     Record { seq, envelope: envelope.into() }
 }
 
@@ -338,4 +342,13 @@ fn what_became_of_it_elsewhere_is_in_the_attributes() {
     let names = ["attempts", "class", "first_time", "reason", "sink", "time"];
     assert_eq!(told.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
     assert_eq!((&*told[0].1, &*told[4].1), ("int 3", "audit"));
+}
+
+#[test]
+fn what_was_cut_of_it_is_in_the_attributes() {
+    let long = POD.replace("restarting", &"x".repeat(9000));
+    let request = encode(vec![record_within(8000, 1, false, &long)]);
+    let record = only_record(&request);
+    let lost = 9000 + "Back-off \"\"".len() - text(record.body.as_ref()).len();
+    assert_eq!(attributes(&record.attributes)["tidings.truncated.message"], format!("int {lost}"));
 }

@@ -1,16 +1,17 @@
 //! The envelope: what a record of the journal holds and what sinks send. One line of JSON:
 //! `{"id","cluster":{"name","uid"},"change","time","observedTime","occurrences","delta",
-//! "replayed","event":{…}}`, and on its way to a sink `"object":{…}`, `"correlation":{…}` and, where
-//! another sink refused it, `"deadLetter":{…}` before the event.
+//! "replayed","event":{…}}`, with `"truncated":{…}` before the event where it was [cut](super::cut),
+//! and on its way to a sink `"object":{…}`, `"correlation":{…}` and, where another sink refused it,
+//! `"deadLetter":{…}` there.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, io::Write as _};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Change, Correlation, EventFields, Incoming, ObjectInfo, Text, record::ID_PREFIX};
+use super::{Correlation, EventFields, ObjectInfo, Text};
 
 /// Which cluster the events are of. A member that is not known is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,59 +22,6 @@ pub struct Cluster {
     /// The uid of the namespace kube-system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-}
-
-/// What ingest knows of a change beyond the Event itself.
-#[derive(Clone, Copy, Debug)]
-pub struct EnvelopeHead<'a> {
-    /// [`Cluster`] as JSON.
-    pub cluster_json: &'a str,
-    /// First version or a later one.
-    pub change: Change,
-    /// When the change reached the bridge, RFC 3339, UTC.
-    pub observed_time: &'a str,
-    /// By how much the occurrences rose.
-    pub delta: u64,
-    /// Whether it comes from a list that closed a gap rather than from the watch.
-    pub replayed: bool,
-}
-
-impl EnvelopeHead<'_> {
-    /// Appends the envelope of `event` to `out`, without a line feed.
-    pub fn write(&self, event: &Incoming<'_>, out: &mut Vec<u8>) {
-        let (before, after) = event.json();
-        out.reserve(before.len() + after.len() + 320);
-        out.extend_from_slice(ID_PREFIX.as_bytes());
-        // Writing to a vector cannot fail; the uid was checked to need no escapes.
-        let _ = write!(
-            out,
-            "{}-{}\",\"cluster\":{},\"change\":\"{}\",\"time\":",
-            &*event.fields.metadata.uid,
-            event.resource_version,
-            self.cluster_json,
-            self.change.as_str(),
-        );
-        let _ = serde_json::to_writer(&mut *out, event.fields.time());
-        let _ = write!(
-            out,
-            ",\"observedTime\":\"{}\",\"occurrences\":{},\"delta\":{},\"replayed\":{},\"event\":",
-            self.observed_time,
-            event.fields.occurrences(),
-            self.delta,
-            self.replayed,
-        );
-        // A line feed between members is white space; inside a string JSON does not allow one.
-        // So dropping them keeps the envelope on one line without changing what it says.
-        for piece in [before, after] {
-            let mut rest = piece.as_bytes();
-            while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
-                out.extend_from_slice(&rest[..at]);
-                rest = &rest[at + 1..];
-            }
-            out.extend_from_slice(rest);
-        }
-        out.push(b'}');
-    }
 }
 
 /// The member `deadLetter` of an envelope: what became of it at the sink that forwards it.
@@ -94,7 +42,8 @@ pub struct DeadLetterInfo {
     pub time: String,
 }
 
-/// An envelope in pieces, found without decoding it: only what [`EnvelopeHead::write`] made.
+/// An envelope in pieces, found without decoding it: only what
+/// [`EnvelopeHead::write`](super::EnvelopeHead::write) made.
 #[derive(Clone, Copy, Debug)]
 pub struct EnvelopeParts<'a> {
     before_delta: &'a [u8],
@@ -208,7 +157,8 @@ impl<'a> EnvelopeParts<'a> {
 
 /// How long that is of what follows the delta which ends with an object, if there is one.
 fn behind_object(after_delta: &[u8]) -> usize {
-    let head = replayed_length(after_delta);
+    let replayed = replayed_length(after_delta);
+    let head = replayed + truncated_length(&after_delta[replayed..]);
     let Some(object) = after_delta[head..].strip_prefix(OBJECT) else { return 0 };
     let mut value = serde_json::Deserializer::from_slice(object).into_iter::<IgnoredAny>();
     match value.next() {
@@ -223,6 +173,13 @@ fn replayed_length(after_delta: &[u8]) -> usize {
     known.map_or(0, <[u8]>::len)
 }
 
+/// How long the member `truncated` is that follows. It holds names of the bridge's own, and numbers.
+fn truncated_length(after_replayed: &[u8]) -> usize {
+    let cut = after_replayed.starts_with(TRUNCATED);
+    let end = cut.then(|| memchr::memchr(b'}', after_replayed)).flatten();
+    end.map_or(0, |end| end + 1)
+}
+
 /// What [`EnvelopeParts::with`] allocates at once, in bytes.
 const CHUNK: usize = 64 << 10;
 /// More than it adds, but for messages: names, an action and four numbers.
@@ -234,7 +191,8 @@ const CHANGE: &[u8] = b",\"change\":";
 const DELTA: &[u8] = b"\"delta\":";
 const OBJECT: &[u8] = b",\"object\":";
 const CORRELATION: &[u8] = b",\"correlation\":";
-const EVENT: &[u8] = b",\"event\":";
+pub(super) const TRUNCATED: &[u8] = b",\"truncated\":";
+pub(super) const EVENT: &[u8] = b",\"event\":";
 /// The member `replayed`, when it is false and when it is true.
 const REPLAYED: [&[u8]; 2] = [b",\"replayed\":false", b",\"replayed\":true"];
 
@@ -269,6 +227,10 @@ pub struct Envelope<'a> {
     pub delta: u64,
     /// Whether it comes from a list that closed a gap.
     pub replayed: bool,
+    /// How many bytes were cut of the Event, by field; `event` where it was reduced. Empty where it
+    /// is whole.
+    #[serde(default)]
+    pub truncated: BTreeMap<String, u64>,
     /// What is known of the object that it is about, where the sink asks for that.
     #[serde(default)]
     pub object: Option<ObjectInfo>,
@@ -298,7 +260,9 @@ impl<'a> Envelope<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CorrelationAction, Record, SummarisedMessage};
+    use crate::event::{
+        Change, CorrelationAction, EnvelopeHead, Incoming, Record, SummarisedMessage,
+    };
 
     #[test]
     fn an_envelope_is_one_line_and_reads_back() {
@@ -313,7 +277,7 @@ mod tests {
             replayed: true,
         };
         let mut out = Vec::new();
-        head.write(&event, &mut out);
+        head.write(&event, usize::MAX, &mut out);
         assert!(!out.contains(&b'\n'));
         let record = Record { seq: 1, envelope: out.into() };
         assert_eq!(record.id(), "0b8e-12");
@@ -343,7 +307,7 @@ mod tests {
             delta: 2,
             replayed: false,
         };
-        head.write(&event, &mut out);
+        head.write(&event, usize::MAX, &mut out);
         let before: Bytes = out.into();
         let mut space = BytesMut::new();
         for (action, aggregated, summarises) in [

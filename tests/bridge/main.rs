@@ -20,6 +20,7 @@ mod gaps;
 mod gone;
 mod heartbeat;
 mod held;
+mod large;
 mod lists;
 mod overflow;
 mod own_events;

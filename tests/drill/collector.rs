@@ -99,6 +99,8 @@ async fn collector(run: Run) -> Page {
     let behind_stopped = [0, 1].map(|at: usize| CollectorReceiver::start(&stopped[at]));
     let behind_limited = [0, 1].map(|at: usize| CollectorReceiver::start(&limited[at]));
     let mut stage = Stage::set(sinks, run).await;
+    // Or no Event would be too large for the limited ones.
+    stage.bridge.reconfigure(|config| config["journal"]["maxEvent"] = "2MiB".into());
     let mut ledgers: Vec<_> = cases.iter().map(|case| &case.receiver.ledger).collect();
     ledgers.extend(behind_stopped.iter().chain(&behind_limited).map(|receiver| &receiver.ledger));
     let writing = stage.open(run.size(40, 20), &ledgers).await;

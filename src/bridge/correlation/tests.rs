@@ -480,7 +480,7 @@ proptest! {
             replayed: false,
         };
         let mut envelope = Vec::new();
-        head.write(&incoming, &mut envelope);
+        head.write(&incoming, usize::MAX, &mut envelope);
         let record = Record { seq: 1, envelope: envelope.into() };
         let (parts, event) = read(&record).unwrap();
         prop_assert_eq!(parts.cluster(), &cluster);

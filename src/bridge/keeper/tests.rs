@@ -17,6 +17,7 @@ fn keeper(journal: &Path) -> Keeper {
             sync: Sync::Never,
         },
         dead_letters: 1 << 20,
+        max_event: 256 << 10,
     })
     .unwrap();
     Keeper {

@@ -17,6 +17,7 @@ fn options(path: &std::path::Path) -> JournalOptions {
             sync: Sync::Never,
         },
         dead_letters: 1 << 20,
+        max_event: 256 << 10,
     }
 }
 

@@ -131,6 +131,8 @@ fn source_journal_and_server() {
         "checked values": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
         "no room for dead letters": "journal: {deadLetters: 0}\nsinks: {a: {stdout: {}}}\n",
         "dead letters leave no room": "journal: {retention: {size: 64MiB}, deadLetters: 33MiB}\nsinks: {a: {stdout: {}}}\n",
+        "no room for an event": "journal: {maxEvent: 4095}\nsinks: {a: {stdout: {}}}\n",
+        "more than an event can be": "journal: {maxEvent: 33MiB}\nsinks: {a: {stdout: {}}}\n",
         "sync": "journal: {sync: 0s}\nsinks: {a: {stdout: {}}}\n",
         "sync, not a word": "journal: {sync: often}\nsinks: {a: {stdout: {}}}\n",
         "detail": "server: {detail: everything}\nsinks: {a: {stdout: {}}}\n",
