@@ -49,6 +49,7 @@ mod run;
 mod seen;
 mod shared;
 mod sink;
+mod smaller;
 mod step;
 mod stop;
 mod tasks;

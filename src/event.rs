@@ -14,6 +14,7 @@ mod model;
 mod object;
 mod record;
 mod seen;
+mod smaller;
 mod time;
 
 pub use correlation::{Correlation, CorrelationAction, SummarisedMessage};
@@ -25,6 +26,7 @@ pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Tex
 pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
+pub use smaller::smaller;
 #[cfg(any(feature = "kafka", feature = "otlp"))]
 pub(crate) use time::bounded;
 pub(crate) use time::timestamp;

@@ -95,6 +95,8 @@ async fn status_and_metrics_say_what_became_of_each_event() {
         "tidings_sink_events_total{sink=\"warnings\",fate=\"filtered\"} 7",
         "tidings_sink_events_total{sink=\"all\",fate=\"lost\"} 0",
         "tidings_sink_pending{sink=\"all\"} 0",
+        "tidings_sink_overrun{sink=\"all\"} 0",
+        "tidings_sink_truncated_total{sink=\"all\"} 0",
         "tidings_sink_held{sink=\"all\"} 0",
         "tidings_sink_lag_seconds{sink=\"all\"} 0.0",
         "tidings_sink_redelivered_total{sink=\"all\"} 0",

@@ -71,6 +71,9 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
         s.match_errors
     })?;
+    counter("sink_truncated", "Events taken that were cut, being too large for the sink", |s| {
+        s.truncated
+    })?;
     let help = "Dead letters of the sink that it took in the end, over all runs";
     counter("sink_retried", help, |s| s.retried)?;
     counter("sink_forwarded", "Dead letters of other sinks that it took", |s| s.forwarded)?;
@@ -88,6 +91,9 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "sink_enrichment", help, None, outcomes)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.overrun)));
+    let help = "Events without a fate that the journal no longer has";
+    family(encoder, "sink_overrun", help, None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held)));
     family(encoder, "sink_held", "Events that the correlator holds back", None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.backlog_bytes)));

@@ -225,6 +225,9 @@ pub struct SinkStatus {
     pub lost: u64,
     /// Without a fate yet, held ones included.
     pub pending: u64,
+    /// Those of them that the journal no longer has. They are `lost` when the sink comes to them, but
+    /// for those that are on their way to it.
+    pub overrun: u64,
     /// Held back by the correlator, until a later version or a summary announces them.
     pub held: u64,
     /// What the journal takes from the first of the pending ones to its end, in bytes.
@@ -243,6 +246,8 @@ pub struct SinkStatus {
     pub failed_attempts: u64,
     /// Events let through because `match` could not be evaluated for them.
     pub match_errors: u64,
+    /// Events that it has had cut to its own `maxEvent`.
+    pub truncated: u64,
     /// Events since the start of the process by what the sink was told of their objects: `known`, or
     /// why it is missing. Absent where it is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -338,6 +343,7 @@ pub fn status(view: &BridgeView) -> Status {
                 let sink = sink.snapshot();
                 let totals = sink.totals;
                 let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
+                let overrun = oldest.ordinal().saturating_sub(sink.standing.position.ordinal());
                 let pending = behind + sink.standing.held.versions;
                 let settled = totals.delivered
                     + totals.filtered
@@ -359,6 +365,7 @@ pub fn status(view: &BridgeView) -> Status {
                     dead_lettered: totals.dead_lettered,
                     lost: totals.lost,
                     pending,
+                    overrun: behind.min(overrun),
                     held: sink.standing.held.versions,
                     backlog_bytes,
                     overflow: sink.overflow,
@@ -368,6 +375,7 @@ pub fn status(view: &BridgeView) -> Status {
                     attempts: sink.attempts,
                     failed_attempts: sink.failed_attempts,
                     match_errors: sink.match_errors,
+                    truncated: sink.truncated,
                     enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
                     retried: totals.retried,
                     forwarded: sink.errands.forwarded,

@@ -165,6 +165,9 @@ pub struct SinkOptions {
     pub retry: RetryOptions,
     /// How long one attempt may take.
     pub timeout: Duration,
+    /// An Event is cut so that the envelope which it is sent in takes no more bytes than this, where
+    /// that is less than [`JournalOptions::max_event`]; `None`: it is sent as it was journalled.
+    pub max_event: Option<usize>,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
     /// What happens when it has not had more than the journal is to hold.

@@ -159,6 +159,8 @@ pub struct SinkSnapshot {
     pub failed_attempts: u64,
     /// Events that `match` could not be evaluated for, and that went through.
     pub match_errors: u64,
+    /// Events that it has had cut to its `maxEvent`, since the start of the process.
+    pub truncated: u64,
     /// What it was told of objects since the start of the process; nothing if it does not ask.
     pub enrichments: Option<Enrichments>,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
@@ -239,6 +241,7 @@ impl SinkProgress {
             attempts: 0,
             failed_attempts: 0,
             match_errors: 0,
+            truncated: 0,
             enrichments: None,
             oldest_in_hand_ms: None,
             errands: ErrandCounts::default(),

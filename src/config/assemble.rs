@@ -85,6 +85,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         batch: settings.batch,
         retry: settings.retry,
         timeout: settings.timeout,
+        max_event: settings.max_event,
         start: settings.start,
         overflow: settings.overflow,
         forward_dead_letters: settings.forward_dead_letters,

@@ -27,10 +27,13 @@ use super::{
     validate::{self, Wrong},
     values::{Size, Span, Text},
 };
-use crate::{event::LEAST_ENVELOPE, sinks::Secret};
+use crate::sinks::Secret;
 
 /// A journal smaller than this could not hold a segment per sixteenth of it.
 const MIN_RETENTION_BYTES: u64 = 1 << 20;
+
+/// Less would leave little more of an Event than its identity.
+const MIN_EVENT_BYTES: u64 = 4 << 10;
 
 /// What the reflector takes in one piece, and a frame of the journal can hold.
 const MAX_EVENT_BYTES: u64 = 32 << 20;
@@ -205,7 +208,7 @@ impl<'a> Builder<'a> {
         let Size(most) = self.loaded.model.journal.max_event;
         let wrong = |what: &str| validate::wrong(what).hint("the default is `256KiB`");
         let path = journal.key("maxEvent");
-        if most < LEAST_ENVELOPE as u64 {
+        if most < MIN_EVENT_BYTES {
             self.wrong(&path, wrong("an event needs at least 4KiB to be told from another"));
         } else if most > MAX_EVENT_BYTES {
             self.wrong(&path, wrong("an event of more than 32MiB is not read from the API server"));

@@ -235,13 +235,14 @@ impl Reader<'_> {
 }
 
 /// The keys that all kinds of sinks share.
-fn common_keys() -> [&'static str; 11] {
+fn common_keys() -> [&'static str; 12] {
     [
         "batch",
         "match",
         "correlate",
         "retry",
         "timeout",
+        "maxEvent",
         "compression",
         "allowPlaintext",
         "proxy",

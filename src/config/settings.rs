@@ -117,6 +117,9 @@ pub struct SinkSettings {
     pub retry: RetryOptions,
     /// How long one attempt may take; never zero.
     pub timeout: Duration,
+    /// How many bytes the envelope of an Event may take on its way there; none: as many as in the
+    /// journal.
+    pub max_event: Option<usize>,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
     /// What happens when it lags by more than the journal holds.

@@ -17,12 +17,12 @@ use serde_json::value::RawValue;
 use super::{EventFields, ObjectReference};
 
 /// No bound of an envelope is smaller: with less room an Event is not to be told from another.
-pub const LEAST_ENVELOPE: usize = 4 << 10;
+pub const LEAST_ENVELOPE: usize = 2 << 10;
 
 /// A bound has so many steps.
 const STEPS: usize = 16;
-/// The member `truncated` is no longer.
-const NOTE: usize = 160;
+/// The member `truncated` is no longer, with all that it can name.
+const NOTE: usize = 176;
 /// Nor is a reduced Event, without its texts.
 const REDUCED: usize = 640;
 

@@ -207,7 +207,7 @@ fn no_escape_is_cut_in_two() {
 
 #[test]
 fn no_more_is_added_than_is_set_apart_for_it() {
-    let numbers = ["message", "annotations", "labels", "fieldPath"];
+    let numbers = ["message", "annotations", "labels", "fieldPath", "event"];
     let notes: usize = numbers.iter().map(|name| name.len() + "\"\":,".len() + 20).sum();
     assert!(",\"truncated\":{}".len() + notes <= NOTE);
     let object = json!({

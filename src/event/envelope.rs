@@ -49,7 +49,7 @@ pub struct EnvelopeParts<'a> {
     before_delta: &'a [u8],
     /// By how much the occurrences rose.
     pub delta: u64,
-    after_delta: &'a [u8],
+    pub(super) after_delta: &'a [u8],
     /// The Event's JSON.
     pub event: &'a [u8],
 }
@@ -168,13 +168,13 @@ fn behind_object(after_delta: &[u8]) -> usize {
 }
 
 /// How long the member `replayed` is that follows the delta.
-fn replayed_length(after_delta: &[u8]) -> usize {
+pub(super) fn replayed_length(after_delta: &[u8]) -> usize {
     let known = REPLAYED.into_iter().find(|replayed| after_delta.starts_with(replayed));
     known.map_or(0, <[u8]>::len)
 }
 
 /// How long the member `truncated` is that follows. It holds names of the bridge's own, and numbers.
-fn truncated_length(after_replayed: &[u8]) -> usize {
+pub(super) fn truncated_length(after_replayed: &[u8]) -> usize {
     let cut = after_replayed.starts_with(TRUNCATED);
     let end = cut.then(|| memchr::memchr(b'}', after_replayed)).flatten();
     end.map_or(0, |end| end + 1)

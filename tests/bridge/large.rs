@@ -6,17 +6,21 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidings::{
     admin::status,
-    bridge::{CorrelateMode, RetryClass},
+    bridge::{BatchOptions, CorrelateMode, RetryClass},
     demo::api_server::{ApiServer, EventObject, Written},
     event::{CorrelationAction, Envelope},
+    journal::{LetterQuery, Letters},
 };
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
+    MemorySink, Received, Setup, Tuning, create, invalid, retry, server, settled, sink_status,
+    stop, until,
 };
 
 const MOST: usize = 256 << 10;
+/// All dead letters.
+const ALL: Letters = Letters::Of { sink: None, class: None };
 /// What an API server takes of one Event, about.
 const LARGE: usize = 1_400_000;
 
@@ -178,6 +182,50 @@ fn what_was_cut_comes_out_of_the_journal_as_it_went_in_after_a_crash() {
     for event in &received {
         assert!(sent.contains(event), "both are sent the same");
     }
+}
+
+#[tokio::test]
+async fn a_sink_with_a_smaller_bound_alone_is_sent_less_live_again_and_as_a_dead_letter() {
+    const LESS: usize = 8 << 10;
+    const MIDDLING: usize = 15_000;
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let (whole, less) = (MemorySink::default(), MemorySink::default());
+    let text = "é\n".repeat(LARGE / 4);
+    less.answer([invalid("not this one")]);
+    let one = Tuning {
+        batch: BatchOptions { events: 1, ..BatchOptions::default() },
+        max_event: Some(LESS),
+        ..Tuning::default()
+    };
+    let setup = Setup::new(&server, dir.path()).sink("whole", &whole).tuned("less", &less, one);
+    let bridge = setup.start().await;
+    let (view, control) = (bridge.view(), bridge.control());
+    let refused = create_saying(&server, "refused", &text);
+    until("a dead letter", || sink_status(&view, "less").dead_lettered == 1).await;
+    let middling = create_saying(&server, "middling", &text[..MIDDLING]).id();
+    let small = create(&server, "small").id();
+    less.wait_for(2).await;
+    assert_eq!(less.ids(), [&*middling, &*small]);
+    let kept = || status(&view).dead_letters.get("less").is_some_and(|counts| counts.letters == 1);
+    until("the letter is kept", kept).await;
+    let letters =
+        control.dead_letters(LetterQuery { limit: 1, ..LetterQuery::default() }).await.unwrap();
+    assert!(letters[0].envelope.len() > MOST / 8 * 7, "it is kept as it was journalled");
+    assert_eq!(control.retry(ALL).await.unwrap(), 1);
+    let received = less.wait_for(3).await;
+    assert_eq!(received[2].id, refused.id());
+    for event in [&received[0], &received[2]] {
+        assert!(event.envelope.len() <= LESS && event.envelope.len() > LESS / 8 * 7);
+        let left = message(event);
+        let all = if event.id == middling { MIDDLING } else { text.len() };
+        assert_eq!(truncated(event), [("message".into(), (all - left.len()) as u64)].into());
+    }
+    assert_eq!(truncated(&received[1]), BTreeMap::new());
+    let others = whole.wait_for(3).await;
+    assert!(others[0].envelope.len() > MOST / 8 * 7 && message(&others[1]) == text[..MIDDLING]);
+    until("it is counted", || sink_status(&view, "less").truncated == 2).await;
+    assert_eq!(sink_status(&view, "whole").truncated, 0);
+    stop(bridge).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -53,9 +53,13 @@ async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted()
     let status = sink_status(&view, "stalled");
     assert_eq!((status.seen, status.pending, status.lost), (created, created, 0));
     settled(&view, "prompt", created).await;
+    let is_shown = || sink_status(&view, "stalled").overrun == view.log.oldest().ordinal();
+    until("what is gone is shown before the sink is back", is_shown).await;
+    assert_eq!(sink_status(&view, "prompt").overrun, 0);
     stalled.hold(false);
     let status = settled(&view, "stalled", created).await;
-    assert!(status.lost > 500, "{status:?}");
+    assert!(status.lost > 500 && status.lost <= view.log.oldest().ordinal(), "{status:?}");
+    assert_eq!(status.overrun, 0);
     let received = stalled.received();
     assert_eq!(status.delivered, received.len() as u64);
     let mut seqs: Vec<_> = received.iter().map(|event| event.seq).collect();

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::bridge::{
-    SinkOptions, SinkProgress, Watchdog,
+    Sink, SinkOptions, SinkProgress, Watchdog,
     correlation::Stage,
     deliver::Deliver,
     errands::{Errand, LetterRound, Replays},
     feed::Feed,
     gather::Gather,
     own_writes::OwnWrites,
+    smaller::Smaller,
     step::Refusals,
     stop::Stop,
     tasks::Tasks,
@@ -58,9 +59,16 @@ impl SinkParts<'_> {
         sinks.spawn(format!("sending dead letters to sink {}", sink.name), letters.run());
         sinks.spawn(format!("replays to sink {}", sink.name), replays.run());
         let name = format!("delivery to sink {}", sink.name);
+        let transport: Arc<dyn Sink> = match sink.max_event {
+            Some(most) => {
+                let progress = Arc::clone(&progress);
+                Arc::new(Smaller { sink: sink.sink, most, progress })
+            }
+            None => sink.sink,
+        };
         let deliver = Deliver {
             name: sink.name,
-            sink: sink.sink,
+            sink: transport,
             retry: sink.retry,
             timeout: sink.timeout,
             progress,

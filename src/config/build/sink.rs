@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Builder, credentials::Plaintext, stand_ins};
+use super::{Builder, MIN_EVENT_BYTES, credentials::Plaintext, stand_ins};
 use crate::{
     bridge::{BatchOptions, Filter, Overflow, RetryOptions, SinkStart},
     config::{
@@ -15,7 +15,7 @@ use crate::{
         secrets,
         settings::{SinkKind, SinkSettings},
         validate::{self, Pem, wrong},
-        values::Text,
+        values::{Size, Text},
         yaml::Origin,
     },
     sinks::{
@@ -94,6 +94,7 @@ impl Builder<'_> {
             batch,
             retry: self.retry(&path.key("retry"), model),
             timeout,
+            max_event: model.max_event.map(|size| self.sink_max_event(&path.key("maxEvent"), size)),
             start: match model.start {
                 SinkStartModel::Now => SinkStart::Now,
                 SinkStartModel::Oldest => SinkStart::Oldest,
@@ -126,6 +127,21 @@ impl Builder<'_> {
             let wrong = wrong("a connection that is used for no time carries nothing");
             self.wrong(&path.key("maxAge"), wrong.hint("the default is `10m`"));
         }
+    }
+
+    /// How long an envelope may be that a sink is sent, in bytes.
+    fn sink_max_event(&mut self, path: &Path, Size(most): Size) -> usize {
+        let Size(journal) = self.loaded.model.journal.max_event;
+        if most < MIN_EVENT_BYTES {
+            let wrong = wrong("an event needs at least 4KiB to be told from another");
+            self.wrong(path, wrong.hint("remove it to send events as they are in the journal"));
+        } else if most > journal {
+            let what = format!(
+                "an event of {most} bytes is not in the journal, where `journal.maxEvent` is {journal}"
+            );
+            self.wrong(path, wrong(what).hint("lower it, or raise `journal.maxEvent`"));
+        }
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     fn batch(&mut self, path: &Path, model: &SinkModel) -> BatchOptions {

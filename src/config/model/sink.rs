@@ -41,6 +41,9 @@ pub struct SinkModel {
     /// How long one attempt may take. Default: `10s`.
     #[schemars(with = "Option<Span>", extend("default" = "10s"))]
     pub timeout: Option<Span>,
+    /// How many bytes an event may take that is sent there, from `4KiB` to `journal.maxEvent`: what is
+    /// larger is cut, and says in `truncated` by how much. Default: as in the journal.
+    pub max_event: Option<Size>,
     /// How what is sent is compressed. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub compression: Option<CompressionModel>,

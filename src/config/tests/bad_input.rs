@@ -82,6 +82,8 @@ fn sinks() {
         "retry below the default": sink("retry: {max: 50ms}"),
         "no attempts": sink("retry: {initial: 0s, maxAttempts: 0}"),
         "no time": sink("timeout: 0s"),
+        "no room for an event": sink("maxEvent: 1KiB"),
+        "more than the journal has of an event": sink("maxEvent: 1MiB"),
         "negative time": sink("timeout: -1s"),
         "compression of stdout": sink("compression: gzip"),
         "broker without port, bad topic": "sinks:\n  a: {kafka: {brokers: [kafka], topic: \"a b\"}}\n",

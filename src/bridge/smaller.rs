@@ -1,0 +1,55 @@
+//! A sink that takes less of an Event than the journal: what is larger is cut on its way there.
+//!
+//! The journal, dead letters and what other sinks are sent stay as they are.
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::{EventFate, Outcome, Sink, SinkProgress};
+use crate::event::{Batch, Record, smaller};
+
+/// See the [module](self).
+pub(super) struct Smaller {
+    pub(super) sink: Arc<dyn Sink>,
+    /// No envelope that it is sent is longer, in bytes.
+    pub(super) most: usize,
+    pub(super) progress: Arc<SinkProgress>,
+}
+
+impl Sink for Smaller {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        if batch.records.iter().all(|record| record.envelope.len() <= self.most) {
+            return self.sink.send(batch);
+        }
+        async move {
+            let mut is_cut = Vec::with_capacity(batch.records.len());
+            let records = batch.records.iter().map(|record| {
+                let envelope = smaller(&record.envelope, self.most);
+                is_cut.push(envelope.is_some());
+                let envelope = envelope.unwrap_or_else(|| record.envelope.clone());
+                Record { seq: record.seq, envelope }
+            });
+            let batch = Batch { records: records.collect() };
+            let outcome = self.sink.send(&batch).await;
+            let cut = is_cut.iter().enumerate().filter(|(at, cut)| **cut && had(&outcome, *at));
+            let cut = cut.count() as u64;
+            self.progress.update(|sink| sink.truncated += cut);
+            outcome
+        }
+        .boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.sink.close()
+    }
+}
+
+/// Whether the receiver has the event at this place of a batch, as far as it says so.
+fn had(outcome: &Outcome, at: usize) -> bool {
+    match outcome {
+        Outcome::Delivered | Outcome::Partial { .. } => true,
+        Outcome::PerEvent { fates, .. } => fates.get(at) == Some(&EventFate::Delivered),
+        Outcome::Retry { .. } | Outcome::Refused { .. } => false,
+    }
+}
