@@ -14,6 +14,7 @@ mod model;
 mod object;
 mod record;
 mod seen;
+mod shed;
 mod smaller;
 mod time;
 
