@@ -65,8 +65,8 @@ pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use standing::{Holding, Standing};
 pub use state::{
     CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, LetterCounts, LetterError,
-    LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, ObjectsCommit,
-    ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject, SavedWitness, SeenTable,
-    SinkState, SourceState, State, StateCommit, Totals, Unfinished,
+    LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, NamespaceLetters,
+    ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject,
+    SavedWitness, SeenTable, SinkState, SourceState, State, StateCommit, Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     bridge::{BlockedBy, BridgeView, Gap, NamespaceCounts, Overflow, SinkCondition, now_ms},
     event::Cluster,
-    journal::{Damage, Damages, LetterCounts},
+    journal::{Damage, Damages, LetterCounts, NamespaceLetters},
 };
 
 /// `/api/v1/status`.
@@ -32,6 +32,9 @@ pub struct Status {
     /// The dead letters of each sink that has or had some, also of one that is not configured any
     /// more: `deadLettered = events + overflowed + dropped - arrived`, once all of it is saved.
     pub dead_letters: BTreeMap<String, LetterCounts>,
+    /// The ten namespaces whose dead letters take most. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dead_letter_namespaces: Vec<NamespaceLetters>,
     /// Each part that the watchdog looks at.
     pub parts: Vec<PartStatus>,
 }
@@ -394,6 +397,7 @@ pub fn status(view: &BridgeView) -> Status {
             })
             .collect(),
         dead_letters: view.dead_letters.counts(),
+        dead_letter_namespaces: view.dead_letters.namespaces(),
         parts: view
             .watchdog
             .parts()

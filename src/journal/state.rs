@@ -26,6 +26,7 @@ use super::{Damage, Directory, Inputs, OpenError, Position, disk};
 mod dead_letters;
 mod file;
 mod fingerprints;
+mod letter_shares;
 mod letters;
 mod look;
 mod model;
@@ -35,6 +36,7 @@ mod seen_table;
 mod tests;
 
 pub use dead_letters::DeadLettersReader;
+pub use letter_shares::NamespaceLetters;
 pub use letters::{
     LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState, Letters,
 };

@@ -3,7 +3,8 @@
 //!
 //! They are counted in the transaction that changes them, so for each sink, at any moment,
 //! `dead-lettered = events in letters + overflowed + dropped - arrived`. None of the last three ever
-//! falls: they are shown as counters. What a sink is to be sent of them is
+//! falls: they are shown as counters. For want of room the oldest go, those of a namespace that has more
+//! than its [share](super::letter_shares) first. What a sink is to be sent of them is
 //! indexed by that sink: its own letters that are to be retried, and those that others forward
 //! to it.
 
@@ -20,7 +21,10 @@ use redb::{
 
 use super::{
     DeadLetter, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState,
-    Letters, META, ReadError, json, parse, seen_table::Store,
+    Letters, META, NamespaceLetters, ReadError, json,
+    letter_shares::{LetterShares, is_of},
+    parse,
+    seen_table::Store,
 };
 
 /// By number, in the order in which they died: everything but the envelope as JSON, the envelope.
@@ -34,8 +38,8 @@ const ARRIVED: TableDefinition<'_, &str, u64> = TableDefinition::new("dead lette
 /// The number that the next letter gets, in `META`.
 const NEXT: &str = "next dead letter";
 
-/// The counts by sink, for whoever reads them beside the commits.
-type Shared = Arc<Mutex<BTreeMap<String, LetterCounts>>>;
+/// The counts by sink, and the namespaces that have most, for whoever reads them beside the commits.
+type Shared = Arc<Mutex<(BTreeMap<String, LetterCounts>, Vec<NamespaceLetters>)>>;
 
 /// What there is of dead letters.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +49,7 @@ pub(super) struct DeadLetters {
     next: u64,
     bytes: u64,
     counts: BTreeMap<String, LetterCounts>,
+    shares: LetterShares,
     /// A commit failed, and may be in the file all the same.
     pub(super) in_doubt: bool,
     shared: Shared,
@@ -134,12 +139,17 @@ impl DeadLettersReader {
 
     /// The counts by sink, as of the last commit.
     pub fn counts(&self) -> BTreeMap<String, LetterCounts> {
-        lock(&self.shared).clone()
+        lock(&self.shared).0.clone()
+    }
+
+    /// The ten namespaces whose letters take most, as of the last commit.
+    pub fn namespaces(&self) -> Vec<NamespaceLetters> {
+        lock(&self.shared).1.clone()
     }
 
     /// How many letters a sink is to be sent, as of the last commit.
     pub fn due_count(&self, sink: &str) -> u64 {
-        lock(&self.shared).get(sink).map_or(0, |counts| counts.due)
+        lock(&self.shared).0.get(sink).map_or(0, |counts| counts.due)
     }
 }
 
@@ -173,8 +183,8 @@ impl DeadLetters {
     /// is committed again takes its own place.
     pub(super) fn make_sure(&mut self, database: &redb::Database) -> Result<(), redb::Error> {
         if self.in_doubt {
-            let Self { bytes, counts, .. } = Self::load(database)?;
-            (self.bytes, self.counts) = (bytes, counts);
+            let Self { bytes, counts, shares, .. } = Self::load(database)?;
+            (self.bytes, self.counts, self.shares) = (bytes, counts, shares);
         }
         Ok(())
     }
@@ -186,7 +196,7 @@ impl DeadLetters {
 
     /// Shows the counts to readers: after the commit that made them.
     pub(super) fn share(&self) {
-        lock(&self.shared).clone_from(&self.counts);
+        *lock(&self.shared) = (self.counts.clone(), self.shares.first());
     }
 
     /// Adds letters, takes in what became of others, and drops the oldest ones for which there is
@@ -214,15 +224,31 @@ impl DeadLetters {
         if !new.is_empty() {
             transaction.open_table(META)?.insert(NEXT, self.next)?;
         }
+        self.make_room(&mut tables)?;
+        Ok(true)
+    }
+
+    /// Drops the oldest letters for which there is no room, those of a namespace that has more than its
+    /// share first.
+    fn make_room(&mut self, tables: &mut Tables<'_>) -> Result<(), redb::Error> {
         while self.bytes > self.limit {
-            let oldest = tables.letters.first()?.map(|(number, _)| number.value());
-            let Some(number) = oldest else { break };
-            if let Some(letter) = self.remove(&mut tables, number)? {
+            let excess = self.bytes - self.limit;
+            let over = self.shares.over(self.limit);
+            let over = over.as_ref().map(|(namespace, over)| (&**namespace, *over));
+            let numbers = match over {
+                Some((namespace, over)) => tables.oldest(Some(namespace), excess.min(over))?,
+                None => tables.oldest(None, excess)?,
+            };
+            if numbers.is_empty() {
+                break;
+            }
+            for number in numbers {
+                let Some(letter) = self.remove(tables, number)? else { continue };
                 self.counts.entry(letter.sink.clone()).or_default().overflowed += letter.events();
-                self.note_gone(&mut tables, &letter.sink)?;
+                self.note_gone(tables, &letter.sink)?;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Marks letters so that they are sent again. Answers how many are.
@@ -350,6 +376,7 @@ impl DeadLetters {
     /// Counts a letter in or out.
     fn count(&mut self, letter: &DeadLetter, size: u64, add: fn(u64, u64) -> u64) {
         self.bytes = add(self.bytes, size);
+        self.shares.count(&letter.envelope, size, add);
         let counts = self.counts.entry(letter.sink.clone()).or_default();
         counts.letters = add(counts.letters, 1);
         counts.events = add(counts.events, letter.events());
@@ -386,6 +413,22 @@ impl<'a> Tables<'a> {
 
     fn get(&self, number: u64) -> Result<Option<DeadLetter>, redb::Error> {
         self.letters.get(number)?.map(|row| read(number, row.value())).transpose()
+    }
+
+    /// The numbers of the oldest letters, of one namespace where it is given, that take so many bytes.
+    fn oldest(&self, namespace: Option<&str>, bytes: u64) -> Result<Vec<u64>, redb::Error> {
+        let (mut numbers, mut taken) = (Vec::new(), 0);
+        for item in self.letters.iter()? {
+            if taken >= bytes {
+                break;
+            }
+            let (number, row) = item?;
+            if namespace.is_none_or(|namespace| is_of(row.value().1, namespace)) {
+                numbers.push(number.value());
+                taken += size(row.value());
+            }
+        }
+        Ok(numbers)
     }
 
     /// The numbers of letters, each of which there is.

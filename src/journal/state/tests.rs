@@ -9,6 +9,7 @@ use crate::{
 };
 
 mod gone;
+mod letter_shares;
 mod unread;
 
 const LIMIT: u64 = 1000;

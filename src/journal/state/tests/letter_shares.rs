@@ -1,0 +1,56 @@
+//! Dead letters of one namespace do not take the place of others'.
+
+use super::*;
+
+fn of(namespace: &str, seq: u64, bytes: usize) -> DeadLetter {
+    let event = format!(
+        r#"{{"metadata":{{"namespace":"{namespace}"}},"message":"{}"}}"#,
+        "x".repeat(bytes)
+    );
+    let envelope = format!(r#"{{"id":"uid-{seq}","delta":1,"replayed":false,"event":{event}}}"#);
+    DeadLetter { envelope: envelope.into(), ..letter(seq, "audit", 0) }
+}
+
+fn open(directory: &Directory) -> State {
+    State::open(directory, 64 << 10, 0).unwrap().0
+}
+
+#[test]
+fn the_oldest_of_a_namespace_that_has_more_than_its_share_go_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let mut state = open(&directory);
+    // Alone, it has all.
+    add(&mut state, (0..14).map(|seq| of("loud", seq, 4096)).collect());
+    assert_eq!(state.dead_letters().namespaces()[0].letters, 14);
+    add(&mut state, (100..120).map(|seq| of("quiet", seq, 100)).collect());
+    drop(state);
+    let mut state = open(&directory);
+    for seq in 200..300 {
+        add(&mut state, vec![of("loud", seq, 4096)]);
+    }
+    let letters = state.dead_letters();
+    let kept = seqs(&letters, &query(None, 1000, None));
+    assert_eq!(kept.iter().filter(|seq| (100..120).contains(*seq)).count(), 20);
+    let loud: Vec<_> = kept.into_iter().filter(|seq| !(100..120).contains(seq)).collect();
+    assert_eq!(loud, (300 - loud.len() as u64..300).rev().collect::<Vec<_>>(), "the newest stay");
+    let namespaces = letters.namespaces();
+    let names: Vec<_> = namespaces.iter().map(|n| (&*n.namespace, n.letters)).collect();
+    assert_eq!(names, [("loud", loud.len() as u64), ("quiet", 20)]);
+    let counts = letters.counts()["audit"];
+    assert_eq!(counts.letters + counts.overflowed, 134);
+    assert_eq!(namespaces.iter().map(|n| n.bytes).sum::<u64>(), counts.bytes);
+    assert!(counts.bytes <= 64 << 10);
+}
+
+#[test]
+fn where_none_has_more_than_its_share_the_oldest_of_all_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = open(&Directory::open(dir.path()).unwrap());
+    for seq in 0..200 {
+        add(&mut state, vec![of(&format!("n{}", seq % 8), seq, 2048)]);
+    }
+    let kept = seqs(&state.dead_letters(), &query(None, 1000, None));
+    assert_eq!(kept, (200 - kept.len() as u64..200).rev().collect::<Vec<_>>());
+    assert!(kept.len() > 20);
+}
