@@ -23,7 +23,7 @@ use super::backlog::STANDS_STILL;
 use crate::{
     bridge::{Overflow, SinkProgress},
     event::{EnvelopeParts, LEAST_ENVELOPE},
-    journal::{Log, LogHandle},
+    journal::LogHandle,
 };
 
 /// What an envelope takes of a namespace that has more than its share, in bytes.
@@ -77,17 +77,16 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    fn new(retention_size: u64) -> Self {
+    pub(super) fn new(retention_size: u64) -> Self {
         let (stretches, many) = (VecDeque::new(), Vec::new());
         Self { retention_size, stretches, bytes: 0, may_shed: false, many }
     }
 
-    /// Of a log that is opened. Where much of it is backlog, the start of each segment is read.
-    pub(super) fn of_log(log: &Log, sinks: &[Arc<SinkProgress>]) -> Self {
-        let handle = log.handle();
-        let mut shares = Self::new(log.options().retention_size);
-        let from = backlog_from(sinks, &handle);
-        let stretches = handle.segments().into_iter().filter(|segment| segment.next > from);
+    /// Takes in what a log has that is opened. Where much of it is backlog, the start of each segment is
+    /// read: blocks on the disk.
+    pub(super) fn find(&mut self, sinks: &[Arc<SinkProgress>], log: &LogHandle) {
+        let from = backlog_from(sinks, log);
+        let stretches = log.segments().into_iter().filter(|segment| segment.next > from);
         let mut stretches: VecDeque<_> = stretches
             .map(|segment| Stretch {
                 from: segment.first,
@@ -95,14 +94,13 @@ impl Shares {
                 of: Bytes::default(),
             })
             .collect();
-        shares.bytes = stretches.iter().map(|stretch| stretch.bytes).sum();
-        if shares.is_full(2) {
-            stretches.iter_mut().for_each(|stretch| stretch.sample(&handle));
+        self.bytes = stretches.iter().map(|stretch| stretch.bytes).sum();
+        if self.is_full(2) {
+            stretches.iter_mut().for_each(|stretch| stretch.sample(log));
         }
-        shares.stretches = stretches;
-        shares.begin(handle.tail().next);
-        shares.look_after(sinks, &handle);
-        shares
+        self.stretches = stretches;
+        self.begin(log.tail().next);
+        self.look_after(sinks, log);
     }
 
     /// Whether the backlog takes more than half of the journal, or so many times less.
