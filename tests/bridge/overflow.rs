@@ -226,16 +226,16 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The state of a journal that no bridge holds, to be put back as if nothing had been saved since.
-pub(crate) struct SavedState(PathBuf, Vec<u8>);
+struct SavedState(PathBuf, Vec<u8>);
 
 impl SavedState {
-    pub(crate) fn of(journal: &Path) -> Self {
+    fn of(journal: &Path) -> Self {
         let path = journal.join("state.redb");
         let bytes = std::fs::read(&path).unwrap();
         Self(path, bytes)
     }
 
-    pub(crate) fn put_back(&self) {
+    fn put_back(&self) {
         std::fs::write(&self.0, &self.1).unwrap();
     }
 }
