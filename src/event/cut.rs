@@ -158,7 +158,7 @@ impl Kept {
     }
 
     fn push(&mut self, pieces: &[&str]) {
-        pieces.iter().for_each(|piece| self.json.push_str(piece));
+        self.json.extend(pieces.iter().copied());
     }
 }
 

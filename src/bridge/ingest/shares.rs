@@ -96,7 +96,9 @@ impl Shares {
             .collect();
         self.bytes = stretches.iter().map(|stretch| stretch.bytes).sum();
         if self.is_full(2) {
-            stretches.iter_mut().for_each(|stretch| stretch.sample(log));
+            for stretch in &mut stretches {
+                stretch.sample(log);
+            }
         }
         self.stretches = stretches;
         self.begin(log.tail().next);
@@ -261,7 +263,9 @@ mod tests {
     /// So many bytes of a namespace, in records of 1 KiB; answers the sequence after them.
     fn fill(shares: &mut Shares, namespace: &str, bytes: u64, from: u64) -> u64 {
         let to = from + bytes / 1024;
-        (from..to).for_each(|next| _ = shares.add(namespace, 1024, next));
+        for next in from..to {
+            shares.add(namespace, 1024, next);
+        }
         to
     }
 
