@@ -301,7 +301,9 @@ mod tests {
         pipe.0.lock().unwrap().0.extend_from_slice(b"{\"n\":1}\n{\"n\"");
         let shared = Lines::new(pipe.clone());
         let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
-        sinks.iter().for_each(|sink| sink.begin(true));
+        for sink in &sinks {
+            sink.begin(true);
+        }
         for (sink, seq) in [(0, 2), (1, 2), (0, 3)] {
             assert_eq!(sinks[sink].send(&batch(seq..=seq)).await, Outcome::Delivered);
         }
@@ -334,7 +336,7 @@ mod tests {
             // Other records come instead of those.
             assert_eq!(sink.send(&batch(first + 5..=first + 5)).await, Outcome::Delivered);
         }
-        assert_eq!(sink.0.lock().await.written, [21, 22]);
+        assert_eq!(sink.writing.lock().await.written, [21, 22]);
     }
 
     /// Takes so many bytes of each write at most, and fails at some of them.

@@ -173,7 +173,8 @@ mod tests {
             })
             .unwrap();
             for _ in 0..3 {
-                let sent = client.get().post("http://receiver.invalid/").body("{}").send().await;
+                let sent =
+                    client.get().await.post("http://receiver.invalid/").body("{}").send().await;
                 // So that the connection can be used again.
                 sent.unwrap().bytes().await.unwrap();
                 *leads_to.lock().unwrap() = new.address;
