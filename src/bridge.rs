@@ -77,7 +77,7 @@ pub use own_writes::OwnWrites;
 pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};
 pub use reason::{Reason, Secrets};
 pub(crate) use reason::{escaped, plain};
-pub use run::{Bridge, BridgeError};
+pub use run::{Bridge, BridgeError, SinkHandle, SinkHandleError};
 pub(crate) use shared::now_ms;
 pub use shared::{BlockedBy, IngestCounters};
 pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};

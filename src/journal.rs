@@ -67,6 +67,7 @@ pub use state::{
     CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, LetterCounts, LetterError,
     LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, NamespaceLetters,
     ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject,
-    SavedWitness, SeenTable, SinkState, SourceState, State, StateCommit, Totals, Unfinished,
+    SavedWitness, SeenTable, SinkState, SinksReader, SourceState, State, StateCommit, Totals,
+    Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

@@ -94,6 +94,7 @@ impl From<ControlError> for Refused {
             ControlError::Letters(
                 LetterError::Unidentified(_) | LetterError::NotConfigured { .. },
             )
+            | ControlError::SinkStopped(_)
             | ControlError::ReplayRuns(_) => StatusCode::CONFLICT,
             ControlError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             ControlError::Read(_) | ControlError::Letters(LetterError::Store(_)) => {

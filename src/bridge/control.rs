@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -14,7 +14,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::Filter;
+use super::{Filter, shared::lock};
 use crate::{
     journal::{DeadLetter, DeadLettersReader, LetterError, LetterQuery, Letters, ReadError},
     suggest::nearest,
@@ -25,7 +25,7 @@ use crate::{
 pub struct Control {
     letters: DeadLettersReader,
     keeper: mpsc::Sender<LetterRequest>,
-    replays: Arc<BTreeMap<String, ReplayDesk>>,
+    replays: Arc<BTreeMap<String, Arc<ReplayDesk>>>,
 }
 
 /// Why something was not done.
@@ -54,6 +54,9 @@ pub enum ControlError {
          hint: add `enrich` to the sink `{0}`, for instance `enrich: {{labels: [\"*\"]}}`"
     )]
     NoObjects(String),
+    /// The sink is sent nothing now.
+    #[error("the sink `{0}` is stopped\nhint: start it, then replay")]
+    SinkStopped(String),
     /// Another replay is under way.
     #[error("a replay to `{0}` is under way\nhint: wait for its end, or end it")]
     ReplayRuns(String),
@@ -125,7 +128,7 @@ pub enum ReplayState {
     Waiting(String),
     /// It is at its end.
     Done,
-    /// The bridge has stopped before its end.
+    /// The bridge, or the sink, has stopped before its end.
     Stopped,
 }
 
@@ -162,17 +165,29 @@ pub(super) enum LetterChange {
 /// Where a sink takes replays.
 #[derive(Debug)]
 pub(super) struct ReplayDesk {
-    orders: mpsc::Sender<ReplayOrder>,
+    /// Nothing while the sink is stopped.
+    orders: Mutex<Option<mpsc::Sender<ReplayOrder>>>,
     /// Whether the sink is told of the objects of its events.
     enriches: bool,
     busy: Arc<AtomicBool>,
 }
 
 impl ReplayDesk {
-    /// A desk, and where its orders come out.
-    pub(super) fn new(enriches: bool) -> (Self, mpsc::Receiver<ReplayOrder>) {
+    /// One that takes no orders yet.
+    pub(super) fn new(enriches: bool) -> Self {
+        Self { orders: Mutex::default(), enriches, busy: Arc::default() }
+    }
+
+    /// Takes orders, which come out there.
+    pub(super) fn open(&self) -> mpsc::Receiver<ReplayOrder> {
         let (orders, taken) = mpsc::channel(1);
-        (Self { orders, enriches, busy: Arc::default() }, taken)
+        *lock(&self.orders) = Some(orders);
+        taken
+    }
+
+    /// Takes no more orders.
+    pub(super) fn close(&self) {
+        *lock(&self.orders) = None;
     }
 }
 
@@ -200,7 +215,7 @@ impl Control {
     pub(super) fn new(
         letters: DeadLettersReader,
         keeper: mpsc::Sender<LetterRequest>,
-        replays: BTreeMap<String, ReplayDesk>,
+        replays: BTreeMap<String, Arc<ReplayDesk>>,
     ) -> Self {
         Self { letters, keeper, replays: Arc::new(replays) }
     }
@@ -252,8 +267,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// There is no such sink, it is not told of the objects that the filter speaks of, or a replay to
-    /// it is under way.
+    /// There is no such sink, it is stopped, it is not told of the objects that the filter speaks of, or
+    /// a replay to it is under way.
     pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
         let Replay { sink, from, filter } = replay;
         let Some(desk) = self.replays.get(&sink) else {
@@ -267,13 +282,16 @@ impl Control {
         if !desk.enriches && filter.as_ref().is_some_and(Filter::names_object) {
             return Err(ControlError::NoObjects(sink));
         }
+        let Some(orders) = lock(&desk.orders).clone() else {
+            return Err(ControlError::SinkStopped(sink));
+        };
         if desk.busy.swap(true, Ordering::Acquire) {
             return Err(ControlError::ReplayRuns(sink));
         }
         let (progress, seen) = watch::channel(ReplayProgress::default());
         let busy = Busy(Arc::clone(&desk.busy));
         let order = ReplayOrder { from, filter, _busy: busy, progress };
-        desk.orders.try_send(order).map_err(|_| ControlError::Stopping)?;
+        orders.try_send(order).map_err(|_| ControlError::Stopping)?;
         Ok(ReplayRun { progress: seen })
     }
 

@@ -14,6 +14,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
 use super::{
@@ -69,6 +70,8 @@ pub(super) struct Gather {
     delivered_before: Arc<Noted>,
     /// Of the frame in hand.
     enrichments: Enrichments,
+    /// Another run goes on after the next batch.
+    handing_over: CancellationToken,
 }
 
 /// Delivery has ended.
@@ -99,6 +102,7 @@ impl Gather {
             unsaved: 0,
             delivered_before: Arc::default(),
             enrichments: Enrichments::default(),
+            handing_over: CancellationToken::new(),
         }
     }
 
@@ -107,7 +111,12 @@ impl Gather {
         Self { delivered_before: delivered, ..self }
     }
 
-    /// Runs until the feed or the delivery ends.
+    /// Ends with the next batch once this is cancelled, where another run can go on.
+    pub(super) fn handing_over(self, handing_over: CancellationToken) -> Self {
+        Self { handing_over, ..self }
+    }
+
+    /// Runs until the feed or the delivery ends, or it hands over.
     pub(super) async fn run(mut self, mut feed: Feed) {
         let out = self.out.clone();
         tokio::select! {
@@ -131,6 +140,7 @@ impl Gather {
             tokio::select! {
                 // A full batch is worth more than a punctual one.
                 biased;
+                () = self.handing_over.cancelled() => return self.hand_over().await,
                 fed = feed.next() => match fed {
                     Some(fed) => self.take(&fed).await?,
                     None => return self.finish().await,
@@ -375,6 +385,13 @@ impl Gather {
         self.work.mark();
         self.put_due(time_ms, now_ms()).await?;
         // The position stays, so the state has to know that they are gone from it.
+        self.save();
+        self.cover();
+        self.flush(true).await
+    }
+
+    /// Another run goes on from here: what is in hand goes, and what is held stays held.
+    async fn hand_over(&mut self) -> Result<(), Closed> {
         self.save();
         self.cover();
         self.flush(true).await

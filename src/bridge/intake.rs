@@ -212,11 +212,11 @@ impl Intake {
         }
         self.pulse.rests();
         let Reading { ingesting, mut reflectors, mut watching } = reading;
-        let mut panic = None;
-        reflectors.shutdown(&mut panic).await;
-        watching.shutdown(&mut panic).await;
+        let mut fault = None;
+        reflectors.shutdown(&mut fault).await;
+        watching.shutdown(&mut fault).await;
         self.end(&to_ingest, ingesting).await?;
-        panic.map_or(Ok(()), |end| Err(BridgeError::Task(end)))
+        fault.map_or(Ok(()), Err)
     }
 
     async fn end(

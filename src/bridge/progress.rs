@@ -37,11 +37,14 @@ pub enum SinkCondition {
     Retrying,
     /// Only a person can mend what the receiver complains of. It is tried again slowly.
     Misconfigured,
+    /// It was stopped on a running bridge, which goes on without it.
+    Stopped,
 }
 
 impl SinkCondition {
     /// Every condition.
-    pub const ALL: [Self; 4] = [Self::Idle, Self::Healthy, Self::Retrying, Self::Misconfigured];
+    pub const ALL: [Self; 5] =
+        [Self::Idle, Self::Healthy, Self::Retrying, Self::Misconfigured, Self::Stopped];
 
     /// The spelling in status and metrics.
     pub fn as_str(self) -> &'static str {
@@ -50,6 +53,7 @@ impl SinkCondition {
             Self::Healthy => "healthy",
             Self::Retrying => "retrying",
             Self::Misconfigured => "misconfigured",
+            Self::Stopped => "stopped",
         }
     }
 }
@@ -263,6 +267,30 @@ impl SinkProgress {
             settled_at: Instant::now(),
         };
         Self { lines: LogLines::new(name), inner: Mutex::new(inner) }
+    }
+
+    /// Another run begins with what is saved, and with its correlator there.
+    pub(super) fn begin_again(
+        &self,
+        kind: &'static str,
+        saved: &SinkState,
+        correlator: Option<&Correlator>,
+    ) {
+        let before = self.snapshot().totals;
+        let totals = Totals {
+            lost: saved.totals.lost.saturating_sub(before.lost),
+            redelivered: saved.totals.redelivered.saturating_sub(before.redelivered),
+            ..Totals::default()
+        };
+        let held = correlator.map(Correlator::holding).unwrap_or_default();
+        let standing = Standing { held, ..saved.standing };
+        lock(&self.inner).holds_back = correlator.is_some_and(Correlator::holds_back);
+        let correlator = Some(Correlator::save(correlator, standing.position));
+        self.settle(Settled { standing, totals, correlator, ..Settled::default() });
+        self.update(|sink| {
+            sink.kind = kind;
+            sink.condition = SinkCondition::Idle;
+        });
     }
 
     /// What is known now.

@@ -21,9 +21,9 @@ use crate::{
     correlate::Keys,
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        CorrelatorInputs, Damages, Delivered, Directory, Frame, Log, LogHandle, ObjectsView,
-        POSITIONS, Position, Positions, Resume, SavedCorrelator, SinkState, SourceState, Standing,
-        State, StateCommit,
+        CorrelatorInputs, Damages, Delivered, Directory, Frame, Loaded, Log, LogHandle,
+        ObjectsView, POSITIONS, Position, Positions, ReadError, Resume, SavedCorrelator, SinkState,
+        SinksReader, SourceState, Standing, State, StateCommit,
     },
 };
 
@@ -57,6 +57,24 @@ pub(super) struct Restored {
     pub(super) heartbeats: Vec<String>,
     /// Up to where the view `objects` is kept.
     pub(super) objects: Option<ObjectsView>,
+    pub(super) sinks: SavedSinks,
+}
+
+/// What a sink goes on with.
+pub(super) struct RestoredSink {
+    pub(super) state: SinkState,
+    /// As it was at the position.
+    pub(super) correlator: Option<Correlator>,
+    /// What it has had that is saved at the position, or behind it.
+    pub(super) had: Delivered,
+}
+
+/// What is saved of sinks, and what they go on with.
+pub(super) struct SavedSinks {
+    reader: SinksReader,
+    directory: Directory,
+    log: LogHandle,
+    retention_size: u64,
     sinks: BTreeMap<String, SinkState>,
     correlators: BTreeMap<String, SavedCorrelator>,
     /// What they have decided by since they were saved.
@@ -112,17 +130,11 @@ impl Restored {
             let sinks = || positions_of(loaded.sinks.iter().map(|(name, s)| (name.clone(), s)));
             resume = resume_from(&positions.clone().unwrap_or_else(sinks));
         }
-        let mut restored = Self {
-            directory,
-            seen: Arc::new(Seen::new(state.seen(), loaded.applied)),
-            state,
-            applied: loaded.applied,
-            sources: loaded.sources,
-            resume,
-            unstated: Vec::new(),
-            cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
-            heartbeats: loaded.heartbeats,
-            objects: loaded.objects,
+        let sinks = SavedSinks {
+            reader: state.sinks(),
+            directory: directory.clone(),
+            log: log.handle(),
+            retention_size: log.options().retention_size,
             sinks: loaded.sinks,
             keys: loaded
                 .correlators
@@ -134,6 +146,19 @@ impl Restored {
             positions: state_lost.then(|| positions.unwrap_or_default()),
             has_past,
             survived: opened.survived,
+        };
+        let mut restored = Self {
+            directory,
+            seen: Arc::new(Seen::new(state.seen(), loaded.applied)),
+            state,
+            applied: loaded.applied,
+            sources: loaded.sources,
+            resume,
+            unstated: Vec::new(),
+            cluster_uid: loaded.cluster_uid.or(opened.cluster_uid),
+            heartbeats: loaded.heartbeats,
+            objects: loaded.objects,
+            sinks,
             log,
         };
         let mut seen = Ok(());
@@ -213,6 +238,34 @@ impl Restored {
         let saved = synced.and_then(|()| self.state.commit(&commit).map_err(io::Error::other));
         saved.inspect_err(|_| self.seen.put_back(applied))
     }
+}
+
+impl SavedSinks {
+    /// Nothing yet: to be [read](Self::reload) while the bridge runs.
+    pub(super) fn emptied(&self) -> Self {
+        self.with(Loaded::default())
+    }
+
+    /// What is saved by now. Blocks on the disk.
+    pub(super) fn reload(&self) -> Result<Self, ReadError> {
+        Ok(self.with(self.reader.load()?))
+    }
+
+    fn with(&self, loaded: Loaded) -> Self {
+        Self {
+            reader: self.reader.clone(),
+            directory: self.directory.clone(),
+            log: self.log.clone(),
+            retention_size: self.retention_size,
+            sinks: loaded.sinks,
+            correlators: loaded.correlators,
+            inputs: loaded.inputs,
+            keys: self.keys.clone(),
+            positions: None,
+            has_past: true,
+            survived: self.log.tail(),
+        }
+    }
 
     /// Whether the journal was there before this run.
     pub(super) fn has_past(&self) -> bool {
@@ -224,21 +277,33 @@ impl Restored {
         self.sinks.iter().map(|(name, saved)| (name.clone(), saved.totals.lost)).collect()
     }
 
-    /// What a sink has had that is saved at a position, or behind it.
-    pub(super) fn delivered(&self, sink: &str, position: Position) -> io::Result<Delivered> {
-        let tail = self.log.tail().next;
-        Delivered::open(&self.directory, sink, position.next, tail, now_ms())
+    /// What a sink goes on with. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// The file of what it has had cannot be opened or written.
+    pub(super) fn sink(
+        &self,
+        sink: &SinkOptions,
+        enricher: Option<&Enricher>,
+    ) -> io::Result<RestoredSink> {
+        let (mut state, correlator) = self.standing(sink, enricher);
+        let (next, tail) = (state.standing.position.next, self.log.tail().next);
+        let mut had = Delivered::open(&self.directory, &sink.name, next, tail, now_ms())?;
+        had.redelivered_at_least(state.totals.redelivered);
+        state.totals.redelivered = had.redelivered();
+        Ok(RestoredSink { state, correlator, had })
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
-    pub(super) fn sink(
+    fn standing(
         &self,
         sink: &SinkOptions,
         enricher: Option<&Enricher>,
     ) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
-        let size = self.log.options().retention_size;
+        let size = self.retention_size;
         let anew = || Correlator::new(sink.correlate, &self.keys, size);
         let switched = |mut correlator: Correlator| {
             correlator.switch(sink.correlate, size);
@@ -308,8 +373,8 @@ impl Restored {
         }
         // Of earlier builds nothing is known but the log; and then it decides on what this run's
         // `match` chooses.
-        let log = self.log.handle();
-        let read = for_each_frame(&log, known, |frame| {
+        let log = &self.log;
+        let read = for_each_frame(log, known, |frame| {
             let between = known..position.next;
             for record in frame.records().filter(|record| between.contains(&record.seq)) {
                 let wanted =
@@ -335,7 +400,7 @@ impl Restored {
             }
             return saved;
         }
-        let log = self.log.handle();
+        let log = &self.log;
         let position = match self.positions.as_ref().and_then(|all| all.sinks.get(name)) {
             Some(own) => {
                 let epoch = self.positions.as_ref().map_or(0, |all| all.epoch);
@@ -343,7 +408,7 @@ impl Restored {
                     let version = own.get(source).map_or(0, |version| version.0);
                     Resume { epoch, resource_version: version }
                 };
-                first_unsettled(&log, up_to).unwrap_or_else(|_| log.oldest())
+                first_unsettled(log, up_to).unwrap_or_else(|_| log.oldest())
             }
             // Nothing is known of a sink that the state knew: rather again than not at all.
             None if self.positions.is_some() => log.oldest(),

@@ -1,5 +1,6 @@
 //! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
 
+mod handle;
 mod sink;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -15,19 +16,19 @@ use super::{
     BridgeOptions, BridgeView, JournalOptions, OwnWrites, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
     control::{Control, ReplayDesk},
-    correlation::Stage,
-    errands::{Courier, LetterRound, Replays},
-    feed::{Feed, LIVE},
+    feed::LIVE,
     ingest::{Desk, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     published::Published,
-    restore::Restored,
+    restore::{Restored, RestoredSink},
     stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
 use crate::{journal::OpenError, watch::Broadcaster};
-use sink::{Errands, SinkParts};
+use handle::SinkRunner;
+pub use handle::{SinkHandle, SinkHandleError};
+use sink::SinkParts;
 
 /// Who has the journal for longer than this is there to stay.
 const FREE_WITHIN: Duration = Duration::from_secs(2);
@@ -85,6 +86,7 @@ pub struct Bridge {
     aside: Tasks,
     keeper: Task,
     control: Control,
+    handles: Vec<SinkHandle>,
     /// Ends the keeper and whatever has not ended before it: a thread that waits for a disk would keep
     /// the runtime from ending.
     ended: DropGuard,
@@ -143,7 +145,8 @@ impl Bridge {
         let ended = CancellationToken::new();
         let stop = Stop::under(&ended);
         let mut watchers = Tasks::default();
-        let mut progresses = Vec::new();
+        let (mut progresses, mut handles) = (Vec::new(), Vec::new());
+        let saved = Arc::new(restored.sinks.emptied());
         let objects = restored.objects(objects, &sinks);
         let mut enriching = 0;
         let mut correlates = false;
@@ -155,57 +158,47 @@ impl Bridge {
                 enriching += 1;
                 objects.enricher(enriching - 1, enrich)
             });
-            let (mut saved, correlator) = restored.sink(&sink, enricher.as_ref());
-            let mut had =
-                restored.delivered(&sink.name, saved.standing.position).map_err(|error| {
-                    BridgeError::File { path: journal.path.join("delivered"), error }
-                })?;
-            had.redelivered_at_least(saved.totals.redelivered);
-            saved.totals.redelivered = had.redelivered();
-            let reading = watchdog.pulse(format!("gathering for sink {}", sink.name));
-            let feed =
-                Feed::new(log.clone(), broadcaster.clone(), saved.standing.position, reading);
+            let restored_sink = restored.sinks.sink(&sink, enricher.as_ref());
+            let from = restored_sink.map_err(|error| BridgeError::File {
+                path: journal.path.join("delivered"),
+                error,
+            })?;
+            let RestoredSink { state, correlator, .. } = &from;
+            correlates |= correlator.is_some();
+            let (name, kind, overflow) = (sink.name.clone(), sink.kind, sink.overflow);
             let progress =
-                SinkProgress::new(&sink.name, sink.kind, sink.overflow, saved, correlator.as_ref());
+                SinkProgress::new(&name, kind, overflow, state.clone(), correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
-            let (desk, orders) = ReplayDesk::new(sink.enrich.is_some());
-            desks.insert(sink.name.clone(), desk);
-            let (courier, queue) = Courier::new(sink.retry, Arc::clone(&progress));
-            let errands = Errands {
-                letters: LetterRound {
-                    sink: sink.name.clone(),
-                    letters: restored.state.dead_letters(),
-                    changed: letters_changed.subscribe(),
-                    progress: Arc::clone(&progress),
-                    courier: courier.clone(),
-                },
-                replays: Replays {
-                    sink: sink.name.clone(),
-                    orders,
-                    log: log.clone(),
-                    progress: Arc::clone(&progress),
-                    courier,
-                    batch: sink.batch,
-                    filter: sink.filter.clone(),
-                    enricher: enricher.clone(),
-                },
-                to_deliver: queue,
-            };
-            let keys = &restored.keys;
-            let stage = Stage::new(correlator, enricher, keys, log.clone(), &progress);
-            correlates |= stage.has_correlator();
+            let replays = Arc::new(ReplayDesk::new(sink.enrich.is_some()));
+            desks.insert(name.clone(), Arc::clone(&replays));
+            let (handle, requests) = SinkHandle::new(&name);
+            handles.push(handle);
             let parts = SinkParts {
-                feed,
-                stage,
-                progress,
-                had,
-                errands,
+                log: log.clone(),
+                broadcaster: broadcaster.clone(),
+                keys: restored.sinks.keys.clone(),
+                enricher,
+                letters: restored.state.dead_letters(),
+                letters_changed: letters_changed.subscribe(),
+                replays,
                 own_writes: own_writes.clone(),
-                stop: stop.part(),
-                watchdog: &watchdog,
+                progress,
+                gathering: watchdog.pulse(format!("gathering for sink {name}")),
+                delivery: watchdog.pulse(format!("delivery to sink {name}")),
+                stop: stop.clone(),
             };
-            parts.spawn(sink, &mut watchers);
+            let runner = SinkRunner {
+                name: name.clone(),
+                overflow,
+                enrich: sink.enrich.clone(),
+                saved: Arc::clone(&saved),
+                requests,
+                run: Some(parts.spawn(sink, from)),
+                unsaved: false,
+                parts,
+            };
+            watchers.spawn_failing(format!("sink {name}"), runner.run());
         }
 
         let view = BridgeView {
@@ -222,7 +215,7 @@ impl Bridge {
         };
         let (to_keeper, letter_requests) = mpsc::channel(1);
         let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
-        let lost_before = restored.lost_before();
+        let lost_before = restored.sinks.lost_before();
         let desk = Arc::<Desk>::default();
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
         let Restored {
@@ -235,7 +228,7 @@ impl Bridge {
             applied,
             unstated,
             heartbeats,
-            keys,
+            sinks,
             ..
         } = restored;
         let sources = source.sources(&mut sources, &resume);
@@ -274,7 +267,7 @@ impl Bridge {
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
-            correlates.then_some(keys),
+            correlates.then_some(sinks.keys),
             journal.max_event,
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
@@ -316,6 +309,7 @@ impl Bridge {
             aside,
             keeper,
             control,
+            handles,
             ended: ended.drop_guard(),
         })
     }
@@ -328,6 +322,11 @@ impl Bridge {
     /// What may be asked of it.
     pub fn control(&self) -> Control {
         self.control.clone()
+    }
+
+    /// By what one sink is stopped and started alone; nothing if there is none of that name.
+    pub fn sink(&self, name: &str) -> Option<SinkHandle> {
+        self.handles.iter().find(|handle| handle.name() == name).cloned()
     }
 
     /// Completes when the bridge cannot go on by itself, with what caused it;
@@ -346,7 +345,7 @@ impl Bridge {
     pub async fn stop(self, deadline: Duration) -> Result<(), BridgeError> {
         let Self { stop, mut intake, broadcaster, mut sinks, mut aside, mut keeper, ended, .. } =
             self;
-        let mut panic = None;
+        let mut fault = None;
         let in_order = async {
             let read = tokio::select! {
                 read = intake.ended() => read,
@@ -359,7 +358,7 @@ impl Bridge {
             let delivered = async {
                 // Intake has done so, unless it ended before its time.
                 broadcaster.shutdown().await;
-                sinks.all_ended(&mut panic).await;
+                sinks.all_ended(&mut fault).await;
             };
             // They end by themselves at the deadline; closing a sink may take a moment beyond it.
             let in_time = tokio::select! {
@@ -372,11 +371,11 @@ impl Bridge {
             read
         };
         let read = stop.drain(deadline, in_order).await;
-        aside.shutdown(&mut panic).await;
+        aside.shutdown(&mut fault).await;
         drop(ended);
         let saved = timeout(SAVED_WITHIN, keeper.ended()).await;
         read?;
-        panic.map_or(Ok(()), |end| Err(BridgeError::Task(end)))?;
+        fault.map_or(Ok(()), Err)?;
         saved.unwrap_or(Err(BridgeError::NotSaved))
     }
 }

@@ -93,7 +93,7 @@ impl Failing for Task {
 /// Tasks that end with it.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    tasks: JoinSet<()>,
+    tasks: JoinSet<Result<(), BridgeError>>,
     names: HashMap<Id, String>,
 }
 
@@ -103,23 +103,39 @@ impl Tasks {
         name: impl Into<String>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
+        self.spawn_failing(name, async {
+            task.await;
+            Ok(())
+        });
+    }
+
+    /// A task that may end with an error of its own, that of another one below it.
+    pub(super) fn spawn_failing(
+        &mut self,
+        name: impl Into<String>,
+        task: impl Future<Output = Result<(), BridgeError>> + Send + 'static,
+    ) {
         let handle = self.tasks.spawn(task);
         self.names.insert(handle.id(), name.into());
     }
 
     /// The next end of a task; nothing if none is left.
-    pub(super) async fn next_end(&mut self) -> Option<TaskEnd> {
+    async fn next_end(&mut self) -> Option<BridgeError> {
         let ended = self.tasks.join_next_with_id().await?;
-        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
-        Some(TaskEnd::new(&self.names.remove(&id).unwrap_or_default(), ended))
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let name = self.names.remove(&id).unwrap_or_default();
+        Some(match ended {
+            Ok((_, Err(error))) => error,
+            ended => BridgeError::Task(TaskEnd::new(&name, ended)),
+        })
     }
 
-    /// Waits until all have ended, and notes the first panic. Dropping the future ends the waiting
-    /// only.
-    pub(super) async fn all_ended(&mut self, panic: &mut Option<TaskEnd>) {
+    /// Waits until all have ended, and notes the first that was at fault. Dropping the future ends
+    /// the waiting only.
+    pub(super) async fn all_ended(&mut self, fault: &mut Option<BridgeError>) {
         while let Some(end) = self.next_end().await {
-            if end.panic.is_some() {
-                panic.get_or_insert(end);
+            if is_fault(&end) {
+                fault.get_or_insert(end);
             }
         }
     }
@@ -131,10 +147,10 @@ impl Tasks {
         names
     }
 
-    /// Ends all of them where they are, and notes the first panic.
-    pub(super) async fn shutdown(&mut self, panic: &mut Option<TaskEnd>) {
+    /// Ends all of them where they are, and notes the first that was at fault.
+    pub(super) async fn shutdown(&mut self, fault: &mut Option<BridgeError>) {
         self.tasks.abort_all();
-        self.all_ended(panic).await;
+        self.all_ended(fault).await;
     }
 }
 
@@ -147,7 +163,7 @@ pub(super) trait Failing: Send {
 impl Failing for Tasks {
     async fn next_failure(&mut self) -> BridgeError {
         match self.next_end().await {
-            Some(end) => BridgeError::Task(end),
+            Some(end) => end,
             None => pending().await,
         }
     }
@@ -156,19 +172,27 @@ impl Failing for Tasks {
 /// Of failures that come one after the other, the one that caused the others: a panic, if one
 /// shows at once.
 pub(super) async fn first_failure(failing: &mut impl Failing) -> BridgeError {
-    let ended_with_another =
-        |error: &BridgeError| matches!(error, BridgeError::Task(TaskEnd { panic: None, .. }));
     let first = failing.next_failure().await;
-    if !ended_with_another(&first) {
+    cause_of(first, failing).await
+}
+
+/// The same, when the first has come.
+pub(super) async fn cause_of(first: BridgeError, failing: &mut impl Failing) -> BridgeError {
+    if is_fault(&first) {
         return first;
     }
     let until = Instant::now() + PANIC_SHOWS_WITHIN;
     while let Ok(error) = timeout_at(until, failing.next_failure()).await {
-        if !ended_with_another(&error) {
+        if is_fault(&error) {
             return error;
         }
     }
     first
+}
+
+/// Whether a task did not end just because another one did.
+fn is_fault(error: &BridgeError) -> bool {
+    !matches!(error, BridgeError::Task(TaskEnd { panic: None, .. }))
 }
 
 /// What a blocking job came to. Its panic goes on in the caller, so that it ends the caller's task

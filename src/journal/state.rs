@@ -105,6 +105,21 @@ pub struct State {
     comes_again: bool,
 }
 
+/// A reader of what is saved of sinks; clones are cheap.
+#[derive(Clone, Debug)]
+pub struct SinksReader(Arc<Store>);
+
+impl SinksReader {
+    /// What is saved now. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// The state cannot be read now, which does not mean that nothing is saved.
+    pub fn load(&self) -> Result<Loaded, ReadError> {
+        self.0.read_or_say(read_tables)
+    }
+}
+
 /// Why a file cannot be used.
 #[derive(Debug)]
 enum Unusable {
@@ -201,6 +216,11 @@ impl State {
     /// It could not be written again: nothing can be committed then, until a later call succeeds.
     pub fn keep_in_place(&self, now_ms: u64) -> Result<(), CommitError> {
         self.store.keep_in_place(now_ms).map_err(|e| self.error(e))
+    }
+
+    /// What is saved of sinks, to be read beside the commits.
+    pub fn sinks(&self) -> SinksReader {
+        SinksReader(Arc::clone(&self.store))
     }
 
     /// Stores all of it on stable storage, or nothing. The log must have been synced up to every

@@ -18,6 +18,7 @@ mod forged;
 mod fronts;
 mod gaps;
 mod gone;
+mod handover;
 mod heartbeat;
 mod held;
 mod large;

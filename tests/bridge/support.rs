@@ -224,6 +224,27 @@ impl Default for Tuning {
     }
 }
 
+impl Tuning {
+    /// The options of a sink that is tuned so.
+    pub(crate) fn options(self, name: &str, sink: Arc<dyn Sink>) -> SinkOptions {
+        SinkOptions {
+            name: name.to_owned(),
+            kind: "memory",
+            sink,
+            filter: self.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
+            correlate: self.correlate,
+            enrich: self.enrich,
+            batch: self.batch,
+            retry: self.retry,
+            timeout: self.timeout,
+            max_event: self.max_event,
+            start: self.start,
+            overflow: self.overflow,
+            forward_dead_letters: self.forward.map(str::to_owned),
+        }
+    }
+}
+
 impl<'a> Setup<'a> {
     pub(crate) fn new(server: &'a ApiServer, journal: &'a Path) -> Self {
         Self {
@@ -259,21 +280,7 @@ impl<'a> Setup<'a> {
     }
 
     pub(crate) async fn try_start(self) -> Result<Bridge, BridgeError> {
-        let sinks = self.sinks.into_iter().map(|(name, sink, tuning)| SinkOptions {
-            name: name.to_owned(),
-            kind: "memory",
-            sink,
-            filter: tuning.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
-            correlate: tuning.correlate,
-            enrich: tuning.enrich,
-            batch: tuning.batch,
-            retry: tuning.retry,
-            timeout: tuning.timeout,
-            max_event: tuning.max_event,
-            start: tuning.start,
-            overflow: tuning.overflow,
-            forward_dead_letters: tuning.forward.map(str::to_owned),
-        });
+        let sinks = self.sinks.into_iter().map(|(name, sink, tuning)| tuning.options(name, sink));
         let options = BridgeOptions {
             cluster: Cluster { name: Some("test".to_owned()), uid: None },
             source: SourceOptions {

@@ -63,11 +63,6 @@ impl Stage {
         Self { correlator, enricher, shares_keys, log, sink, space: BytesMut::new() }
     }
 
-    /// Whether it correlates at all.
-    pub(in crate::bridge) fn has_correlator(&self) -> bool {
-        self.correlator.is_some()
-    }
-
     /// What the sink is told of objects by; nothing if it does not ask.
     pub(in crate::bridge) fn enricher(&self) -> Option<&Enricher> {
         self.enricher.as_ref()

@@ -1,87 +1,136 @@
-//! The tasks of one sink.
+//! The watcher of one sink: gathering, delivery, and what is sent beside the journal's order.
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
-use crate::bridge::{
-    Sink, SinkOptions, SinkProgress, Watchdog,
-    correlation::Stage,
-    deliver::Deliver,
-    errands::{Errand, LetterRound, Replays},
-    feed::Feed,
-    gather::Gather,
-    own_writes::OwnWrites,
-    smaller::Smaller,
-    step::Refusals,
-    stop::Stop,
-    tasks::Tasks,
+use crate::{
+    bridge::{
+        Sink, SinkOptions, SinkProgress,
+        control::ReplayDesk,
+        correlation::Stage,
+        deliver::Deliver,
+        errands::{Courier, LetterRound, Replays},
+        feed::Feed,
+        gather::Gather,
+        objects::Enricher,
+        own_writes::OwnWrites,
+        published::Published,
+        restore::RestoredSink,
+        smaller::Smaller,
+        step::Refusals,
+        stop::Stop,
+        tasks::Tasks,
+        watchdog::Pulse,
+    },
+    correlate::Keys,
+    journal::{DeadLettersReader, LogHandle},
+    watch::Broadcaster,
 };
-use crate::journal::Delivered;
 
 /// Batches between gathering and delivery: the next one is ready when one has arrived.
 const BATCHES_AHEAD: usize = 2;
 /// The same where a batch is one event.
 const EVENTS_AHEAD: usize = 16;
 
-/// What a sink is sent beside the journal's order.
-pub(super) struct Errands {
-    pub(super) letters: LetterRound,
-    pub(super) replays: Replays,
-    /// Where delivery has them from.
-    pub(super) to_deliver: mpsc::Receiver<Errand>,
-}
-
-/// What a sink's watcher is made of beside its options.
-pub(super) struct SinkParts<'a> {
-    pub(super) feed: Feed,
-    pub(super) stage: Stage,
-    pub(super) progress: Arc<SinkProgress>,
-    pub(super) had: Delivered,
-    pub(super) errands: Errands,
+/// What all runs of a sink have in common.
+pub(super) struct SinkParts {
+    pub(super) log: LogHandle,
+    pub(super) broadcaster: Broadcaster<Published>,
+    /// What ingest makes the keys of correlators with.
+    pub(super) keys: Keys,
+    /// Nothing where the sink is told of no objects.
+    pub(super) enricher: Option<Enricher>,
+    pub(super) letters: DeadLettersReader,
+    /// Says that letters may be due.
+    pub(super) letters_changed: watch::Receiver<()>,
+    pub(super) replays: Arc<ReplayDesk>,
     pub(super) own_writes: Option<OwnWrites>,
+    pub(super) progress: Arc<SinkProgress>,
+    /// Of reading the log.
+    pub(super) gathering: Pulse,
+    /// Of an attempt.
+    pub(super) delivery: Pulse,
+    /// The bridge's.
     pub(super) stop: Stop,
-    pub(super) watchdog: &'a Watchdog,
 }
 
-impl SinkParts<'_> {
+/// A sink at work.
+pub(super) struct Run {
+    pub(super) tasks: Tasks,
+    pub(super) stop: Stop,
+    /// Gathering ends with the next batch.
+    pub(super) handing_over: CancellationToken,
+}
+
+impl SinkParts {
     /// Tasks of their own, so that the next batch is made while one is on its way. None of them
     /// outlives delivery, but for what it knows by then and is still to be saved.
-    pub(super) fn spawn(self, sink: SinkOptions, sinks: &mut Tasks) {
-        let Self { feed, stage, progress, had, errands, own_writes, stop, watchdog } = self;
-        let Errands { letters, replays, to_deliver } = errands;
-        let ahead = if sink.batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
+    pub(super) fn spawn(&self, sink: SinkOptions, from: RestoredSink) -> Run {
+        let Self { log, broadcaster, progress, enricher, .. } = self;
+        let RestoredSink { state, correlator, had } = from;
+        let SinkOptions { name, batch, filter, .. } = sink;
+        let mut tasks = Tasks::default();
+        let (stop, handing_over) = (self.stop.part(), CancellationToken::new());
+
+        let position = state.standing.position;
+        let feed = Feed::new(log.clone(), broadcaster.clone(), position, self.gathering.clone());
+        let stage = Stage::new(correlator, enricher.clone(), &self.keys, log.clone(), progress);
+        let ahead = if batch.events == 1 { EVENTS_AHEAD } else { BATCHES_AHEAD };
         let (out, works) = mpsc::channel(ahead);
         let notes_inputs = stage.holds_back();
-        let gather = Gather::new(sink.batch, sink.filter, stage, Arc::clone(&progress), out)
-            .delivered_before(had.earlier());
-        sinks.spawn(format!("gathering for sink {}", sink.name), gather.run(feed));
-        sinks.spawn(format!("sending dead letters to sink {}", sink.name), letters.run());
-        sinks.spawn(format!("replays to sink {}", sink.name), replays.run());
-        let name = format!("delivery to sink {}", sink.name);
+        let gather = Gather::new(batch, filter.clone(), stage, Arc::clone(progress), out)
+            .delivered_before(had.earlier())
+            .handing_over(handing_over.clone());
+        tasks.spawn(format!("gathering for sink {name}"), gather.run(feed));
+
+        let (courier, errands) = Courier::new(sink.retry, Arc::clone(progress));
+        let letters = LetterRound {
+            sink: name.clone(),
+            letters: self.letters.clone(),
+            changed: self.letters_changed.clone(),
+            progress: Arc::clone(progress),
+            courier: courier.clone(),
+        };
+        tasks.spawn(format!("sending dead letters to sink {name}"), letters.run());
+        let replays = Replays {
+            sink: name.clone(),
+            orders: self.replays.open(),
+            log: log.clone(),
+            progress: Arc::clone(progress),
+            courier,
+            batch,
+            filter,
+            enricher: enricher.clone(),
+        };
+        tasks.spawn(format!("replays to sink {name}"), replays.run());
+
+        let task = format!("delivery to sink {name}");
         let transport: Arc<dyn Sink> = match sink.max_event {
             Some(most) => {
-                let progress = Arc::clone(&progress);
+                let progress = Arc::clone(progress);
                 Arc::new(Smaller { sink: sink.sink, most, progress })
             }
             None => sink.sink,
         };
         let deliver = Deliver {
-            name: sink.name,
+            name,
             sink: transport,
             retry: sink.retry,
             timeout: sink.timeout,
-            progress,
+            progress: Arc::clone(progress),
             had,
             notes_inputs,
-            stop,
-            errands: to_deliver,
+            stop: stop.clone(),
+            errands,
             live_in_a_row: 0,
             forward: sink.forward_dead_letters,
             refusals: Refusals::bounded(),
-            own_writes,
-            pulse: watchdog.pulse(&*name),
+            own_writes: self.own_writes.clone(),
+            pulse: self.delivery.clone(),
         };
-        sinks.spawn(name, deliver.run(works));
+        tasks.spawn(task, deliver.run(works));
+        Run { tasks, stop, handing_over }
     }
 }
