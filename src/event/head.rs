@@ -26,7 +26,7 @@ pub struct EnvelopeHead<'a> {
 
 impl EnvelopeHead<'_> {
     /// Appends the envelope of `event` to `out`, without a line feed; answers whether the Event was
-    /// [cut](super::cut) because its envelope would have been longer than `most` bytes. A bound below
+    /// cut because its envelope would have been longer than `most` bytes. A bound below
     /// [`LEAST_ENVELOPE`](super::LEAST_ENVELOPE) counts as that.
     pub fn write(&self, event: &Incoming<'_>, most: usize, out: &mut Vec<u8>) -> bool {
         let (before, after) = event.json();

@@ -13,7 +13,7 @@ use super::{
 /// An Event keeps so much room, whatever stands in the envelope beside it.
 const LEAST_EVENT: usize = LEAST_ENVELOPE;
 
-/// The envelope with its Event [cut](super::cut) so that it takes no more bytes than `most`, with all
+/// The envelope with its Event cut so that it takes no more bytes than `most`, with all
 /// that stands beside the Event; nothing where it does not take more, and where it is none. The bytes
 /// that are cut are added to those that were cut before.
 pub fn smaller(envelope: &[u8], most: usize) -> Option<Bytes> {
