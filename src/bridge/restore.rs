@@ -67,6 +67,8 @@ pub(super) struct RestoredSink {
     pub(super) correlator: Option<Correlator>,
     /// What it has had that is saved at the position, or behind it.
     pub(super) had: Delivered,
+    /// The journal was there before this run.
+    pub(super) has_past: bool,
 }
 
 /// What is saved of sinks, and what they go on with.
@@ -267,11 +269,6 @@ impl SavedSinks {
         }
     }
 
-    /// Whether the journal was there before this run.
-    pub(super) fn has_past(&self) -> bool {
-        self.has_past
-    }
-
     /// What each sink had lost when the runs before saved it last.
     pub(super) fn lost_before(&self) -> HashMap<String, u64> {
         self.sinks.iter().map(|(name, saved)| (name.clone(), saved.totals.lost)).collect()
@@ -292,7 +289,7 @@ impl SavedSinks {
         let mut had = Delivered::open(&self.directory, &sink.name, next, tail, now_ms())?;
         had.redelivered_at_least(state.totals.redelivered);
         state.totals.redelivered = had.redelivered();
-        Ok(RestoredSink { state, correlator, had })
+        Ok(RestoredSink { state, correlator, had, has_past: self.has_past })
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.

@@ -153,7 +153,6 @@ impl Bridge {
         let mut desks = BTreeMap::new();
         let (letters_changed, _) = watch::channel(());
         for sink in sinks {
-            sink.sink.begin(restored.has_past());
             let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
                 enriching += 1;
                 objects.enricher(enriching - 1, enrich)

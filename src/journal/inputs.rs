@@ -9,7 +9,7 @@ pub type InputBytes = [u8; 89];
 /// A sequence and what was decided by there.
 const SIZE: usize = size_of::<u64>() + size_of::<InputBytes>();
 
-/// See the [module](self). Sequences only grow.
+/// The inputs of one correlator, each with the sequence of its record. Sequences only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs(VecDeque<(u64, InputBytes)>);
 

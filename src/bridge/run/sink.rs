@@ -69,7 +69,7 @@ impl SinkParts {
     /// outlives delivery, but for what it knows by then and is still to be saved.
     pub(super) fn spawn(&self, sink: SinkOptions, from: RestoredSink) -> Run {
         let Self { log, broadcaster, progress, enricher, .. } = self;
-        let RestoredSink { state, correlator, had } = from;
+        let RestoredSink { state, correlator, had, has_past } = from;
         let SinkOptions { name, batch, filter, .. } = sink;
         let mut tasks = Tasks::default();
         let (stop, handing_over) = (self.stop.part(), CancellationToken::new());
@@ -107,6 +107,7 @@ impl SinkParts {
         tasks.spawn(format!("replays to sink {name}"), replays.run());
 
         let task = format!("delivery to sink {name}");
+        sink.sink.begin(has_past);
         let transport: Arc<dyn Sink> = match sink.max_event {
             Some(most) => {
                 let progress = Arc::clone(progress);
