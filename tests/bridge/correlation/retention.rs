@@ -43,8 +43,9 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
         // More than the 4 MiB that stay for a sink that moves, and what is held comes out with each.
         for at in 0..100 {
             events[25 + at % 5].again(&server);
-            let pod = format!("other-{round}-{at}");
-            server.create(EventObject::about_pod("shop", &pod, "A", &large)).unwrap();
+            // None of these namespaces has so much of the journal that its Events are cut.
+            let (namespace, pod) = (format!("team-{}", at % 8), format!("other-{round}-{at}"));
+            server.create(EventObject::about_pod(&namespace, &pod, "A", &large)).unwrap();
             versions += 2;
         }
         runtime.block_on(until("what it was given goes", || {
