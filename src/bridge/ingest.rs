@@ -150,7 +150,7 @@ impl Ingest {
     ) -> Self {
         let next = log.handle().tail().next;
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
-        let shares = Shares::new(log.options().retention_size);
+        let shares = Shares::of_log(&log, &shared.sinks);
         let writer = Writer::new(log, &shared);
         let cluster_json = String::new();
         let cuts = Cuts::new(max_event);
@@ -163,10 +163,7 @@ impl Ingest {
             self.writer.set_cluster_uid(uid);
         }
         self.cluster_json = serde_json::to_string(cluster).unwrap_or_else(|_| "{}".to_owned());
-        self.shared.pulse.works("reading whose the backlog is");
-        self.shares.find(&self.shared.sinks, &self.writer.log());
         let mut gave_up = self.inherit().is_err();
-        self.shared.pulse.rests();
         while !gave_up && let Some(message) = messages.blocking_recv() {
             self.shared.pulse.works("taking what was read");
             let handled = match message {

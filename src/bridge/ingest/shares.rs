@@ -23,7 +23,7 @@ use super::backlog::STANDS_STILL;
 use crate::{
     bridge::{Overflow, SinkProgress},
     event::{EnvelopeParts, LEAST_ENVELOPE},
-    journal::LogHandle,
+    journal::{Log, LogHandle},
 };
 
 /// What an envelope takes of a namespace that has more than its share, in bytes.
@@ -77,16 +77,17 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn new(retention_size: u64) -> Self {
+    fn new(retention_size: u64) -> Self {
         let (stretches, many) = (VecDeque::new(), Vec::new());
         Self { retention_size, stretches, bytes: 0, may_shed: false, many }
     }
 
-    /// Takes in what a log has that is opened. Where much of it is backlog, the start of each segment is
-    /// read: blocks on the disk.
-    pub(super) fn find(&mut self, sinks: &[Arc<SinkProgress>], log: &LogHandle) {
-        let from = backlog_from(sinks, log);
-        let stretches = log.segments().into_iter().filter(|segment| segment.next > from);
+    /// Of a log that is opened. Where much of it is backlog, the start of each segment is read.
+    pub(super) fn of_log(log: &Log, sinks: &[Arc<SinkProgress>]) -> Self {
+        let handle = log.handle();
+        let mut shares = Self::new(log.options().retention_size);
+        let from = backlog_from(sinks, &handle);
+        let stretches = handle.segments().into_iter().filter(|segment| segment.next > from);
         let mut stretches: VecDeque<_> = stretches
             .map(|segment| Stretch {
                 from: segment.first,
@@ -94,15 +95,14 @@ impl Shares {
                 of: Bytes::default(),
             })
             .collect();
-        self.bytes = stretches.iter().map(|stretch| stretch.bytes).sum();
-        if self.is_full(2) {
-            for stretch in &mut stretches {
-                stretch.sample(log);
-            }
+        shares.bytes = stretches.iter().map(|stretch| stretch.bytes).sum();
+        if shares.is_full(2) {
+            stretches.iter_mut().for_each(|stretch| stretch.sample(&handle));
         }
-        self.stretches = stretches;
-        self.begin(log.tail().next);
-        self.look_after(sinks, log);
+        shares.stretches = stretches;
+        shares.begin(handle.tail().next);
+        shares.look_after(sinks, &handle);
+        shares
     }
 
     /// Whether the backlog takes more than half of the journal, or so many times less.
@@ -263,9 +263,7 @@ mod tests {
     /// So many bytes of a namespace, in records of 1 KiB; answers the sequence after them.
     fn fill(shares: &mut Shares, namespace: &str, bytes: u64, from: u64) -> u64 {
         let to = from + bytes / 1024;
-        for next in from..to {
-            shares.add(namespace, 1024, next);
-        }
+        (from..to).for_each(|next| _ = shares.add(namespace, 1024, next));
         to
     }
 

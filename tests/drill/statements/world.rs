@@ -316,9 +316,8 @@ impl World {
     /// Has a receiver go away, and writes until the journal has dropped what its sink is to have, or
     /// stands still for it.
     async fn overrun(&mut self, away: usize) {
-        // What a sink has in memory is not lost: so many records of half the size that large ones are cut
-        // to, when their namespace has more than its share.
-        const IN_MEMORY: u64 = 4096;
+        // What a sink has in memory is not lost: so many records of half the size of a large one.
+        const IN_MEMORY: u64 = 256;
         self.sinks[away].receiver.set(Mode::Down).await;
         let (name, blocks) = (self.sinks[away].name, self.sinks[away].blocks);
         let namespaces = self.sources.last().expect("it was configured").namespaces();
@@ -330,12 +329,10 @@ impl World {
             written += bytes / 2;
             let waited = started.elapsed();
             assert!(waited < SETTLES_WITHIN, "{name}: not past retention after {written} bytes");
-            if blocks {
-                sleep(Duration::from_millis(100)).await;
-                if !self.bridge.status().await["journal"]["blockedBy"].is_null() {
-                    return;
-                }
-            } else {
+            if blocks && written > bytes {
+                let stands = async || !self.bridge.status().await["journal"]["blockedBy"].is_null();
+                return until_within(SETTLES_WITHIN, "intake stands still", stands).await;
+            } else if !blocks {
                 self.arrived().await;
                 let status = self.bridge.status().await;
                 let (journal, sink) = (&status["journal"], sink_of(&status, name));

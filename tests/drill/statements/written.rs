@@ -98,7 +98,7 @@ impl Writer {
 
     /// Writes so many bytes in large messages about what is in these namespaces, and some others.
     pub(super) async fn bulk(mut self, bytes: usize, namespaces: &[&'static str]) -> Self {
-        const EACH: usize = 16 << 10;
+        const EACH: usize = 64 << 10;
         let pods = (0..PODS).filter(|pod| namespaces.contains(&namespace_of(*pod)));
         let pods: Vec<usize> = pods.collect();
         let written = tokio::task::spawn_blocking(move || {
