@@ -14,7 +14,6 @@ mod model;
 mod object;
 mod record;
 mod seen;
-mod shed;
 mod smaller;
 mod time;
 

@@ -155,7 +155,6 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
         "Changes journalled whose Event was cut, being too large",
         ingest.truncated,
     )?;
-    counter("source_shed", "Events that the journal had no room for: lost", ingest.shed)?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
     counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
     counter(

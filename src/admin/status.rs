@@ -86,9 +86,7 @@ pub struct IngestStatus {
     /// Those of them whose Event was cut: it was larger than `journal.maxEvent`, or its namespace had
     /// more than its share of the journal.
     pub truncated: u64,
-    /// Those of them that stand in the place of an Event which was shed: lost for every sink.
-    pub shed: u64,
-    /// The ten namespaces of whose Events most were shed, and then cut. Absent where none was.
+    /// The ten namespaces of whose Events most were cut. Absent where none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceCounts>,
     /// Versions that were journalled already.
@@ -325,7 +323,6 @@ pub fn status(view: &BridgeView) -> Status {
         ingest: IngestStatus {
             events: load(&view.ingest.records),
             truncated: load(&view.ingest.truncated),
-            shed: load(&view.ingest.shed),
             namespaces: view.ingest.namespaces(),
             repeats: load(&view.ingest.repeats),
             undecodable: load(&view.ingest.undecodable),

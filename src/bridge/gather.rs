@@ -164,10 +164,7 @@ impl Gather {
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
-            // There is nothing to be judged of what was shed.
-            let shed = record.is_shed();
-            let (wanted, told) =
-                if shed { (false, None) } else { self.judge(&record, time_ms).await? };
+            let (wanted, told) = self.judge(&record, time_ms).await?;
             self.stage.read(&record);
             let any_due = self.stage.is_due(time_ms);
             if wanted || any_due {
@@ -183,8 +180,6 @@ impl Gather {
                 let passed = self.stage.pass(record, told, names, time_ms).await;
                 counted = passed.counted;
                 self.put(passed, time_ms, !any_due).await?;
-            } else if shed {
-                self.work.reached.lost += 1;
             } else {
                 self.work.reached.filtered += 1;
             }

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     cuts::{Cuts, Why},
-    shares::{LITTLE, Room, Shares},
+    shares::{LITTLE, Shares},
     source::Source,
     writer::{GaveUp, LOOK_EVERY, Writer},
 };
@@ -349,24 +349,14 @@ impl Ingest {
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
         let (keys, objects) = (&self.keys, &self.shared.objects);
         let namespace = &*incoming.fields.metadata.namespace;
-        let room = self.shares.room(namespace);
-        let (most, why) = match room {
-            Room::Whole => (self.cuts.most, Why::Size),
-            Room::Little | Room::Nothing => (LITTLE.min(self.cuts.most), Why::Share),
+        let (most, why) = if self.shares.is_over(namespace) {
+            (LITTLE.min(self.cuts.most), Why::Share)
+        } else {
+            (self.cuts.most, Why::Size)
         };
         let before_it = frame.builder.bytes();
-        let Pending { builder, names, sightings, cut, shed, .. } = frame;
+        let Pending { builder, names, sightings, cut, .. } = frame;
         builder.record(|out| {
-            if room == Room::Nothing {
-                incoming.write_shed(out);
-                sightings.extend(objects.as_ref().map(|_| None));
-                let fields = &incoming.fields;
-                names.extend(keys.as_ref().map(|keys| Names::of(cluster_json, fields, keys)));
-                *shed += 1;
-                self.shared.counters.note_shed(namespace);
-                self.cuts.tell_shed(&spec.key, incoming);
-                return;
-            }
             let start = out.len();
             let is_cut = head.write(incoming, most, out);
             // Whoever reads it in the log has to come to the same keys and the same object.
@@ -384,10 +374,6 @@ impl Ingest {
         let bytes = frame.builder.bytes() - before_it;
         if self.shares.add(namespace, bytes, self.writer.next()) {
             self.shares.look_after(&self.shared.sinks, &self.writer.log());
-        }
-        if room == Room::Nothing {
-            // The next version brings its increments, and so does this one if it comes again.
-            return 0;
         }
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
@@ -415,15 +401,13 @@ impl Ingest {
             names: Vec::new(),
             sightings: Vec::new(),
             cut: 0,
-            shed: 0,
         }
     }
 
     /// Appends a frame and publishes it. While the disk takes nothing, or a sink blocks, intake stands
     /// still here: the channel fills, the reflectors wait, and the API server keeps what comes.
     fn append(&mut self, source: usize, mut frame: Pending, resume: Resume) -> Result<(), GaveUp> {
-        let nothing = frame.changed.is_empty() && frame.builder.count() == 0;
-        if nothing && resume == self.sources[source].spec.resume {
+        if frame.changed.is_empty() && resume == self.sources[source].spec.resume {
             return Ok(());
         }
         frame.builder.set_resume(resume);
@@ -432,7 +416,6 @@ impl Ingest {
         self.sources[source].appended(resume, written.next());
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.counters.truncated.fetch_add(frame.cut, Ordering::Relaxed);
-        self.shared.counters.shed.fetch_add(frame.shed, Ordering::Relaxed);
         self.shared.seen.add(frame.changed, written.next());
         if let Some(objects) = &self.shared.objects {
             objects.observe(&written, frame.sightings);
@@ -467,10 +450,8 @@ struct Pending {
     names: Vec<Names>,
     /// What is at hand of the objects that its records are about.
     sightings: Vec<Option<Sighting>>,
-    /// So many of them were cut,
+    /// So many of them were cut.
     cut: u64,
-    /// and so many shed.
-    shed: u64,
 }
 
 impl Pending {

@@ -1,6 +1,6 @@
-//! Of which namespaces Events were cut or shed, and how many: for whoever asks who writes so much.
+//! Of which namespaces Events were cut, and how many: for whoever asks who writes so much.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::collections::HashMap;
 
 use serde::Serialize;
 
@@ -16,49 +16,34 @@ pub struct NamespaceCounts {
     pub namespace: String,
     /// Changes journalled whose Event was cut.
     pub truncated: u64,
-    /// Changes whose Event was shed: lost for every sink.
-    pub shed: u64,
-}
-
-/// Ordered by what matters more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Counts {
-    shed: u64,
-    truncated: u64,
 }
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Namespaces(HashMap<Box<str>, Counts>);
+pub(super) struct Namespaces(HashMap<Box<str>, u64>);
 
 impl Namespaces {
     /// An Event of it was cut.
     pub(super) fn note_cut(&mut self, namespace: &str) {
-        self.of(namespace).truncated += 1;
-    }
-
-    /// An Event of it was shed.
-    pub(super) fn note_shed(&mut self, namespace: &str) {
-        self.of(namespace).shed += 1;
-    }
-
-    fn of(&mut self, namespace: &str) -> &mut Counts {
-        if self.0.len() >= KNOWN && !self.0.contains_key(namespace) {
-            let least = self.0.iter().min_by_key(|(_, counts)| **counts);
-            let least = least.map(|(name, _)| name.clone()).unwrap_or_default();
+        if let Some(count) = self.0.get_mut(namespace) {
+            *count += 1;
+            return;
+        }
+        let least = self.0.iter().min_by_key(|(_, count)| **count);
+        let least = least.filter(|_| self.0.len() >= KNOWN).map(|(name, _)| name.clone());
+        if let Some(least) = least {
             self.0.remove(&least);
         }
-        self.0.entry(namespace.into()).or_default()
+        self.0.insert(namespace.into(), 1);
     }
 
-    /// Those of which most were shed, and then cut, those first.
+    /// Those of which most were cut, those first.
     pub(super) fn first(&self, most: usize) -> Vec<NamespaceCounts> {
-        let mut all: Vec<_> = self.0.iter().collect();
-        all.sort_unstable_by_key(|(namespace, counts)| (Reverse(**counts), (*namespace).clone()));
-        let first = all.into_iter().take(most).map(|(namespace, counts)| NamespaceCounts {
+        let mut counts: Vec<_> = self.0.iter().collect();
+        counts.sort_unstable_by(|(a, cut_a), (b, cut_b)| cut_b.cmp(cut_a).then(a.cmp(b)));
+        let first = counts.into_iter().take(most).map(|(namespace, truncated)| NamespaceCounts {
             namespace: namespace.to_string(),
-            truncated: counts.truncated,
-            shed: counts.shed,
+            truncated: *truncated,
         });
         first.collect()
     }
@@ -75,13 +60,15 @@ mod tests {
             namespaces.note_cut(&format!("n{n}"));
             namespaces.note_cut("loud");
             if n % 2 == 0 {
-                namespaces.note_shed("louder");
+                namespaces.note_cut("louder");
+                namespaces.note_cut("louder");
                 namespaces.note_cut("less");
             }
         }
         assert_eq!(namespaces.0.len(), KNOWN);
-        let first = namespaces.first(3);
-        let found: Vec<_> = first.iter().map(|n| (&*n.namespace, n.truncated, n.shed)).collect();
-        assert_eq!(found, [("louder", 0, 5000), ("loud", 10_000, 0), ("less", 5000, 0)]);
+        let first: Vec<_> =
+            namespaces.first(3).into_iter().map(|n| (n.namespace, n.truncated)).collect();
+        let expected = [("loud", 10_000), ("louder", 10_000), ("less", 5000)];
+        assert_eq!(first, expected.map(|(name, count)| (name.to_owned(), count)));
     }
 }

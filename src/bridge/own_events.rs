@@ -12,7 +12,7 @@
 
 mod news;
 
-use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -89,8 +89,6 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
         sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
         retention_size,
         gaps: view.ingest.take_untold_gaps(),
-        shed: view.ingest.shed.load(Ordering::Relaxed),
-        sheds_most: view.ingest.namespaces().into_iter().next().map(|first| first.namespace),
         damages: view.log.damages().count(),
         damage: view.log.damages().newest().pop(),
     }

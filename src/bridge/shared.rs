@@ -36,8 +36,6 @@ pub struct IngestCounters {
     pub records: AtomicU64,
     /// Those of them whose Event was cut, being larger than the journal takes.
     pub truncated: AtomicU64,
-    /// Those of them that stand in the place of an Event which was shed.
-    pub shed: AtomicU64,
     /// Versions that were in the journal already.
     pub repeats: AtomicU64,
     /// Objects that are no Events.
@@ -79,12 +77,7 @@ impl IngestCounters {
         lock(&self.namespaces).note_cut(namespace);
     }
 
-    /// Counts an Event of a namespace that was shed.
-    pub(super) fn note_shed(&self, namespace: &str) {
-        lock(&self.namespaces).note_shed(namespace);
-    }
-
-    /// The namespaces of whose Events most were shed and cut, ten at most.
+    /// The namespaces of whose Events most were cut, ten at most.
     pub fn namespaces(&self) -> Vec<NamespaceCounts> {
         lock(&self.namespaces).first(10)
     }

@@ -220,11 +220,7 @@ impl Wanted {
                 let wanted = self.at.next..self.until;
                 for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
                     stretch.read += 1;
-                    if record.is_shed() {
-                        stretch.gone += 1;
-                    } else {
-                        stretch.envelopes.extend(self.take(record));
-                    }
+                    stretch.envelopes.extend(self.take(record));
                 }
             }
             self.at = Position { next: frame.next().max(self.at.next), skipped: frame.skipped };

@@ -65,23 +65,6 @@ impl Cuts {
         }
     }
 
-    /// One was shed. As with [`tell`](Self::tell).
-    pub(super) fn tell_shed(&mut self, source: &str, event: &Incoming<'_>) {
-        if self.told_lately() {
-            self.left_out += 1;
-            return;
-        }
-        self.tell_left_out();
-        self.last_told = Some(Instant::now());
-        tracing::error!(
-            source,
-            namespace = &*event.fields.metadata.namespace,
-            id = event.id(),
-            "a namespace has more than half of what the journal keeps, and no sink takes events: its Events \
-             are shed, and lost for every sink. Mend the sinks, or see who writes so much there"
-        );
-    }
-
     fn told_lately(&self) -> bool {
         self.last_told.is_some_and(|last| last.elapsed() < EVERY)
     }
@@ -97,7 +80,7 @@ impl Cuts {
         let events = std::mem::take(&mut self.left_out);
         if events > 0 {
             self.last_told = Some(Instant::now());
-            tracing::warn!(events, "as many more in the last second: an Event was cut or shed");
+            tracing::warn!(events, "as many more in the last second: an Event was cut");
         }
     }
 }

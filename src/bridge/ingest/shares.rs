@@ -2,9 +2,7 @@
 //!
 //! A log drops whole segments, so a namespace's share of it is kept where records come in. While the
 //! backlog takes more than half of the journal, the Events of a namespace that takes more than a
-//! quarter of the backlog are cut to [`LITTLE`]. Of one that takes more than half of it nothing is kept,
-//! but only while every sink is so far behind and stands still, and none is to lose nothing (`overflow:
-//! block`): what is shed is lost for all of them. A namespace that is alone in the backlog takes all.
+//! quarter of the backlog are cut to [`LITTLE`]. A namespace that is alone in it takes all.
 //!
 //! The backlog is counted in stretches that follow each other in the log. Of a stretch, 64 namespaces
 //! are known at most: where there are more, each is taken for less than it has, by a sixty-fourth of the
@@ -19,9 +17,8 @@ use std::{
 
 use rustc_hash::FxHasher;
 
-use super::backlog::STANDS_STILL;
 use crate::{
-    bridge::{Overflow, SinkProgress},
+    bridge::SinkProgress,
     event::{EnvelopeParts, LEAST_ENVELOPE},
     journal::{Log, LogHandle},
 };
@@ -38,17 +35,6 @@ const STRETCHES: u64 = 64;
 const KNOWN: usize = 64;
 /// So much is read of a segment at the start, to tell whose it is.
 const SAMPLE: usize = 1 << 20;
-
-/// What the log has room for of a namespace's Event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// As much as an Event may take.
-    Whole,
-    /// [`LITTLE`].
-    Little,
-    /// Nothing but which it was.
-    Nothing,
-}
 
 type Bytes = HashMap<Box<str>, u64, BuildHasherDefault<FxHasher>>;
 
@@ -70,16 +56,13 @@ pub(super) struct Shares {
     stretches: VecDeque<Stretch>,
     /// What all of them take.
     bytes: u64,
-    /// Every sink has more than half of the journal before it, stands still, and may lose some of it.
-    may_shed: bool,
     /// What the namespaces have of all but the last, as far as one may have more than its share.
     many: Vec<(Box<str>, u64)>,
 }
 
 impl Shares {
     fn new(retention_size: u64) -> Self {
-        let (stretches, many) = (VecDeque::new(), Vec::new());
-        Self { retention_size, stretches, bytes: 0, may_shed: false, many }
+        Self { retention_size, stretches: VecDeque::new(), bytes: 0, many: Vec::new() }
     }
 
     /// Of a log that is opened. Where much of it is backlog, the start of each segment is read.
@@ -101,7 +84,6 @@ impl Shares {
         }
         shares.stretches = stretches;
         shares.begin(handle.tail().next);
-        shares.look_after(sinks, &handle);
         shares
     }
 
@@ -110,21 +92,15 @@ impl Shares {
         self.bytes > self.retention_size / FULL / times
     }
 
-    /// What there is room for of an Event of a namespace.
-    pub(super) fn room(&self, namespace: &str) -> Room {
+    /// Whether a namespace has more than its share.
+    pub(super) fn is_over(&self, namespace: &str) -> bool {
         if !self.is_full(1) {
-            return Room::Whole;
+            return false;
         }
         let known = self.many.iter().find(|(name, _)| **name == *namespace);
         let last = self.stretches.back().and_then(|last| last.of.get(namespace));
         let bytes = known.map_or(0, |(_, bytes)| *bytes) + last.copied().unwrap_or_default();
-        if bytes <= self.bytes / SHARE || bytes == self.bytes {
-            Room::Whole
-        } else if self.may_shed && bytes > self.bytes / SHARE * 2 {
-            Room::Nothing
-        } else {
-            Room::Little
-        }
+        bytes > self.bytes / SHARE && bytes < self.bytes
     }
 
     /// A record comes, as `next` or behind it. Answers whether it is time to
@@ -159,9 +135,6 @@ impl Shares {
 
     /// Looks at what sinks have not had.
     pub(super) fn look_after(&mut self, sinks: &[Arc<SinkProgress>], log: &LogHandle) {
-        let nearest = sinks.iter().map(|sink| sink.unsettled_from()).max();
-        let far = nearest.is_some_and(|from| log.bytes_from(from) > self.retention_size / FULL);
-        self.may_shed = far && sinks.iter().all(|sink| may_lose(sink));
         let from = backlog_from(sinks, log);
         if from >= log.tail().next && self.bytes > 0 {
             self.stretches.clear();
@@ -232,11 +205,6 @@ impl Stretch {
     }
 }
 
-/// Whether a sink is not expected to take anything soon, and may lose what it does not.
-fn may_lose(sink: &SinkProgress) -> bool {
-    sink.overflow() == Overflow::DropOldest && sink.settled_at().elapsed() >= STANDS_STILL
-}
-
 /// The first record that a sink has not had and the log has.
 fn backlog_from(sinks: &[Arc<SinkProgress>], log: &LogHandle) -> u64 {
     let tail = log.tail().next;
@@ -252,12 +220,6 @@ mod tests {
 
     fn shares() -> Shares {
         Shares::new(SIZE)
-    }
-
-    impl Shares {
-        fn is_over(&self, namespace: &str) -> bool {
-            self.room(namespace) != Room::Whole
-        }
     }
 
     /// So many bytes of a namespace, in records of 1 KiB; answers the sequence after them.
@@ -282,18 +244,6 @@ mod tests {
         let next = fill(&mut shares, "a third", 1 << 20, next);
         fill(&mut shares, "other", SIZE / 2, next);
         assert!(shares.is_over("other") && !shares.is_over("loud"));
-    }
-
-    #[test]
-    fn nothing_is_shed_while_a_sink_keeps_up() {
-        let mut shares = shares();
-        let next = fill(&mut shares, "loud", SIZE / 2, 1);
-        let next = fill(&mut shares, "less", SIZE / 4, next);
-        fill(&mut shares, "other", 1 << 20, next);
-        assert_eq!(shares.room("loud"), Room::Little);
-        shares.may_shed = true;
-        let rooms = ["loud", "less", "other"].map(|namespace| shares.room(namespace));
-        assert_eq!(rooms, [Room::Nothing, Room::Little, Room::Whole]);
     }
 
     #[test]

@@ -27,9 +27,6 @@ pub(super) struct Facts {
     pub(super) retention_size: u64,
     /// The gaps of all sources since the last look.
     pub(super) gaps: Vec<GapSum>,
-    /// How many Events were shed since the start, and the namespace of most of them.
-    pub(super) shed: u64,
-    pub(super) sheds_most: Option<String>,
     /// How many places of the journal were found damaged, and the last of them.
     pub(super) damages: u64,
     pub(super) damage: Option<Damage>,
@@ -80,7 +77,6 @@ pub(super) struct News {
     lost_before: HashMap<String, u64>,
     journal: Said,
     damages: u64,
-    shed: u64,
 }
 
 impl News {
@@ -107,16 +103,6 @@ impl News {
         }
         for (source, told) in &mut self.sources {
             told.tell(source, now, &mut items);
-        }
-        let shed = facts.shed - self.shed;
-        if let Some(namespace) = facts.sheds_most.as_ref().filter(|_| shed > 0)
-            && self.journal.may_say("EventsShed", now)
-        {
-            let message = format!(
-                "{shed} events were shed, most of them of namespace {namespace}: it had more than half of what the journal keeps, and no sink took events; they are lost for every sink"
-            );
-            items.push(Item { event_type: EventType::Warning, reason: "EventsShed", message });
-            self.shed = facts.shed;
         }
         // What opening found is news, too: no run before has said it.
         if let Some(damage) = facts.damage.as_ref().filter(|_| facts.damages > self.damages)
@@ -214,7 +200,7 @@ impl Said {
         if lost > 0 && self.may_say("EventsLost", now) {
             self.lost = sink.lost;
             let message = format!(
-                "{lost} events were lost for sink {}: the journal no longer had them, or what was held back of them, when it could take them, or had shed them",
+                "{lost} events were lost for sink {}: the journal no longer had them, or what was held back of them, when it could take them",
                 sink.name
             );
             items.push(Item { event_type: EventType::Warning, reason: "EventsLost", message });
