@@ -36,7 +36,6 @@ mod intake;
 mod keeper;
 mod log_lines;
 mod marks;
-mod namespaces;
 mod objects;
 mod options;
 mod own_events;
@@ -66,7 +65,6 @@ pub use gap::Gap;
 pub use heartbeat::Heartbeat;
 #[cfg(feature = "kafka")]
 pub(crate) use log_lines::LogLines;
-pub use namespaces::NamespaceCounts;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{
     BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, Overflow, RetryOptions,

@@ -60,7 +60,6 @@ pub use inputs::{InputBytes, Inputs};
 pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
 pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
 pub use reader::Reader;
-pub use segments::SegmentSpan;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use standing::{Holding, Standing};
 pub use state::{

@@ -10,7 +10,6 @@ mod backlog;
 mod cuts;
 mod desk;
 mod lists;
-mod shares;
 mod source;
 mod store;
 mod writer;
@@ -26,8 +25,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use self::{
-    cuts::{Cuts, Why},
-    shares::{LITTLE, Shares},
+    cuts::Cuts,
     source::Source,
     writer::{GaveUp, LOOK_EVERY, Writer},
 };
@@ -134,7 +132,6 @@ pub(super) struct Ingest {
     shared: IngestShared,
     sources: Vec<Source>,
     cuts: Cuts,
-    shares: Shares,
     /// What lists that are not whole may take on disk together, in bytes.
     room: u64,
 }
@@ -150,11 +147,10 @@ impl Ingest {
     ) -> Self {
         let next = log.handle().tail().next;
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
-        let shares = Shares::of_log(&log, &shared.sinks);
         let writer = Writer::new(log, &shared);
         let cluster_json = String::new();
         let cuts = Cuts::new(max_event);
-        Self { writer, broadcaster, keys, cluster_json, shared, sources, cuts, shares, room: 0 }
+        Self { writer, broadcaster, keys, cluster_json, shared, sources, cuts, room: 0 }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -195,7 +191,6 @@ impl Ingest {
                     // What came last before a quiet time is shown in it.
                     self.sources.iter_mut().for_each(Source::show_witness);
                     self.cuts.tick();
-                    self.shares.look_after(&self.shared.sinks, &self.writer.log());
                     Ok(())
                 }
                 Message::Stop => {
@@ -347,14 +342,7 @@ impl Ingest {
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
-        let (keys, objects) = (&self.keys, &self.shared.objects);
-        let namespace = &*incoming.fields.metadata.namespace;
-        let (most, why) = if self.shares.is_over(namespace) {
-            (LITTLE.min(self.cuts.most), Why::Share)
-        } else {
-            (self.cuts.most, Why::Size)
-        };
-        let before_it = frame.builder.bytes();
+        let (keys, objects, most) = (&self.keys, &self.shared.objects, self.cuts.most);
         let Pending { builder, names, sightings, cut, .. } = frame;
         builder.record(|out| {
             let start = out.len();
@@ -367,14 +355,9 @@ impl Ingest {
             names.extend(keys.as_ref().map(|keys| Names::of(cluster_json, fields, keys)));
             if is_cut {
                 *cut += 1;
-                self.shared.counters.note_cut(namespace);
-                self.cuts.tell(&spec.key, incoming, why, most);
+                self.cuts.tell(&spec.key, incoming);
             }
         });
-        let bytes = frame.builder.bytes() - before_it;
-        if self.shares.add(namespace, bytes, self.writer.next()) {
-            self.shares.look_after(&self.shared.sinks, &self.writer.log());
-        }
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
         delta

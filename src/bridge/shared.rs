@@ -10,10 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{
-    gap::{Gap, GapSum, RecentGaps},
-    namespaces::{NamespaceCounts, Namespaces},
-};
+use super::gap::{Gap, GapSum, RecentGaps};
 
 /// A sync that fails for less is not worth a word to who asks whether the bridge is ready.
 const UNSAFE_FOR: Duration = Duration::from_secs(3);
@@ -59,7 +56,6 @@ pub struct IngestCounters {
     unsafe_since: Mutex<Option<(Instant, String)>>,
     blocked: Mutex<Vec<BlockedBy>>,
     recent_gaps: Mutex<RecentGaps>,
-    namespaces: Mutex<Namespaces>,
 }
 
 /// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
@@ -72,16 +68,6 @@ pub struct BlockedBy {
 }
 
 impl IngestCounters {
-    /// Counts an Event of a namespace that was cut.
-    pub(super) fn note_cut(&self, namespace: &str) {
-        lock(&self.namespaces).note_cut(namespace);
-    }
-
-    /// The namespaces of whose Events most were cut, ten at most.
-    pub fn namespaces(&self) -> Vec<NamespaceCounts> {
-        lock(&self.namespaces).first(10)
-    }
-
     /// Notes why the journal cannot be written; answers whether there was a reason before.
     pub(super) fn set_journal_error(&self, error: Option<String>) -> bool {
         std::mem::replace(&mut *lock(&self.journal_error), error).is_some()

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use super::{Damages, Frame, Position, Reader, SegmentSpan, segments::Shared};
+use super::{Damages, Frame, Position, Reader, segments::Shared};
 use crate::event::Record;
 
 /// Access to a log for reading. Clones are cheap and go to any thread; they see what was appended
@@ -43,11 +43,6 @@ impl LogHandle {
     /// The position before the oldest record that is kept.
     pub fn oldest(&self) -> Position {
         self.shared.lock().oldest()
-    }
-
-    /// What its segments hold, oldest first.
-    pub fn segments(&self) -> Vec<SegmentSpan> {
-        self.shared.lock().spans()
     }
 
     /// The damage that was found since the start of the process: by opening, and by readers.

@@ -34,17 +34,6 @@ pub(super) struct Segment {
     pub index: Index,
 }
 
-/// What a segment holds: see [`LogHandle::segments`](super::LogHandle::segments).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentSpan {
-    /// The sequence of its first record.
-    pub first: u64,
-    /// The sequence after its last record.
-    pub next: u64,
-    /// Its size in bytes.
-    pub bytes: u64,
-}
-
 /// Places of some frames of a segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index(Vec<(u64, u64)>);
@@ -156,18 +145,6 @@ impl Row {
     /// Before the oldest record that is kept.
     pub(super) fn oldest(&self) -> Position {
         self.segments.front().map_or(self.tail, |segment| segment.start)
-    }
-
-    /// What its segments hold.
-    pub(super) fn spans(&self) -> Vec<SegmentSpan> {
-        let nexts = self.segments.iter().skip(1).map(|segment| segment.first);
-        let nexts = nexts.chain(std::iter::once(self.tail.next));
-        let span = |(segment, next): (&Segment, u64)| SegmentSpan {
-            first: segment.first,
-            next,
-            bytes: segment.length,
-        };
-        self.segments.iter().zip(nexts).map(span).collect()
     }
 
     /// The bytes of the log.

@@ -41,11 +41,6 @@ fn message(event: &Received) -> String {
     event["event"]["message"].as_str().unwrap().to_owned()
 }
 
-fn namespace(event: &Received) -> String {
-    let event: Value = serde_json::from_str(&event.envelope).unwrap();
-    event["event"]["metadata"]["namespace"].as_str().unwrap().to_owned()
-}
-
 fn action(event: &Received) -> CorrelationAction {
     Envelope::parse(event.envelope.as_bytes()).unwrap().correlation.unwrap().action
 }
@@ -230,59 +225,6 @@ async fn a_sink_with_a_smaller_bound_alone_is_sent_less_live_again_and_as_a_dead
     assert!(others[0].envelope.len() > MOST / 8 * 7 && message(&others[1]) == text[..MIDDLING]);
     until("it is counted", || sink_status(&view, "less").truncated == 2).await;
     assert_eq!(sink_status(&view, "whole").truncated, 0);
-    stop(bridge).await;
-}
-
-/// A namespace that floods a journal of 16 MiB while a sink is down, with a stop and a start amidst.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_one_namespace_takes_no_event_of_another_over_a_restart() {
-    const ROUNDS: usize = 60;
-    const FLOOD: usize = 4;
-    let (server, dir) = (server(), tempfile::tempdir().unwrap());
-    let (down, prompt) = (MemorySink::default(), MemorySink::default());
-    down.refuse(|_| Some(retry(RetryClass::Unavailable)));
-    let start = async || {
-        let setup = Setup::new(&server, dir.path()).sink("down", &down).sink("prompt", &prompt);
-        Setup { retention: 16 << 20, ..setup }.start().await
-    };
-    let mut bridge = start().await;
-    let text = "x".repeat(MOST - 2048);
-    let mut others = Vec::new();
-    for round in 0..ROUNDS {
-        others.push(create(&server, &format!("web-{round}")).id());
-        for n in 0..FLOOD {
-            create_saying(&server, &format!("loud-{round}-{n}"), &text);
-        }
-        prompt.wait_for((round + 1) * (FLOOD + 1)).await;
-        if round == ROUNDS / 2 {
-            stop(bridge).await;
-            bridge = start().await;
-        }
-    }
-    let view = bridge.view();
-    let all = (ROUNDS * (FLOOD + 1)) as u64;
-    let status = sink_status(&view, "down");
-    assert_eq!((status.pending, status.overrun, status.lost), (all, 0, 0));
-    down.accept_everything();
-    let status = settled(&view, "down", all).await;
-    assert_eq!((status.delivered, status.lost), (all, 0));
-    let others_of = |sink: &MemorySink| -> Vec<_> {
-        sink.ids().into_iter().filter(|id| others.contains(id)).collect()
-    };
-    assert_eq!(others_of(&down), others);
-    let cut: Vec<_> = down.received().into_iter().filter(|e| !truncated(e).is_empty()).collect();
-    assert!(cut.len() > ROUNDS * FLOOD / 2);
-    // Who has more than its share is known again after the start.
-    let later = &down.received()[(ROUNDS / 2 + 1) * (FLOOD + 1)..];
-    assert!(later.iter().all(|event| truncated(event).is_empty() == (namespace(event) == "shop")));
-    for event in &cut {
-        assert_eq!(namespace(event), "loud");
-        assert!(event.envelope.len() < 3 << 10, "{}", event.envelope.len());
-        assert!(text.starts_with(&message(event)));
-    }
-    let namespaces = tidings::admin::status(&view).ingest.namespaces;
-    assert_eq!(namespaces.len(), 1);
-    assert_eq!(namespaces[0].namespace, "loud");
     stop(bridge).await;
 }
 

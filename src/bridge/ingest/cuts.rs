@@ -8,15 +8,6 @@ use crate::event::Incoming;
 /// A line is followed by another one after this time.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Why an Event is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// It is larger than any is to be.
-    Size,
-    /// Its namespace has more than its [share](super::shares) of the journal.
-    Share,
-}
-
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Cuts {
@@ -32,8 +23,8 @@ impl Cuts {
         Self { most, last_told: None, left_out: 0 }
     }
 
-    /// One was cut to `most` bytes. The first is told at once, and those of the next second with it or behind it.
-    pub(super) fn tell(&mut self, source: &str, event: &Incoming<'_>, why: Why, most: usize) {
+    /// One was cut. The first is told at once, and those of the next second with it or behind it.
+    pub(super) fn tell(&mut self, source: &str, event: &Incoming<'_>) {
         if self.told_lately() {
             self.left_out += 1;
             return;
@@ -41,28 +32,15 @@ impl Cuts {
         self.tell_left_out();
         self.last_told = Some(Instant::now());
         let (metadata, (before, after)) = (&event.fields.metadata, event.json());
-        let (namespace, id, bytes) = (&*metadata.namespace, event.id(), before.len() + after.len());
-        match why {
-            Why::Size => tracing::warn!(
-                source,
-                id,
-                object = %format!("{namespace}/{}", &*metadata.name),
-                bytes,
-                most,
-                "an Event is too large for the journal and was cut: `truncated` says by how much. \
-                 What is cut is not kept; journal.maxEvent bounds it"
-            ),
-            Why::Share => tracing::warn!(
-                source,
-                namespace,
-                id,
-                bytes,
-                most,
-                "a namespace has more than a quarter of what the journal keeps for a sink that is \
-                 behind, and its Events are cut: `truncated` says by how much. Mend the sink, or see \
-                 who writes so much there"
-            ),
-        }
+        tracing::warn!(
+            source,
+            id = event.id(),
+            object = %format!("{}/{}", &*metadata.namespace, &*metadata.name),
+            bytes = before.len() + after.len(),
+            most = self.most,
+            "an Event is too large for the journal and was cut: `truncated` says by how much. What is \
+             cut is not kept; journal.maxEvent bounds it"
+        );
     }
 
     fn told_lately(&self) -> bool {
@@ -103,7 +81,7 @@ mod tests {
         let (levels, _guard) = Levels::heard();
         let mut cuts = Cuts::new(4096);
         for _ in 0..100 {
-            cuts.tell("*", &event, Why::Size, 4096);
+            cuts.tell("*", &event);
             cuts.tick();
         }
         assert_eq!((levels.take().len(), cuts.left_out), (1, 99));
@@ -111,7 +89,7 @@ mod tests {
         cuts.tick();
         cuts.tick();
         assert_eq!((levels.take().len(), cuts.left_out), (1, 0));
-        cuts.tell("*", &event, Why::Share, 2048);
+        cuts.tell("*", &event);
         drop(cuts);
         assert_eq!(levels.take().len(), 1, "the last of them are told at the end");
     }

@@ -25,7 +25,7 @@ use crate::{
         watchdog::Pulse,
     },
     event::{SeenEntry, UidKey},
-    journal::{Directory, Frame, FrameBuilder, Log, LogHandle},
+    journal::{Directory, Frame, FrameBuilder, Log},
 };
 
 /// Waits between attempts while the disk does not take, or give, anything.
@@ -78,15 +78,6 @@ impl Writer {
             unsynced: None,
             misplaced: None,
         }
-    }
-
-    pub(super) fn log(&self) -> LogHandle {
-        self.log.handle()
-    }
-
-    /// The sequence of the next record.
-    pub(super) fn next(&self) -> u64 {
-        self.log.tail().next
     }
 
     pub(super) fn directory(&self) -> &Directory {
