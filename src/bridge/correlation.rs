@@ -28,9 +28,11 @@
 //! how full the disk is: what was journalled is the sum of the records, those included that the
 //! sink does not want. So the same records and the same state give the same decisions, live, late,
 //! or again after a crash. The state is saved now and then with the position that it knows, which is
-//! never beyond the sink's own, and what it has decided by since, its [inputs](Input), with each of the
-//! sink's positions: so it is brought up to that at the start, whatever the log still has. The one thing that does not wait for a record is a summary when nothing else
-//! comes: the watcher asks for it once the wall clock has passed the time, and by then no record of
+//! never beyond the sink's own. Of one that holds versions back, what it has decided by since, its
+//! [inputs](Input), is saved with each of the sink's positions: so it is brought up to that at the start,
+//! whatever the log still has. Any other is brought up from the log, by the `match` of that run.
+//!
+//! The one thing that does not wait for a record is a summary when nothing else comes: the watcher asks for it once the wall clock has passed the time, and by then no record of
 //! an earlier time can follow.
 
 mod held;
@@ -179,7 +181,7 @@ impl Correlator {
         }
     }
 
-    /// Takes a record whose fate an earlier build settled, which did not note what it decided by. One that was not `wanted` may have brought about a summary.
+    /// Takes a record whose fate was settled in an earlier run, which did not note what it decided by. One that was not `wanted` may have brought about a summary.
     pub(super) fn bring_up(&mut self, record: &Record, time_ms: u64, wanted: bool) {
         self.read(record.envelope.len());
         while self.due(time_ms).is_some() {}

@@ -170,11 +170,13 @@ impl Gather {
             if wanted || any_due {
                 self.work.mark();
             }
+            let (seq, read_bytes) = (record.seq, self.stage.read_bytes());
+            let mut counted = None;
             if any_due {
+                // Before what comes of it: that may be delivered by itself.
+                self.decided_by(Input { seq, time_ms, read_bytes, counted: None });
                 self.put_due(time_ms, time_ms).await?;
             }
-            let mut counted = None;
-            let seq = record.seq;
             if wanted {
                 let names = fed.names(seq);
                 let passed = self.stage.pass(record, told, names, time_ms).await;
@@ -183,8 +185,7 @@ impl Gather {
             } else {
                 self.work.reached.filtered += 1;
             }
-            if (counted.is_some() || any_due) && self.stage.holds_back() {
-                let read_bytes = self.stage.read_bytes();
+            if counted.is_some() && self.stage.holds_back() {
                 self.decided_by(Input { seq, time_ms, read_bytes, counted });
             }
             self.come_to(position);
@@ -214,6 +215,7 @@ impl Gather {
         let mut lost = fed.lost - delivered;
         for (seq, input) in before.inputs.of(gone) {
             let input = Input::of(seq, input);
+            self.decided_by(input);
             self.stage.read_to(input.read_bytes);
             self.put_due(input.time_ms, fed.frame().time_ms).await?;
             let has_it = before.delivered.contains(seq);
@@ -233,7 +235,6 @@ impl Gather {
                 Some(Decision::Send { released, .. }) => lost += released,
                 None => {}
             }
-            self.decided_by(input);
         }
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
             tracing::error!(sink = self.progress.name(), lost, "{LOST}");

@@ -364,12 +364,14 @@ impl SavedSinks {
         position: Position,
     ) -> Option<Correlator> {
         let mut known = from.next;
-        if let Some(decided) = self.inputs.get(&sink.name).filter(|inputs| inputs.next > known) {
+        // What the log has lost of its end is read, and decided on, again.
+        let holds = known + 1..=self.survived.next;
+        if let Some(decided) = self.inputs.get(&sink.name).filter(|of| holds.contains(&of.next)) {
             correlator.catch_up(decided, known);
             known = decided.next;
         }
-        // Of earlier builds nothing is known but the log; and then it decides on what this run's
-        // `match` chooses.
+        // Of an earlier build, or where nothing is held back, there is but the log; and then it decides
+        // on what this run's `match` chooses.
         let log = &self.log;
         let read = for_each_frame(log, known, |frame| {
             let between = known..position.next;

@@ -32,7 +32,8 @@ impl Sink for Smaller {
             });
             let batch = Batch { records: records.collect() };
             let outcome = self.sink.send(&batch).await;
-            let cut = is_cut.iter().enumerate().filter(|(at, cut)| **cut && had(&outcome, *at));
+            let has = |at| had(&outcome, at, batch.records.len());
+            let cut = is_cut.iter().enumerate().filter(|(at, cut)| **cut && has(*at));
             let cut = cut.count() as u64;
             self.progress.update(|sink| sink.truncated += cut);
             outcome
@@ -45,10 +46,11 @@ impl Sink for Smaller {
     }
 }
 
-/// Whether the receiver has the event at this place of a batch, as far as it says so.
-fn had(outcome: &Outcome, at: usize) -> bool {
+/// Whether the receiver has the event at this place of a batch of so many, as far as it says so.
+fn had(outcome: &Outcome, at: usize, of: usize) -> bool {
     match outcome {
-        Outcome::Delivered | Outcome::Partial { .. } => true,
+        Outcome::Delivered => true,
+        Outcome::Partial { rejected, .. } => (*rejected as usize) < of,
         Outcome::PerEvent { fates, .. } => fates.get(at) == Some(&EventFate::Delivered),
         Outcome::Retry { .. } | Outcome::Refused { .. } => false,
     }

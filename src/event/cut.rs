@@ -86,7 +86,7 @@ pub(super) fn shortened(json: &str, room: usize, most: usize) -> Option<Cut> {
             continue;
         }
         let (left, lost) = cut(value, most);
-        excess = excess.saturating_sub(value.len() - left.len());
+        excess = excess.saturating_sub(value.len().saturating_sub(left.len()));
         // The value borrows from `json`, so its place in it follows from the addresses.
         let start = value.as_ptr() as usize - json.as_ptr() as usize;
         pieces.push((start..start + value.len(), left));

@@ -24,8 +24,9 @@ impl Inputs {
         self.0.len()
     }
 
-    /// Adds one, behind all others.
+    /// Adds one, behind all others, or instead of the last if that is of the same record.
     pub fn push(&mut self, seq: u64, input: InputBytes) {
+        self.0.pop_back_if(|(last, _)| *last == seq);
         self.0.push_back((seq, input));
     }
 

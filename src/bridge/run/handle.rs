@@ -169,6 +169,8 @@ impl SinkRunner {
                 }
             };
             let request = tokio::select! {
+                // A task that ends then has not failed.
+                biased;
                 () = self.parts.stop.draining() => break,
                 failure = failure => {
                     return Err(match &mut self.run {

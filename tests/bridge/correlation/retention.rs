@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tidings::{bridge::BridgeView, demo::api_server::EventObject};
+use tidings::{
+    bridge::{BatchOptions, BridgeView},
+    demo::api_server::EventObject,
+};
 use tokio::runtime::Runtime;
 
 use super::{loud_saying, suppress};
@@ -21,9 +24,10 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
-    let start = || {
+    let start = |events| {
         let runtime = Runtime::new().unwrap();
-        let patient = Tuning { timeout: Duration::from_secs(600), ..suppress() };
+        let batch = BatchOptions { events, ..suppress().batch };
+        let patient = Tuning { timeout: Duration::from_secs(600), batch, ..suppress() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, patient);
         setup.retention = 1 << 20;
         let bridge = runtime.block_on(setup.start());
@@ -32,7 +36,7 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
     let large = "large ".repeat(10_000);
     let mut versions = 0;
     for round in 0..4 {
-        let (runtime, bridge) = start();
+        let (runtime, bridge) = start(if round % 2 == 0 { 500 } else { 1 });
         let view = bridge.view();
         let mut events = loud_saying(&server, &format!("web-{round}"), 0..30, "again");
         versions += 30;
@@ -57,7 +61,7 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
         runtime.shutdown_timeout(Duration::from_secs(10));
         drop((bridge, view));
     }
-    let (runtime, bridge) = start();
+    let (runtime, bridge) = start(500);
     let view = bridge.view();
     runtime.block_on(has_or_holds(&view, versions));
     runtime.block_on(stop(bridge));
@@ -66,7 +70,7 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
         let before = deltas.insert(event.id.clone(), event.delta);
         assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
     }
-    let (runtime, bridge) = start();
+    let (runtime, bridge) = start(500);
     let status = runtime.block_on(settled(&bridge.view(), "pager", versions));
     let (delivered, increments) = (deltas.len() as u64, deltas.values().sum::<u64>());
     assert!(status.lost > 0, "{status:?}");
