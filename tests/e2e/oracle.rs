@@ -36,6 +36,12 @@ impl Expected {
         Self::but_for(versions, (0, 0))
     }
 
+    /// Every version in these namespaces: the API server now and then writes an Event of its own elsewhere.
+    pub(crate) fn within(namespaces: &[String], versions: &[Version]) -> Self {
+        let within = |version: &&Version| namespaces.contains(&version.namespace);
+        Self::every(&versions.iter().filter(within).cloned().collect::<Vec<_>>())
+    }
+
     /// Every version, but of those that came in a gap only the newest of each Event that still
     /// existed at its end.
     pub(crate) fn but_for(versions: &[Version], (after, up_to): Gap) -> Self {
@@ -211,6 +217,7 @@ fn every_kind_of_fault_is_found() {
     let version = |uid: &str, resource_version, occurrences| Version {
         uid: uid.to_owned(),
         resource_version,
+        namespace: String::new(),
         name: String::new(),
         object: "pod".to_owned(),
         occurrences,

@@ -19,6 +19,7 @@ use crate::wait::until;
 pub(crate) struct Version {
     pub(crate) uid: String,
     pub(crate) resource_version: u64,
+    pub(crate) namespace: String,
     pub(crate) name: String,
     /// The involved object: its uid, else `kind/namespace/name`.
     pub(crate) object: String,
@@ -42,6 +43,7 @@ impl Version {
         Self {
             uid: text(&metadata.uid),
             resource_version: text(&metadata.resource_version).parse().expect("a number"),
+            namespace: text(&metadata.namespace),
             name: text(&metadata.name),
             object: object_key(&event.involved_object),
             occurrences: series

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::oracle::Expected;
 use crate::parts::Part as _;
 use crate::stage::{Stage, sinks_of};
+use crate::truth::Version;
 use crate::wait::until_within;
 use crate::writers::{Load, namespaces};
 
@@ -36,7 +38,8 @@ async fn a_watch_for_each_namespace_and_otlp_over_http_do_as_well() {
     .await;
     stage.bridge.launch().await;
     Load::default().write(&stage.cluster.admin().await, &stage.truth).await;
-    let scores = stage.finish().await;
+    let within = |versions: &[Version]| Expected::within(&namespaces(), versions);
+    let scores = stage.finish_with(within).await;
     let sources = scores.status["sources"].as_array().map(Vec::len);
     assert_eq!(sources, Some(namespaces().len()), "{}", scores.status);
 }
