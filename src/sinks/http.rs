@@ -11,8 +11,8 @@ mod status;
 use std::{fmt, sync::Arc, time::Duration};
 
 use ::http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
-    header::{self, CONTENT_ENCODING},
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
+    header::{self, CONTENT_ENCODING, CONTENT_TYPE},
     uri::Scheme,
 };
 use bytes::Bytes;
@@ -127,6 +127,7 @@ pub(super) struct HttpPoster {
     client: Client,
     url: reqwest::Url,
     peer: String,
+    /// Those of every request.
     headers: HeaderMap,
     compression: Compression,
     secrets: Secrets,
@@ -143,10 +144,11 @@ impl fmt::Debug for HttpPoster {
 }
 
 impl HttpPoster {
-    /// Sets up the client; `headers` go with every request.
+    /// Sets up the client; `headers` go with every request, which has a body of this type.
     pub(super) fn new(
         address: &Address,
         connecting: &Connecting<'_>,
+        content_type: &'static str,
         mut headers: HeaderMap,
         compression: Compression,
         secrets: Secrets,
@@ -174,6 +176,14 @@ impl HttpPoster {
             max_age: connecting.max_age,
             secrets: secrets.clone(),
         })?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(encoding) = compress::content_encoding(compression) {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        // The client makes a header of what the URL says of a user.
+        let request = client.now().post(url).headers(headers).build();
+        let request = request.map_err(|e| SinkBuildError::Client(secrets.reason(innermost(&e))))?;
+        let (url, headers) = (request.url().clone(), request.headers().clone());
         let peer = address.peer.clone();
         Ok(Self { client, url, peer, headers, compression, secrets, deadline, success_bytes: 0 })
     }
@@ -189,9 +199,9 @@ impl HttpPoster {
     /// was used before and ends without an answer says nothing of the receiver, and the request is
     /// sent again at once, on a new one. Should the first have arrived, it arrives again under the
     /// same ids.
-    pub(super) async fn post(&self, headers: HeaderMap, body: Bytes) -> Result<Reply, Outcome> {
+    pub(super) async fn post(&self, body: Bytes) -> Result<Reply, Outcome> {
         let body = self.compress(body).await?;
-        self.post_compressed(headers, body).await
+        self.post_compressed(&[], body).await
     }
 
     /// A body as it is to be sent.
@@ -199,28 +209,27 @@ impl HttpPoster {
         compress::compress(self.compression, body).await
     }
 
-    /// One POST of what [`compress`](Self::compress) made.
+    /// One POST of what [`compress`](Self::compress) made, with headers of its own.
     pub(super) async fn post_compressed(
         &self,
-        headers: HeaderMap,
+        headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<Reply, Outcome> {
         let end = Instant::now() + self.deadline;
         let client = self.client.get().await;
+        // Not by the client's builder, which copies the headers twice.
         let request = || {
-            let request = client.post(self.url.clone()).headers(headers.clone());
-            let request = request.headers(self.headers.clone()).body(body.clone());
-            match compress::content_encoding(self.compression) {
-                Some(encoding) => request.header(CONTENT_ENCODING, encoding),
-                None => request,
-            }
+            let mut request = reqwest::Request::new(Method::POST, self.url.clone());
+            *request.headers_mut() = self.headers_with(headers);
+            *request.body_mut() = Some(body.clone().into());
+            client.execute(request)
         };
         let sending = async {
             let dials = self.client.dials();
-            match request().send().await {
+            match request().await {
                 Err(error) if self.client.dials() == dials && net_error::is_cut(&error) => {
                     tracing::debug!(peer = self.peer, "a connection that was idle is gone");
-                    request().send().await
+                    request().await
                 }
                 answer => answer,
             }
@@ -239,18 +248,25 @@ impl HttpPoster {
                 });
             }
         };
-        let status = response.status();
-        let headers = response.headers().clone();
+        let mut reply = Reply::new(response.status(), response.headers(), Vec::new());
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
-        let read = if status.is_success() { self.success_bytes } else { REASON_BYTES };
-        let wait = if status.is_success() && read > 0 {
+        let read = if reply.is_success() { self.success_bytes } else { REASON_BYTES };
+        let wait = if reply.is_success() && read > 0 {
             end.saturating_duration_since(Instant::now())
         } else {
             BODY_WAIT
         };
-        let mut body = Vec::new();
-        let _ = timeout(wait, read_body(response, read, &mut body)).await;
-        Ok(Reply::new(status, &headers, body))
+        let _ = timeout(wait, read_body(response, read, &mut reply.body)).await;
+        Ok(reply)
+    }
+
+    /// The headers of one request.
+    fn headers_with(&self, own: &[(HeaderName, HeaderValue)]) -> HeaderMap {
+        // The client adds two.
+        let mut headers = HeaderMap::with_capacity(self.headers.len() + own.len() + 2);
+        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        headers.extend(own.iter().cloned());
+        headers
     }
 
     fn failure(&self, error: reqwest::Error) -> Outcome {

@@ -19,7 +19,7 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-use ::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+use ::http::{HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
@@ -34,9 +34,9 @@ use crate::{
     event::Batch,
 };
 
-const ID: &str = "webhook-id";
-const TIMESTAMP: &str = "webhook-timestamp";
-const SIGNATURE: &str = "webhook-signature";
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// POSTs batches to one URL.
 #[derive(Debug)]
@@ -58,6 +58,7 @@ impl WebhookSink {
                 timeout: options.timeout,
                 max_age: options.connection_max_age,
             },
+            "application/json",
             http::headers(&options.headers)?,
             options.compression,
             options.secrets(),
@@ -72,9 +73,7 @@ impl WebhookSink {
             _ => (array_id(batch), array_body(batch)),
         };
         let timestamp = jiff::Timestamp::now().as_second();
-        let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(TIMESTAMP, HeaderValue::from(timestamp));
+        let mut headers = vec![(TIMESTAMP, HeaderValue::from(timestamp))];
         let sent = match self.poster.compress(body.clone()).await {
             Ok(sent) => sent,
             Err(outcome) => return outcome,
@@ -82,14 +81,14 @@ impl WebhookSink {
         if let Some(signer) = &self.signer {
             let bodies: &[&[u8]] = if sent == body { &[&body] } else { &[&sent, &body] };
             if let Ok(signature) = HeaderValue::try_from(signer.sign(&id, timestamp, bodies)) {
-                headers.insert(SIGNATURE, signature);
+                headers.push((SIGNATURE, signature));
             }
         }
         // Ids are printable ASCII by their making.
         if let Ok(id) = HeaderValue::try_from(id) {
-            headers.insert(ID, id);
+            headers.push((ID, id));
         }
-        match self.poster.post_compressed(headers, sent).await {
+        match self.poster.post_compressed(&headers, sent).await {
             Ok(reply) => self.outcome_of(&reply),
             Err(outcome) => outcome,
         }

@@ -57,6 +57,11 @@ impl Client {
         self.dials.load(Relaxed)
     }
 
+    /// The client of now, however old.
+    pub(super) fn now(&self) -> reqwest::Client {
+        self.current().0.clone()
+    }
+
     /// The client for a request. Once it is as old as a connection may be, another one takes its
     /// place, whose connections ask for the addresses of the name again; what is under way on the old
     /// one ends there.
@@ -76,7 +81,7 @@ impl Client {
             Ok(Err(error)) => tracing::warn!(%error, "old connections are used on"),
             Err(error) => tracing::warn!(%error, "old connections are used on"),
         }
-        self.current().0.clone()
+        self.now()
     }
 
     fn current(&self) -> MutexGuard<'_, (reqwest::Client, Instant)> {

@@ -1,6 +1,5 @@
 //! OTLP/HTTP with protobuf bodies.
 
-use ::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use prost::Message as _;
@@ -34,6 +33,7 @@ impl HttpExporter {
                 timeout: options.timeout,
                 max_age: options.connection_max_age,
             },
+            "application/x-protobuf",
             http::headers(&options.headers)?,
             options.compression,
             secrets,
@@ -46,9 +46,7 @@ impl HttpExporter {
         &self,
         request: Bytes,
     ) -> Result<ExportLogsServiceResponse, Outcome> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        read(&self.poster.post(headers, request).await?, self.poster.secrets())
+        read(&self.poster.post(request).await?, self.poster.secrets())
     }
 }
 

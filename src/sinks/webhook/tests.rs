@@ -181,6 +181,21 @@ async fn bodies_neither_hold_nor_fill_us() {
 }
 
 #[tokio::test]
+async fn a_user_in_the_url_is_sent_unless_the_headers_say_another() {
+    let server = TestServer::always("200 OK", "", "").await;
+    let url = server.url("http").replacen("://", "://us%65r:p%40ss@", 1);
+    let mut options = options(url + "/hook");
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+    options.headers.clear();
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    let sent = received.iter().map(|request| (request.line(), request.header("authorization")));
+    let basic = format!("Basic {}", STANDARD.encode("user:p@ss"));
+    let line = "POST /hook HTTP/1.1";
+    assert!(sent.eq([(line, Some("Bearer s3cret")), (line, Some(basic.as_str()))]));
+}
+
+#[tokio::test]
 async fn what_goes_wrong_is_said_in_words() {
     // Nobody listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
