@@ -127,7 +127,7 @@ impl Correlator {
         if self.held.settles_early {
             return Names::of_earlier(event, &self.keys);
         }
-        Names::of(parts.cluster(), event, &self.keys)
+        Names::of(self.keys.prefix(&[parts.cluster()]), event, &self.keys)
     }
 
     /// The next record, which the sink may want or not, has an envelope of so many bytes. What is

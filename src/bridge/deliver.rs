@@ -176,7 +176,7 @@ impl Deliver {
             for answered in answers {
                 self.account(&piece, answered, fates);
             }
-            self.had.write(now_ms(), self.progress.saved_standing());
+            self.had.write(now_ms(), || self.progress.saved_standing());
             match next {
                 Next::Done => {}
                 Next::Again { class, reason, after } => {

@@ -7,7 +7,6 @@
 //! the frame together with the resume point that covers it. Only then is the frame published.
 
 mod backlog;
-mod cuts;
 mod desk;
 mod lists;
 mod source;
@@ -23,20 +22,21 @@ use std::{
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Level;
 
-use self::{
-    cuts::Cuts,
-    source::Source,
-    writer::{GaveUp, LOOK_EVERY, Writer},
-};
 pub(super) use self::{
     desk::Desk,
     source::IngestSource,
     store::{JournalStore, NotKept},
 };
+use self::{
+    source::Source,
+    writer::{GaveUp, LOOK_EVERY, Writer},
+};
 use super::{
     SinkProgress,
     correlation::Names,
+    log_lines::LogLines,
     objects::{Objects, Sighting},
     own_writes::{OwnWrites, Whose},
     published::Published,
@@ -47,7 +47,7 @@ use super::{
 };
 use crate::{
     cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
-    correlate::Keys,
+    correlate::{KeyPrefix, Keys},
     event::{
         Change, Cluster, DecodeError, EnvelopeHead, EnvelopeParts, EventFields, Incoming, Metadata,
         SeenChanges, SeenEntry, UidKey,
@@ -126,12 +126,16 @@ pub(super) struct IngestShared {
 pub(super) struct Ingest {
     writer: Writer,
     broadcaster: Broadcaster<Published>,
-    /// What the keys are made with that records are correlated by; `None` if no sink asks for them.
-    keys: Option<Keys>,
+    /// What the keys are made with that records are correlated by, and what all of them begin with: the
+    /// cluster. `None` if no sink asks for them.
+    keys: Option<(Keys, KeyPrefix)>,
     cluster_json: String,
     shared: IngestShared,
     sources: Vec<Source>,
-    cuts: Cuts,
+    /// An envelope in the journal is no longer, in bytes.
+    max_event: usize,
+    /// Of Events that are cut.
+    lines: LogLines,
     /// What lists that are not whole may take on disk together, in bytes.
     room: u64,
 }
@@ -148,9 +152,10 @@ impl Ingest {
         let next = log.handle().tail().next;
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
         let writer = Writer::new(log, &shared);
+        let keys = keys.map(|keys| (keys.clone(), keys.prefix(&[])));
         let cluster_json = String::new();
-        let cuts = Cuts::new(max_event);
-        Self { writer, broadcaster, keys, cluster_json, shared, sources, cuts, room: 0 }
+        let lines = LogLines::of_ingest();
+        Self { writer, broadcaster, keys, cluster_json, shared, sources, max_event, lines, room: 0 }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -159,6 +164,9 @@ impl Ingest {
             self.writer.set_cluster_uid(uid);
         }
         self.cluster_json = serde_json::to_string(cluster).unwrap_or_else(|_| "{}".to_owned());
+        if let Some((keys, first)) = &mut self.keys {
+            *first = keys.prefix(&[&self.cluster_json]);
+        }
         let mut gave_up = self.inherit().is_err();
         while !gave_up && let Some(message) = messages.blocking_recv() {
             self.shared.pulse.works("taking what was read");
@@ -190,7 +198,6 @@ impl Ingest {
                 Message::Tick => {
                     // What came last before a quiet time is shown in it.
                     self.sources.iter_mut().for_each(Source::show_witness);
-                    self.cuts.tick();
                     Ok(())
                 }
                 Message::Stop => {
@@ -233,7 +240,7 @@ impl Ingest {
         }
         // The Events as they came, with what an envelope adds. What is cut from them makes up for
         // the deltas of its guess.
-        let most = self.cuts.most;
+        let most = self.max_event;
         let guess = |event: &WatchEvent| (event.object.len() + 256).min(most);
         let mut expected: usize = events.iter().map(guess).sum();
         let mut frame = self.frame(source, expected);
@@ -342,7 +349,7 @@ impl Ingest {
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
-        let (keys, objects, most) = (&self.keys, &self.shared.objects, self.cuts.most);
+        let (keys, objects, most) = (&self.keys, &self.shared.objects, self.max_event);
         let Pending { builder, names, sightings, cut, .. } = frame;
         builder.record(|out| {
             let start = out.len();
@@ -352,10 +359,10 @@ impl Ingest {
             let kept = parts.and_then(|parts| parts.fields());
             let fields = kept.as_ref().unwrap_or(&incoming.fields);
             sightings.extend(objects.as_ref().map(|objects| objects.look(fields)));
-            names.extend(keys.as_ref().map(|keys| Names::of(cluster_json, fields, keys)));
+            names.extend(keys.as_ref().map(|(keys, first)| Names::of(*first, fields, keys)));
             if is_cut {
                 *cut += 1;
-                self.cuts.tell(&spec.key, incoming);
+                tell_cut(&self.lines, &spec.key, most, incoming);
             }
         });
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
@@ -448,4 +455,21 @@ fn created_since(creation_timestamp: &str, start_ms: u64) -> bool {
     creation_timestamp
         .parse::<Timestamp>()
         .is_ok_and(|created| created.as_second() >= (start_ms / 1000).cast_signed())
+}
+
+/// Says that an Event was cut, in one line a second at most.
+fn tell_cut(lines: &LogLines, source: &str, most: usize, event: &Incoming<'_>) {
+    if !lines.admit(Level::WARN, "an Event was cut", "", 1) {
+        return;
+    }
+    let (metadata, (before, after)) = (&event.fields.metadata, event.json());
+    tracing::warn!(
+        source,
+        id = event.id(),
+        object = %format!("{}/{}", &*metadata.namespace, &*metadata.name),
+        bytes = before.len() + after.len(),
+        most,
+        "an Event is too large for the journal and was cut: `truncated` says by how much. What is \
+         cut is not kept; journal.maxEvent bounds it"
+    );
 }

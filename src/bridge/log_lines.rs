@@ -1,4 +1,4 @@
-//! One line of the log a second, for each sink and reason.
+//! One line of the log a second, for each sink and reason; and for ingest, of Events that it cuts.
 //!
 //! Whoever makes events decides how many of them are refused, and a log of 450 lines a second tells no
 //! more than one of two: the first is written at once, and what follows within a second is counted
@@ -23,13 +23,14 @@ const WARNING: &str = "the receiver took all events, with a warning";
 /// event may have its own.
 type Kind = (Level, &'static str, String);
 
-/// The lines about one sink that may come for each event. Clones are the same.
+/// The lines about one sink, or of ingest, that may come for each event. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct LogLines(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sink: String,
+    /// The sink's name; nothing for ingest.
+    sink: Option<String>,
     /// The kinds of which a line was written less than a second ago, and the events left out since.
     left_out: Mutex<BTreeMap<Kind, u64>>,
 }
@@ -37,13 +38,18 @@ struct Inner {
 impl LogLines {
     /// None of a sink was written yet.
     pub(crate) fn new(sink: &str) -> Self {
-        Self(Arc::new(Inner { sink: sink.to_owned(), left_out: Mutex::default() }))
+        Self(Arc::new(Inner { sink: Some(sink.to_owned()), left_out: Mutex::default() }))
+    }
+
+    /// None of ingest was written yet.
+    pub(super) fn of_ingest() -> Self {
+        Self(Arc::new(Inner { sink: None, left_out: Mutex::default() }))
     }
 
     /// The sink's name.
     #[cfg(feature = "kafka")]
     pub(crate) fn sink(&self) -> &str {
-        &self.0.sink
+        self.0.sink.as_deref().unwrap_or_default()
     }
 
     /// Whether a line about so many events is to be written now. One that is not is counted, and told
@@ -65,7 +71,12 @@ impl LogLines {
     /// Tells what a receiver says that took so many events.
     pub(super) fn warn_of(&self, warning: &Reason, events: u64) {
         if self.admit(Level::WARN, WARNING, "", events) {
-            tracing::warn!(sink = self.0.sink, events, warning = &**warning, "{WARNING}");
+            tracing::warn!(
+                sink = self.0.sink.as_deref(),
+                events,
+                warning = &**warning,
+                "{WARNING}"
+            );
         }
     }
 }
@@ -93,7 +104,7 @@ impl Inner {
             ($level:expr) => {
                 tracing::event!(
                     $level,
-                    sink = self.sink,
+                    sink = self.sink.as_deref(),
                     class,
                     events,
                     "as many more in the last second: {what}"
@@ -157,6 +168,24 @@ mod tests {
         tokio::time::sleep(EVERY * 3).await;
         assert_eq!(left_out(&lines), BTreeMap::new(), "after a quiet second all is as at first");
         assert!(lines.admit(Level::WARN, "refused", "invalid", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_told_in_a_line_a_second_and_the_last_of_it_at_the_end() {
+        let (levels, _guard) = Levels::heard();
+        let lines = LogLines::of_ingest();
+        let tell = || {
+            if lines.admit(Level::WARN, "an Event was cut", "", 1) {
+                tracing::warn!("cut");
+            }
+        };
+        (0..100).for_each(|_| tell());
+        assert_eq!((levels.take().len(), left_out(&lines)[&kind("an Event was cut", "")]), (1, 99));
+        tokio::time::sleep(EVERY * 3 / 2).await;
+        assert_eq!((levels.take().len(), left_out(&lines)[&kind("an Event was cut", "")]), (1, 0));
+        tell();
+        drop(lines);
+        assert_eq!(levels.take().len(), 1, "the last of them are told at the end");
     }
 
     #[tokio::test(start_paused = true)]

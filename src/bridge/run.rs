@@ -40,8 +40,6 @@ const READ_AGAIN: Duration = Duration::from_millis(200);
 const INGEST_QUEUE: usize = 4;
 /// Frames between ingest and the broadcaster's loop.
 const BROADCAST_QUEUE: usize = 8;
-/// A sink may take so long to let go of its connections.
-const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// The last save may take so long; the end of the program does not wait for a disk that hangs.
 const SAVED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -359,12 +357,7 @@ impl Bridge {
                 broadcaster.shutdown().await;
                 sinks.all_ended(&mut fault).await;
             };
-            // They end by themselves at the deadline; closing a sink may take a moment beyond it.
-            let in_time = tokio::select! {
-                () = delivered => true,
-                () = async { stop.over().await; sleep(CLOSE_WITHIN).await } => false,
-            };
-            if !in_time {
+            if !stop.ends_in_time(delivered).await {
                 tracing::warn!(waiting_for = ?sinks.names(), "a sink could not be closed in time");
             }
             read

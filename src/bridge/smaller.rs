@@ -18,6 +18,10 @@ pub(super) struct Smaller {
 }
 
 impl Sink for Smaller {
+    fn begin(&self, journal_has_past: bool) {
+        self.sink.begin(journal_has_past);
+    }
+
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         if batch.records.iter().all(|record| record.envelope.len() <= self.most) {
             return self.sink.send(batch);

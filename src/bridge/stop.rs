@@ -19,6 +19,9 @@ use std::{pin::pin, time::Duration};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+/// A sink may take so long to let go of its connections.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+
 /// Tells a part that it is to stop. Clones are the same part.
 #[derive(Clone, Debug)]
 pub(super) struct Stop {
@@ -48,6 +51,15 @@ impl Stop {
             () = sleep(within) => self.over.cancel(),
         }
         end.await
+    }
+
+    /// Waits for tasks that end by themselves at the deadline; closing a sink may take a moment beyond
+    /// it. Answers whether they have ended by then.
+    pub(super) async fn ends_in_time(&self, ended: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            () = ended => true,
+            () = async { self.over().await; sleep(CLOSE_WITHIN).await } => false,
+        }
     }
 
     /// Whether nothing new is begun.

@@ -69,9 +69,7 @@ impl Keys {
     /// What several keys begin with, for the work to be done once: `keys.prefix(a).key(b)` is
     /// `keys.separated` of `a` and `b` together.
     pub fn prefix(&self, parts: &[&str]) -> KeyPrefix {
-        let mut prefix = KeyPrefix(self.0);
-        prefix.add(parts);
-        prefix
+        KeyPrefix(self.0).and(parts)
     }
 
     /// Appends the secret: 16 bytes.
@@ -95,17 +93,19 @@ impl Keys {
 pub struct KeyPrefix(SipHasher13);
 
 impl KeyPrefix {
-    /// The key of these parts and `parts`.
-    pub fn key(mut self, parts: &[&str]) -> Key {
-        self.add(parts);
-        Key(self.0.finish128().as_u128())
-    }
-
-    fn add(&mut self, parts: &[&str]) {
+    /// These parts and `parts`.
+    #[must_use]
+    pub fn and(mut self, parts: &[&str]) -> Self {
         for part in parts {
             self.0.write(&(part.len() as u64).to_le_bytes());
             self.0.write(part.as_bytes());
         }
+        self
+    }
+
+    /// The key of these parts and `parts`.
+    pub fn key(self, parts: &[&str]) -> Key {
+        Key(self.and(parts).0.finish128().as_u128())
     }
 }
 

@@ -270,13 +270,15 @@ impl Delivered {
         self.unwritten.decided_by(inputs);
     }
 
-    /// Writes down what was added. What is before the place that is `saved` is in the state, and need not be
-    /// known here any longer.
-    pub(crate) fn write(&mut self, now_ms: u64, saved: Standing) {
+    /// Writes down what was added. Everything before the place that `saved` answers is in the state, and need
+    /// not be known here any longer.
+    pub(crate) fn write(&mut self, now_ms: u64, saved: impl Fn() -> Standing) {
         if self.unwritten.delivered.is_empty() {
             return;
         }
-        self.unwritten.inputs.drop_before(saved.position.next);
+        if !self.unwritten.inputs.is_empty() {
+            self.unwritten.inputs.drop_before(saved().position.next);
+        }
         for range in self.unwritten.delivered.iter() {
             self.all.delivered.add(range.clone());
         }
@@ -291,7 +293,7 @@ impl Delivered {
             }
         }
         if !in_place || self.length == 0 || self.length >= self.rewrite_at {
-            self.all.drop_before(saved);
+            self.all.drop_before(saved());
             // Where there is no room for another file, this one grows on.
             let _ = self.rewrite();
         }
@@ -394,7 +396,7 @@ mod tests {
                             }
                             next += 1;
                         }
-                        delivered.write(0, at(saved));
+                        delivered.write(0, || at(saved));
                         let most = REWRITE_AT.max(8 * had.len() as u64) + 4096;
                         prop_assert!(delivered.length < most, "{}", delivered.length);
                     }
@@ -456,7 +458,7 @@ mod tests {
         let mut delivered = open(&directory, 1);
         for sequence in 7..10 {
             delivered.add(sequence);
-            delivered.write(sequence * LOOK_EVERY_MS, at(1));
+            delivered.write(sequence * LOOK_EVERY_MS, || at(1));
             match sequence {
                 7 => std::fs::remove_file(taken.join("audit")).unwrap(),
                 8 => std::fs::remove_dir_all(&taken).unwrap(),
@@ -475,7 +477,7 @@ mod tests {
         let directory = Directory::open(dir.path()).unwrap();
         let mut delivered = open(&directory, 1);
         delivered.add(7);
-        delivered.write(0, at(1));
+        delivered.write(0, || at(1));
         drop(delivered);
         let delivered = Delivered::open(&directory, "audit", 1, 7, 0).unwrap();
         assert!(delivered.earlier().delivered.is_empty());

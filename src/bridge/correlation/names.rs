@@ -1,7 +1,7 @@
 //! Under which keys a version is counted.
 
 use crate::{
-    correlate::{Key, Keys},
+    correlate::{Key, KeyPrefix, Keys},
     event::{EventFields, Text},
 };
 
@@ -25,21 +25,21 @@ pub(in crate::bridge) struct Names {
 }
 
 impl Names {
-    /// Of an event, with the JSON of its cluster.
-    pub(in crate::bridge) fn of(cluster: &str, event: &EventFields<'_>, keys: &Keys) -> Self {
-        Self::behind(&[cluster, &event.metadata.namespace], event, keys)
+    /// Of an event, behind the JSON of its cluster.
+    pub(in crate::bridge) fn of(cluster: KeyPrefix, event: &EventFields<'_>, keys: &Keys) -> Self {
+        Self::behind(cluster.and(&[&event.metadata.namespace]), event, keys)
     }
 
     /// As builds before version 3 of a correlator's state made them.
     pub(super) fn of_earlier(event: &EventFields<'_>, keys: &Keys) -> Self {
-        Self::behind(&[], event, keys)
+        Self::behind(keys.prefix(&[]), event, keys)
     }
 
-    fn behind(first: &[&str], event: &EventFields<'_>, keys: &Keys) -> Self {
+    fn behind(first: KeyPrefix, event: &EventFields<'_>, keys: &Keys) -> Self {
         let component = first_of(&event.source.component, &event.reporting_component);
         let host = first_of(&event.source.host, &event.reporting_instance);
         let object = &event.involved_object;
-        let rest = [
+        let reporter = first.and(&[
             component,
             host,
             &object.kind,
@@ -48,8 +48,7 @@ impl Names {
             &object.uid,
             &object.api_version,
             &event.type_,
-        ];
-        let reporter = keys.prefix(&[first, &rest].concat());
+        ]);
         let (controller, instance) = (&event.reporting_component, &event.reporting_instance);
         Self {
             event: reporter.key(&["event", &event.reason, &object.field_path, &event.message]),

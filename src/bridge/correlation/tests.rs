@@ -484,13 +484,15 @@ proptest! {
         let record = Record { seq: 1, envelope: envelope.into() };
         let (parts, event) = read(&record).unwrap();
         prop_assert_eq!(parts.cluster(), &cluster);
-        let names = Names::of(&cluster, &incoming.fields, &keys);
-        prop_assert_eq!(Names::of(parts.cluster(), &event, &keys), names);
+        let names = Names::of(keys.prefix(&[&cluster]), &incoming.fields, &keys);
+        let read_names = Names::of(keys.prefix(&[parts.cluster()]), &event, &keys);
+        prop_assert_eq!(read_names, names);
         // No text of an Event can stand for another namespace or cluster.
         let mut other = incoming.fields.clone();
         other.metadata.namespace = Text("other".into());
-        prop_assert_ne!(Names::of(&cluster, &other, &keys).spam, names.spam);
-        prop_assert_ne!(Names::of("{}", &incoming.fields, &keys).spam, names.spam);
+        prop_assert_ne!(Names::of(keys.prefix(&[&cluster]), &other, &keys).spam, names.spam);
+        let unnamed = keys.prefix(&["{}"]);
+        prop_assert_ne!(Names::of(unnamed, &incoming.fields, &keys).spam, names.spam);
     }
 }
 

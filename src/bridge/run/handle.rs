@@ -11,11 +11,11 @@ use std::{io, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot},
     task::spawn_blocking,
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 use super::{
-    BridgeError, CLOSE_WITHIN, SAVED_WITHIN,
+    BridgeError, SAVED_WITHIN,
     sink::{Run, SinkParts},
 };
 use crate::{
@@ -205,13 +205,7 @@ impl SinkRunner {
         replays.close();
         handing_over.cancel();
         let mut fault = None;
-        let ended = async {
-            tokio::select! {
-                () = tasks.all_ended(&mut fault) => true,
-                () = async { stop.over().await; sleep(CLOSE_WITHIN).await } => false,
-            }
-        };
-        if !stop.drain(within, ended).await {
+        if !stop.drain(within, stop.ends_in_time(tasks.all_ended(&mut fault))).await {
             let sink = &self.name;
             tracing::warn!(sink, waiting_for = ?tasks.names(), "the sink could not be closed in time");
             tasks.shutdown(&mut fault).await;

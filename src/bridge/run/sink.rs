@@ -107,7 +107,6 @@ impl SinkParts {
         tasks.spawn(format!("replays to sink {name}"), replays.run());
 
         let task = format!("delivery to sink {name}");
-        sink.sink.begin(has_past);
         let transport: Arc<dyn Sink> = match sink.max_event {
             Some(most) => {
                 let progress = Arc::clone(progress);
@@ -115,6 +114,7 @@ impl SinkParts {
             }
             None => sink.sink,
         };
+        transport.begin(has_past);
         let deliver = Deliver {
             name,
             sink: transport,
