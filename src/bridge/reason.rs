@@ -150,6 +150,7 @@ mod tests {
             "p/4 &quot;s+\\w%r&amp;d&lt;é&gt;".to_owned(),
             format!("{secret:?}").trim_matches('"').to_owned(),
             secret.replace('"', "\\x22"),
+            secret.replace('+', " "),
             secret.replace(' ', "\u{200b} \n"),
         ] {
             let reason = secrets.reason(format!("no {form} here"));
@@ -173,6 +174,20 @@ mod tests {
             ["%68%75%6e%74%6", "%68%75%6e%74%", "\\u0068unte\\u00", "hunt&#10", "hunter2hunter\\"]
         {
             assert_eq!(&*secrets.reason(format_args!("no {end}")), "no …", "{end}");
+        }
+    }
+
+    #[test]
+    fn most_of_a_secret_is_a_secret_wherever_it_breaks_off() {
+        let secrets = Secrets::of(["hunter2hunter2hunter3", "short-secret"]);
+        for (said, told) in [
+            ("no <hunter2hunter2hunte...> here", "no <…...> here"),
+            ("no hunter2hunter2hunter2hunter3 here", "no … here"),
+            ("no hunter2hunte here", "no … here"),
+            ("no hunter2hunt here", "no hunter2hunt here"),
+            ("no short-secre here", "no short-secre here"),
+        ] {
+            assert_eq!(&*secrets.reason(said), told);
         }
     }
 

@@ -47,7 +47,7 @@ const HARMLESS: [&str; 29] = [
 #[cfg(any(feature = "otlp", feature = "webhook"))]
 const SCHEMES: [&str; 9] =
     ["apikey", "api-key", "basic", "bearer", "digest", "geniekey", "key", "splunk", "token"];
-/// Shorter parts of an address are words of it.
+/// Shorter parts of an address are words of it, but for the values of its query.
 const SHORTEST_PART: usize = 6;
 /// A part of a path that is as long is more than a word.
 const NO_WORD: usize = 16;
@@ -151,6 +151,8 @@ fn proxy(proxy: &Proxy, into: &mut Vec<String>) {
 #[cfg(any(feature = "otlp", feature = "webhook"))]
 fn address(url: &str, into: &mut Vec<String>) {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    // The fragment is not sent.
+    let (rest, _) = rest.split_once('#').unwrap_or((rest, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     if let Some((user_info, _)) = authority.rsplit_once('@') {
@@ -160,8 +162,9 @@ fn address(url: &str, into: &mut Vec<String>) {
     let whole = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     let values = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, v)| v));
     let parts = path.split('/').filter(|part| looks_secret(part));
-    let all = [&*whole, path, query].into_iter().chain(values).chain(parts);
-    into.extend(all.filter(|text| text.len() >= SHORTEST_PART).map(str::to_owned));
+    let parts = [&*whole, path, query].into_iter().chain(parts);
+    let all = parts.filter(|text| text.len() >= SHORTEST_PART).chain(values);
+    into.extend(all.map(str::to_owned));
 }
 
 /// The text that something is the base64 of, if it is of one.
@@ -185,9 +188,9 @@ mod tests {
             texts.join("  ")
         };
         assert_eq!(
-            texts(&|all| address("https://u:pw@h:1/hooks/T0123/b-s3cr3t?key=k%2F3y9&v=2", all)),
+            texts(&|all| address("https://u:pw@h:1/hooks/T0123/b-s3cr3t?key=k%2F3y9&v=2#top", all)),
             "u:pw  u  pw  /hooks/T0123/b-s3cr3t?key=k%2F3y9&v=2  /hooks/T0123/b-s3cr3t  \
-             key=k%2F3y9&v=2  k%2F3y9  b-s3cr3t"
+             key=k%2F3y9&v=2  b-s3cr3t  k%2F3y9  2"
         );
         assert_eq!(texts(&|all| address("http://collector:4318", all)), "");
     }

@@ -14,6 +14,8 @@ use super::plain::one_line;
 const LAYERS: usize = 4;
 /// Less of a text in base64 is not told from a word.
 const SHORTEST_BASE64: usize = 6;
+/// The beginning of a secret is found within a text from so many bytes on, if it is half of the secret.
+const SHORTEST_BEGINNING: usize = 12;
 
 /// What a secret is recognised by.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -34,10 +36,13 @@ impl Form {
             if !reading.bytes.is_empty() {
                 add(&reading.bytes, false);
             }
-            if reading.bytes.contains(&b' ') {
-                // As forms are encoded.
-                let plus = |byte: &u8| if *byte == b' ' { b'+' } else { *byte };
-                add(&reading.bytes.iter().map(plus).collect::<Vec<_>>(), false);
+            // As forms are encoded, and decoded.
+            for (from, to) in [(b' ', b'+'), (b'+', b' ')] {
+                if reading.bytes.contains(&from) {
+                    let bytes =
+                        reading.bytes.iter().map(|byte| if *byte == from { to } else { *byte });
+                    add(&bytes.collect::<Vec<_>>(), false);
+                }
             }
             match reading.unescaped() {
                 Some(next) => reading = next,
@@ -46,11 +51,19 @@ impl Form {
         }
     }
 
-    /// Where it stands in some bytes. The beginning of it at their end counts from so many on.
+    /// Where it stands in some bytes, or most of it from its beginning on. At their end its beginning
+    /// counts from so many bytes on.
     fn places(&self, bytes: &[u8], shortest: usize) -> Vec<Range<usize>> {
         let form = &*self.bytes;
         let mut found: Vec<_> =
             memmem::find_iter(bytes, form).map(|at| at..at + form.len()).collect();
+        let least = form.len().div_ceil(2).max(SHORTEST_BEGINNING);
+        if let Some(beginning) = form.get(..least) {
+            found.extend(memmem::find_iter(bytes, beginning).map(|at| {
+                let same = bytes[at..].iter().zip(form).take_while(|(a, b)| a == b).count();
+                at..at + same
+            }));
+        }
         let longest = bytes.len().min(form.len() - 1);
         let cut = (shortest..=longest).rev().find(|len| bytes.ends_with(&form[..*len]));
         found.extend(cut.map(|len| bytes.len() - len..bytes.len()));
