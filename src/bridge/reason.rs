@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fmt, ops::Deref, sync::Arc};
 
 use forms::Form;
 
-pub(crate) use plain::{escaped, plain};
+pub(crate) use plain::{escaped, plain, visible};
 
 /// A reason has at most so many characters.
 const MOST_CHARS: usize = 300;

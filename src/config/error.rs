@@ -11,6 +11,7 @@ use super::{
     mask::masked,
     yaml::{Node, Origin},
 };
+use crate::bridge::{plain, visible};
 
 /// A configuration that cannot be used, with every problem that was found in it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -68,13 +69,21 @@ impl Problem {
     /// One about a file as such.
     pub(super) fn of_file(file: &str, what: impl Into<String>) -> Self {
         let place = Place::File(file.to_owned());
-        Self { place, what: what.into(), hints: Vec::new(), excerpt: None }
+        Self::at(place, what, None)
     }
 
     /// One about a variable of the environment.
     pub(super) fn of_env(name: &str, what: impl Into<String>) -> Self {
-        let place = Place::Env(name.to_owned());
-        Self { place, what: what.into(), hints: Vec::new(), excerpt: None }
+        Self::at(Place::Env(name.to_owned()), what, None)
+    }
+
+    fn at(
+        place: Place,
+        what: impl Into<String>,
+        excerpt: Option<Arc<NamedSource<String>>>,
+    ) -> Self {
+        // It may quote the file.
+        Self { place, what: plain(&what.into()).into_owned(), hints: Vec::new(), excerpt }
     }
 
     /// Adds a way to mend it.
@@ -168,7 +177,8 @@ impl SourceFile {
 
     /// From now on problems show an excerpt: the tree tells what has to be masked in it.
     pub(super) fn parsed(&mut self, root: &Node) {
-        let source = NamedSource::new(&self.name, masked(&self.text, root)).with_language("yaml");
+        let text = visible(&masked(&self.text, root));
+        let source = NamedSource::new(&self.name, text).with_language("yaml");
         self.excerpt = Some(Arc::new(source));
     }
 
@@ -182,7 +192,7 @@ impl SourceFile {
             column: before[line_start..].chars().count() + 1,
             span,
         };
-        Problem { place, what: what.into(), hints: Vec::new(), excerpt: self.excerpt.clone() }
+        Problem::at(place, what, self.excerpt.clone())
     }
 
     /// A problem where a node or key comes from.

@@ -52,8 +52,15 @@ pub(super) fn from_text(name: &str, text: &str, variables: &Variables) -> Result
 }
 
 fn text_of(name: &str) -> Result<String, Error> {
-    secrets::read_file(name)
-        .map_err(|error| Error::from(Problem::of_file(name, error.what).hint("check the path")))
+    let bytes = secrets::read_bytes(name)
+        .map_err(|error| Problem::of_file(name, error.what).hint("check the path"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let end = error.utf8_error().valid_up_to();
+        let before = SourceFile::new(name, String::from_utf8_lossy(&error.as_bytes()[..end]));
+        let byte = error.as_bytes()[end];
+        let what = format!("expected text in UTF-8, found the byte 0x{byte:02x}");
+        before.problem_at(end..end, what).hint("save the file as UTF-8").into()
+    })
 }
 
 /// The tree of a text, with the overlay on it, and what was wrong with that.

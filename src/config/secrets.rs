@@ -61,8 +61,16 @@ fn from_env(name: &str, variables: &Variables) -> Result<String, Unresolved> {
     Ok(value.to_owned())
 }
 
-/// What a file holds, as it is.
+/// The text that a file holds, as it is.
 pub(super) fn read_file(path: &str) -> Result<String, Unresolved> {
+    String::from_utf8(read_bytes(path)?).map_err(|_| Unresolved {
+        what: format!("the file {path} is not UTF-8 text"),
+        hint: "name a text file".to_owned(),
+    })
+}
+
+/// The bytes that a file holds.
+pub(super) fn read_bytes(path: &str) -> Result<Vec<u8>, Unresolved> {
     let unresolved = |what: String, hint: &str| Unresolved { what, hint: hint.to_owned() };
     let unreadable = |error: std::io::Error| {
         let hint = match error.kind() {
@@ -79,6 +87,5 @@ pub(super) fn read_file(path: &str) -> Result<String, Unresolved> {
     if u64::try_from(bytes.len()).is_ok_and(|len| len > MAX_FILE_BYTES) {
         return Err(unresolved(format!("the file {path} is larger than 1 MiB"), "name another"));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| unresolved(format!("the file {path} is not UTF-8 text"), "name a text file"))
+    Ok(bytes)
 }

@@ -29,6 +29,20 @@ pub(crate) fn escaped(json: &str) -> String {
     text
 }
 
+/// A text of lines, as long in bytes, with question marks in place of such characters.
+pub(crate) fn visible(text: &str) -> String {
+    let is_unseen =
+        |c: &char| !matches!(c, '\n' | '\t' | '\r') && (c.is_control() || is_format(*c));
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        match Some(c).filter(is_unseen) {
+            Some(c) => visible.extend(std::iter::repeat_n('?', c.len_utf8())),
+            None => visible.push(c),
+        }
+    }
+    visible
+}
+
 /// A plain text with one space wherever there is white space, and not much more than so many bytes.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();

@@ -169,6 +169,31 @@ fn a_terminal_shows_the_line() {
 }
 
 #[test]
+fn no_text_of_the_file_turns_letters_where_it_is_quoted() {
+    let text = "sinks: {a: {stdout: }}\nlog: {level: \"\u{202e}info\"} # \u{2066}\n";
+    let error = read(text, &[]).unwrap_err();
+    let said = format!("{error}\n{}", drawn(&error));
+    assert!(said.contains("`info` is none of"), "{said}");
+    assert!(said.contains("???info\"} # ???"), "{said}");
+    assert!(!said.contains(['\u{202e}', '\u{2066}']), "{said}");
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_is_refused_at_its_first_such_byte() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    fs::write(file.path(), b"cluster:\n  name: caf\xe9\n").expect("it can be written");
+    let error = load(file.path(), vars(&[])).unwrap_err();
+    let name = file.path().display();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{name}:2:12: expected text in UTF-8, found the byte 0xe9\n  \
+             hint: save the file as UTF-8"
+        )
+    );
+}
+
+#[test]
 fn enrichment() {
     let objects = |body: &str| format!("objects: {{{body}}}\nsinks: {{a: {{stdout: {{}}}}}}\n");
     insta::assert_snapshot!(cases! {
