@@ -225,14 +225,19 @@ impl Correlator {
         self.held.holding().versions
     }
 
-    /// Goes on in another mode, or in a journal of another size, than the last run's. A mode that holds nothing back lets go what is held, and a later run
-    /// has to do so too, whatever its mode: some of it may be out by then. So does one that goes on
-    /// from what an earlier build held, which counted it otherwise.
-    pub(super) fn switch(&mut self, mode: CorrelateMode, retention_size: u64) {
+    /// Goes on in another mode than the last run's. A mode that holds nothing back lets go what is held,
+    /// and a later run has to do so too, whatever its mode: some of it may be out by then. So does one
+    /// that goes on from what an earlier build held, which counted it otherwise.
+    pub(super) fn switch(&mut self, mode: CorrelateMode) {
         self.mode = mode;
-        self.held.fit(retention_size);
         let earlier_build = std::mem::take(&mut self.held.settles_early);
         self.letting_go |= (mode != CorrelateMode::Suppress || earlier_build) && self.held() > 0;
+    }
+
+    /// The journal has another size from now on. Until then everything is decided as in the run before,
+    /// whose decisions the receiver may have.
+    pub(super) fn fit(&mut self, retention_size: u64) {
+        self.held.fit(retention_size);
     }
 
     /// What it holds is all that is known of what is held, and no more than so many versions are:

@@ -72,6 +72,8 @@ pub(super) struct Gather {
     enrichments: Enrichments,
     /// Another run goes on after the next batch.
     handing_over: CancellationToken,
+    /// From this sequence on the journal is of this size for what is held back.
+    fits: Option<(u64, u64)>,
 }
 
 /// Delivery has ended.
@@ -103,6 +105,7 @@ impl Gather {
             delivered_before: Arc::default(),
             enrichments: Enrichments::default(),
             handing_over: CancellationToken::new(),
+            fits: None,
         }
     }
 
@@ -114,6 +117,11 @@ impl Gather {
     /// Ends with the next batch once this is cancelled, where another run can go on.
     pub(super) fn handing_over(self, handing_over: CancellationToken) -> Self {
         Self { handing_over, ..self }
+    }
+
+    /// From this sequence on no run before has decided, and the journal is of this size.
+    pub(super) fn fits(self, fits: (u64, u64)) -> Self {
+        Self { fits: Some(fits), ..self }
     }
 
     /// Runs until the feed or the delivery ends, or it hands over.
@@ -129,9 +137,6 @@ impl Gather {
     async fn gather(&mut self, feed: &mut Feed) -> Result<(), Closed> {
         if self.stage.lets_go() {
             self.announce(u64::MAX).await?;
-        } else if self.stage.is_due(0) {
-            // The journal has become smaller, and no record may come before there is room for it.
-            self.announce(0).await?;
         }
         loop {
             self.plan_summary();
@@ -160,6 +165,14 @@ impl Gather {
     async fn take(&mut self, fed: &Fed) -> Result<(), Closed> {
         if fed.lost > 0 {
             self.lose(fed).await?;
+        }
+        if let Some((_, size)) = self.fits.take_if(|(from, _)| fed.frame().first >= *from) {
+            self.stage.fit(size);
+            self.save();
+            if self.stage.is_due(0) {
+                // The journal has become smaller, and no record may come before there is room for it.
+                self.announce(0).await?;
+            }
         }
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {

@@ -263,8 +263,10 @@ impl Ingest {
             resume.resource_version = resume.resource_version.max(incoming.resource_version);
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
-                frame.builder.forget(incoming.uid);
-                frame.changed.insert(incoming.uid, None);
+                if self.sources[source].forgets() {
+                    frame.builder.forget(incoming.uid);
+                    frame.changed.insert(incoming.uid, None);
+                }
                 continue;
             }
             let mut whose = self.whose(&incoming.fields, read, Duration::ZERO);

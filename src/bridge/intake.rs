@@ -13,7 +13,7 @@ use super::{
     ingest::{Ingest, IngestSource, JournalStore, Message, NotKept},
     marks::SourceMarks,
     objects::Objects,
-    past::{Ended, Past, own_resume},
+    past::{Ended, Past, deleted_known_until_ms, own_resume},
     published::Published,
     shared::{lock, now_ms},
     stop::Stop,
@@ -59,14 +59,19 @@ impl SourceOptions {
         };
         let first_start = known.values().map(|state| state.first_start_ms).min();
         let first_start_ms = first_start.unwrap_or_else(now_ms);
-        let mut sources = Vec::new();
-        for namespace in namespaces {
+        let key_of = |namespace: Option<&str>| {
             let mut key = namespace.unwrap_or("*").to_owned();
             if !self.field_selector.is_empty() {
                 key = format!("{key}?{}", self.field_selector);
             }
+            key
+        };
+        let keys: Vec<_> = namespaces.iter().copied().map(key_of).collect();
+        let mut sources = Vec::new();
+        for (namespace, key) in namespaces.into_iter().zip(keys.iter().cloned()) {
+            let deleted_known_until_ms = deleted_known_until_ms(&key, &keys, known, resume);
             let own = own_resume(&key, resume);
-            let past = Past::of(&key, known, resume);
+            let past = Past::of(&key, known, resume, now_ms());
             let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);
             let state = known
                 .entry(key.clone())
@@ -84,6 +89,7 @@ impl SourceOptions {
                 Past::None => {}
                 Past::Part { last_heard_ms } => {
                     part = true;
+                    resume.resource_version = 0;
                     // A list that was to bring the rest has begun then.
                     if !begun {
                         state.last_heard_ms = Some(last_heard_ms);
@@ -119,6 +125,7 @@ impl SourceOptions {
                 unfinished: state.unfinished,
                 first_since: since,
                 marks: Arc::new(SourceMarks::new(Arc::clone(&key), state.clone())),
+                deleted_known_until_ms,
                 witnesses: Witnesses::default(),
                 not_kept: NotKept::default(),
                 key,

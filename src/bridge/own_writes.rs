@@ -4,7 +4,8 @@
 //! namespace and the uid. So the bridge keeps the uids that its writes were answered with. A watch
 //! may bring an Event before the answer to its write has come. So one of the bridge's own namespace
 //! that nothing is known of waits while a write that may have made it has no answer; it is somebody
-//! else's if no answer names it.
+//! else's if no answer names it. Nothing waits where the last write was not answered for long, or
+//! intake would fall behind by a wait for each write.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,6 +24,8 @@ use crate::{
 /// An answer is waited for so long from when the write began, so no Event that was read since waits
 /// longer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+/// A write that had no answer after so long is not one that was refused.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// So many Events are known, the newest: what a bridge says of itself in hours.
 const EVENTS: usize = 4096;
 /// And so many heartbeats: there is another one when the API server has dropped the last.
@@ -45,6 +48,8 @@ struct Known {
     /// When each write began that has no answer, by its number.
     unanswered: BTreeMap<u64, Instant>,
     writes: u64,
+    /// The write that ended last had no answer for long.
+    silent: bool,
     /// The uids of Events and those of heartbeats, the oldest first.
     events: VecDeque<String>,
     heartbeats: VecDeque<String>,
@@ -81,7 +86,7 @@ impl OwnWrites {
         let known = &mut *lock(&self.0.known);
         known.writes += 1;
         known.unanswered.insert(known.writes, Instant::now());
-        OwnWrite { writes: self.clone(), number: known.writes }
+        OwnWrite { writes: self.clone(), number: known.writes, answered: false }
     }
 
     /// Heartbeats that earlier runs have written.
@@ -122,7 +127,9 @@ impl Known {
     /// Whether a write has no answer that may have made what had been read by then.
     fn awaits(&self, read: Instant) -> bool {
         let mut begun = self.unanswered.values();
-        begun.any(|begun| *begun <= read && begun.elapsed() < ANSWERED_WITHIN)
+        let first_is_late = begun.next().is_some_and(|begun| begun.elapsed() >= ANSWERED_WITHIN);
+        let mut begun = self.unanswered.values();
+        !self.silent && !first_is_late && begun.any(|begun| *begun <= read)
     }
 }
 
@@ -131,23 +138,29 @@ impl Known {
 pub(super) struct OwnWrite {
     writes: OwnWrites,
     number: u64,
+    answered: bool,
 }
 
 impl OwnWrite {
     /// It was answered with a heartbeat of this uid.
-    pub(super) fn made_heartbeat(self, uid: &str) {
+    pub(super) fn made_heartbeat(mut self, uid: &str) {
+        self.answered = true;
         note(&mut lock(&self.writes.0.known).heartbeats, uid, HEARTBEATS);
     }
 
     /// It was answered with an Event of this uid.
-    fn made_event(self, uid: &str) {
+    fn made_event(mut self, uid: &str) {
+        self.answered = true;
         note(&mut lock(&self.writes.0.known).events, uid, EVENTS);
     }
 }
 
 impl Drop for OwnWrite {
     fn drop(&mut self) {
-        lock(&self.writes.0.known).unanswered.remove(&self.number);
+        let known = &mut *lock(&self.writes.0.known);
+        if let Some(begun) = known.unanswered.remove(&self.number) {
+            known.silent = !self.answered && begun.elapsed() >= SILENT_AFTER;
+        }
         self.writes.0.answered.notify_all();
     }
 }
@@ -234,6 +247,29 @@ mod tests {
         assert_eq!(asked.join().unwrap(), Whose::Heartbeat);
         drop(writes.begin());
         assert_eq!(whose(&writes, "forged"), Whose::Others, "a write that failed");
+    }
+
+    #[test]
+    fn no_answer_is_waited_for_while_the_api_server_gives_none() {
+        let writes = OwnWrites::in_namespace("tidings");
+        let begun_before = |write: &OwnWrite, age: Duration| {
+            let begun = Instant::now().checked_sub(age).unwrap();
+            lock(&writes.0.known).unanswered.insert(write.number, begun);
+        };
+        let first = writes.begin();
+        begun_before(&first, SILENT_AFTER);
+        let second = writes.begin();
+        assert_eq!(whose(&writes, "made"), Whose::NotKnown);
+        begun_before(&first, ANSWERED_WITHIN);
+        assert_eq!(whose(&writes, "made"), Whose::Others);
+        drop(first);
+        assert_eq!(whose(&writes, "made"), Whose::Others, "the second may not be answered either");
+        second.made_event("said");
+        let third = writes.begin();
+        assert_eq!(whose(&writes, "made"), Whose::NotKnown);
+        drop(third);
+        let _fourth = writes.begin();
+        assert_eq!(whose(&writes, "made"), Whose::NotKnown, "the third was refused");
     }
 
     #[test]

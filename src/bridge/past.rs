@@ -5,6 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::journal::{Resume, SavedWitness, SourceState, Unfinished};
 
+/// A source that is back goes on where it ended if that is no longer ago, in milliseconds, or if all of it
+/// was read meanwhile. So long it is known of an Event what was read of it, even if it was deleted by
+/// then: its history comes again. The API server keeps that for some minutes only.
+const BACK_WITHIN_MS: u64 = 3_600_000;
+
 /// What a journal has of a source beside its own resume point.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Past {
@@ -35,12 +40,13 @@ pub(super) fn own_resume(key: &str, resume: &BTreeMap<Arc<str>, Resume>) -> Resu
 }
 
 impl Past {
-    /// That of the source `key`, by what is known of all sources and by where they stand. What is to
-    /// be stated of a list that a crash cut short goes to the first that asks.
+    /// That of the source `key` at a time, by what is known of all sources and by where they stand. What
+    /// is to be stated of a list that a crash cut short goes to the first that asks.
     pub(super) fn of(
         key: &str,
         known: &mut BTreeMap<String, SourceState>,
         resume: &BTreeMap<Arc<str>, Resume>,
+        now_ms: u64,
     ) -> Self {
         let scope = Scope::of(key);
         let own = own_resume(key, resume);
@@ -49,12 +55,15 @@ impl Past {
         let read = resume.iter().filter(|(_, resume)| resume.resource_version > 0);
         let read: Vec<_> = read.filter(|(other, _)| others(other)).collect();
         let heard_ms = |other: &Arc<str>| known.get(&**other).and_then(|state| state.last_heard_ms);
-        let since = |(other, resume): &&(&Arc<str>, &Resume)| {
+        let later = |(other, resume): &(&Arc<str>, &Resume)| {
             // A clock that was ahead says nothing of which is newer.
             let newer = resume.epoch != own.epoch || resume.resource_version > own.resource_version;
-            let later = heard_ms(other) > own_heard_ms && newer;
-            Scope::of(other).covers(&scope) && (own.resource_version == 0 || later)
+            heard_ms(other) > own_heard_ms && newer
         };
+        let since = |read: &&(&Arc<str>, &Resume)| {
+            Scope::of(read.0).covers(&scope) && (own.resource_version == 0 || later(read))
+        };
+        let read_since = read.iter().any(later);
         let whole =
             read.iter().filter(since).max_by_key(|(other, resume)| (heard_ms(other), **resume));
         if let Some((other, resume)) = whole
@@ -76,7 +85,13 @@ impl Past {
             });
         }
         if own.resource_version > 0 {
-            return Self::None;
+            let last_heard_ms = own_heard_ms.unwrap_or_default();
+            let too_late = now_ms.saturating_sub(last_heard_ms) > BACK_WITHIN_MS;
+            return if too_late && read_since {
+                Self::Part { last_heard_ms }
+            } else {
+                Self::None
+            };
         }
         let heard = read.iter().filter_map(|(other, _)| {
             let state = known.get(&***other)?;
@@ -84,6 +99,25 @@ impl Past {
         });
         heard.min().map_or(Self::None, |last_heard_ms| Self::Part { last_heard_ms })
     }
+}
+
+/// Until when it is to be known what was read of Events that the source `key` sees deleted, in
+/// milliseconds since the epoch: while one that is not among those `read` now may be back, to read their
+/// history.
+pub(super) fn deleted_known_until_ms(
+    key: &str,
+    read: &[String],
+    known: &BTreeMap<String, SourceState>,
+    resume: &BTreeMap<Arc<str>, Resume>,
+) -> u64 {
+    let may_be_back = |other: &&Arc<str>| {
+        let scope = Scope::of(other);
+        scope.overlaps(&Scope::of(key)) && !read.iter().any(|key| Scope::of(key).covers(&scope))
+    };
+    let ended = resume.keys().filter(may_be_back).filter_map(|other| {
+        known.get(&**other)?.last_heard_ms.map(|heard| heard.saturating_add(BACK_WITHIN_MS))
+    });
+    ended.max().unwrap_or_default()
 }
 
 /// What a source reads, by its key.
@@ -115,9 +149,10 @@ impl<'a> Scope<'a> {
 mod tests {
     use super::*;
 
-    /// The past of a source in a journal with these others: each with its epoch, its
-    /// resourceVersion, and when it was last heard of.
-    fn past(key: &str, others: &[(&str, u32, u64, u64)]) -> Past {
+    /// Sources with their epoch, their resourceVersion, and when they were last heard of.
+    fn journal(
+        others: &[(&str, u32, u64, u64)],
+    ) -> (BTreeMap<String, SourceState>, BTreeMap<Arc<str>, Resume>) {
         let mut known = BTreeMap::new();
         let mut resume = BTreeMap::new();
         for (key, epoch, resource_version, last_heard_ms) in others {
@@ -127,7 +162,13 @@ mod tests {
             let at = Resume { epoch: *epoch, resource_version: *resource_version };
             resume.insert(Arc::from(*key), at);
         }
-        Past::of(key, &mut known, &resume)
+        (known, resume)
+    }
+
+    /// The past of a source in a journal with these others.
+    fn past(key: &str, others: &[(&str, u32, u64, u64)]) -> Past {
+        let (mut known, resume) = journal(others);
+        Past::of(key, &mut known, &resume, 100)
     }
 
     fn goes_on_at(key: &str, others: &[(&str, u32, u64, u64)]) -> Option<u64> {
@@ -173,6 +214,31 @@ mod tests {
         assert_eq!(past("*", &[("shop", 0, 7, 70), ("bank", 0, 9, 60)]), part(60));
         assert_eq!(past("shop", &[("shop?type=Warning", 0, 7, 70)]), part(70));
         assert_eq!(past("shop?a", &[("*?b", 0, 7, 70), ("bank", 0, 9, 60)]), part(70));
+    }
+
+    #[test]
+    fn a_source_that_is_back_goes_on_where_it_ended_unless_others_read_a_part_for_too_long() {
+        let at = |now_ms: u64, other_version: u64| {
+            let others = [("*", 0, 7, 70), ("shop", 0, other_version, 90)];
+            let (mut known, resume) = journal(&others);
+            Past::of("*", &mut known, &resume, now_ms)
+        };
+        assert_eq!(at(70 + BACK_WITHIN_MS, 9), Past::None);
+        assert_eq!(at(71 + BACK_WITHIN_MS, 9), Past::Part { last_heard_ms: 70 });
+        assert_eq!(at(71 + BACK_WITHIN_MS, 7), Past::None, "nothing was read since");
+    }
+
+    #[test]
+    fn what_was_read_of_deleted_events_is_known_while_a_source_may_be_back_that_is_not_read() {
+        let until = |key: &str, read: &[&str]| {
+            let (known, resume) = journal(&[("*", 0, 7, 70), ("shop?a", 0, 9, 90)]);
+            let read: Vec<_> = read.iter().map(|&key| key.to_owned()).collect();
+            deleted_known_until_ms(key, &read, &known, &resume).saturating_sub(BACK_WITHIN_MS)
+        };
+        assert_eq!(until("*", &["*"]), 0);
+        assert_eq!(until("bank", &["bank"]), 70);
+        assert_eq!(until("shop?b", &["shop?b"]), 90);
+        assert_eq!(until("shop", &["shop"]), 70);
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(super) struct RestoredSink {
     pub(super) state: SinkState,
     /// As it was at the position.
     pub(super) correlator: Option<Correlator>,
+    /// From which sequence on no run before has decided, and the size of the journal.
+    pub(super) fits: (u64, u64),
     /// What it has had that is saved at the position, or behind it.
     pub(super) had: Delivered,
     /// The journal was there before this run.
@@ -289,7 +291,8 @@ impl SavedSinks {
         let mut had = Delivered::open(&self.directory, &sink.name, next, tail, now_ms())?;
         had.redelivered_at_least(state.totals.redelivered);
         state.totals.redelivered = had.redelivered();
-        Ok(RestoredSink { state, correlator, had, has_past: self.has_past })
+        let fits = (tail, self.retention_size);
+        Ok(RestoredSink { state, correlator, fits, had, has_past: self.has_past })
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
@@ -300,10 +303,9 @@ impl SavedSinks {
     ) -> (SinkState, Option<Correlator>) {
         let mut state = self.sink_state(&sink.name, sink.start);
         let saved = self.correlators.get(&sink.name).filter(|saved| !saved.bytes.is_empty());
-        let size = self.retention_size;
-        let anew = || Correlator::new(sink.correlate, &self.keys, size);
+        let anew = || Correlator::new(sink.correlate, &self.keys, self.retention_size);
         let switched = |mut correlator: Correlator| {
-            correlator.switch(sink.correlate, size);
+            correlator.switch(sink.correlate);
             correlator
         };
         let load = |saved: &SavedCorrelator| {

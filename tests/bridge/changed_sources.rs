@@ -115,6 +115,35 @@ async fn a_source_that_is_back_goes_on_where_the_one_ended_that_read_it_meanwhil
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_read_of_an_event_that_is_deleted_is_known_to_a_source_that_is_back() {
+    for part in [SHOP, NORMAL] {
+        let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+        let bridge = start(&server, dir.path(), &sink, ALL).await;
+        let brief = create(&server, "brief");
+        let mut all = vec![brief.id()];
+        sink.wait_for(1).await;
+        all.extend(counted(&server, &brief, &[2, 3]).iter().map(Written::id));
+        sink.wait_for(3).await;
+        stop(bridge).await;
+
+        let bridge = start(&server, dir.path(), &sink, part).await;
+        all.extend(counted(&server, &brief, &[4, 7]).iter().map(Written::id));
+        sink.wait_for(5).await;
+        server.delete("shop", &brief.name).unwrap();
+        all.push(create(&server, "behind it").id());
+        sink.wait_for(6).await;
+        stop(bridge).await;
+
+        let bridge = start(&server, dir.path(), &sink, ALL).await;
+        all.push(create(&server, "last").id());
+        sink.wait_for(7).await;
+        assert_eq!(sink.ids(), all, "{part:?}");
+        assert_eq!(status(&bridge.view()).ingest.repeats, 3, "{part:?}");
+        stop(bridge).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_changed_source_missed_is_a_gap_with_whole_deltas() {
     let cases = [(ALL, SHOP), (ALL, NORMAL), (SHOP, ALL), (NORMAL, ALL), (NORMAL, SHOP)];
     for (before, after) in cases {

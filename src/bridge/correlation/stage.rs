@@ -252,6 +252,13 @@ impl Stage {
         self.correlator.as_ref().map_or(0, |correlator| correlator.held.read_bytes())
     }
 
+    /// See [`Correlator::fit`].
+    pub(in crate::bridge) fn fit(&mut self, retention_size: u64) {
+        if let Some(correlator) = &mut self.correlator {
+            correlator.fit(retention_size);
+        }
+    }
+
     /// See [`Correlator::holds_back`].
     pub(in crate::bridge) fn holds_back(&self) -> bool {
         self.correlator.as_ref().is_some_and(Correlator::holds_back)

@@ -279,7 +279,8 @@ fn what_is_held_comes_as_a_summary_when_an_eighth_of_the_journal_is_behind_it() 
     assert!(sent.len() > 25 + 4, "{sent:?}");
     // In a smaller journal it is due with the next record.
     let mut loaded = Correlator::load(&correlator.to_bytes()).unwrap();
-    loaded.switch(CorrelateMode::Suppress, 1 << 10);
+    loaded.switch(CorrelateMode::Suppress);
+    loaded.fit(1 << 10);
     loaded.read(0);
     assert!(loaded.is_due(0));
 }
@@ -325,7 +326,7 @@ fn what_is_held_when_the_mode_changes_is_let_go() {
     for mode in [CorrelateMode::Annotate, CorrelateMode::None] {
         let mut loaded = Correlator::load(&state).unwrap();
         assert!(!loaded.lets_go());
-        loaded.switch(mode, ROOMY);
+        loaded.switch(mode);
         assert!(loaded.lets_go());
     }
     correlator.let_go();
@@ -395,7 +396,7 @@ fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fat
         run_earlier(&mut correlator, &records[saved..]);
         assert_eq!((correlator.held(), earlier.held()), (15, 1));
         assert_eq!(earlier.holding().mark, correlator.holding().mark);
-        earlier.switch(CorrelateMode::Suppress, ROOMY);
+        earlier.switch(CorrelateMode::Suppress);
         assert!(earlier.lets_go());
         let summary = earlier.due(u64::MAX).unwrap();
         assert_eq!((summary.seq, summary.delta, summary.pending), (40, 15, 1));
@@ -427,8 +428,8 @@ fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
     let mut correlator = suppress();
     let records = records(&repeats(0, 0, 30, 10));
     // With nothing held there is nothing to let go.
-    correlator.switch(CorrelateMode::Annotate, ROOMY);
-    correlator.switch(CorrelateMode::Suppress, ROOMY);
+    correlator.switch(CorrelateMode::Annotate);
+    correlator.switch(CorrelateMode::Suppress);
     run(&mut correlator, &records[..28]);
     assert!(!correlator.lets_go());
     correlator.let_go();
@@ -442,10 +443,10 @@ fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
 fn a_mode_that_is_changed_and_changed_back_lets_go_all_the_same() {
     let mut correlator = suppress();
     run(&mut correlator, &records(&repeats(0, 0, 28, 10)));
-    correlator.switch(CorrelateMode::Annotate, ROOMY);
+    correlator.switch(CorrelateMode::Annotate);
     // Some of it may be out when the run in that mode ends.
     let mut again = Correlator::load(&correlator.to_bytes()).unwrap();
-    again.switch(CorrelateMode::Suppress, ROOMY);
+    again.switch(CorrelateMode::Suppress);
     assert!(again.lets_go());
 }
 

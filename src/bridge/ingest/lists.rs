@@ -282,7 +282,7 @@ impl Ingest {
             self.sources[source].save(true);
             return Ok(Replaced::Partly);
         }
-        if let Some(listed) = listed {
+        if let Some(listed) = listed.filter(|_| self.sources[source].forgets()) {
             self.forget_all_but(source, listed.into_sorted()?, &mut frame)?;
         }
         let last_heard_ms = self.sources[source].last_heard_ms();

@@ -44,6 +44,8 @@ pub(in crate::bridge) struct IngestSource {
     pub(in crate::bridge) witness: Option<SavedWitness>,
     /// What a list has brought that was not whole when the program ended.
     pub(in crate::bridge) unfinished: Option<Unfinished>,
+    /// See [`past`](crate::bridge::past).
+    pub(in crate::bridge) deleted_known_until_ms: u64,
     /// Of its first list, only what occurred at most so long ago is exported.
     pub(in crate::bridge) first_since: Option<Duration>,
     /// For the keeper.
@@ -97,6 +99,11 @@ impl Source {
             new_witness: false,
             shown: None,
         }
+    }
+
+    /// Whether what was read of an Event need not be known any longer when it is deleted.
+    pub(super) fn forgets(&self) -> bool {
+        now_ms() >= self.spec.deleted_known_until_ms
     }
 
     /// A part of it has been read, be it by other sources; its first list is to bring the rest.

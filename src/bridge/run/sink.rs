@@ -69,7 +69,7 @@ impl SinkParts {
     /// outlives delivery, but for what it knows by then and is still to be saved.
     pub(super) fn spawn(&self, sink: SinkOptions, from: RestoredSink) -> Run {
         let Self { log, broadcaster, progress, enricher, .. } = self;
-        let RestoredSink { state, correlator, had, has_past } = from;
+        let RestoredSink { state, correlator, fits, had, has_past } = from;
         let SinkOptions { name, batch, filter, .. } = sink;
         let mut tasks = Tasks::default();
         let (stop, handing_over) = (self.stop.part(), CancellationToken::new());
@@ -82,6 +82,7 @@ impl SinkParts {
         let notes_inputs = stage.holds_back();
         let gather = Gather::new(batch, filter.clone(), stage, Arc::clone(progress), out)
             .delivered_before(had.earlier())
+            .fits(fits)
             .handing_over(handing_over.clone());
         tasks.spawn(format!("gathering for sink {name}"), gather.run(feed));
 

@@ -1,4 +1,4 @@
-//! What a correlator decided on records that retention took.
+//! What a correlator decides by the size of the journal, and on records that retention took.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -76,4 +76,48 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
     assert!(status.lost > 0, "{status:?}");
     assert_eq!((status.delivered, increments + status.lost), (delivered, versions), "{status:?}");
     runtime.block_on(stop(bridge));
+}
+
+#[test]
+fn a_journal_of_another_size_changes_nothing_that_was_delivered_before_a_kill() {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = |size| {
+        let runtime = Runtime::new().unwrap();
+        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
+        setup.retention = size;
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let large = "large ".repeat(500);
+    let mut versions = 0;
+    for size in [1 << 20, 8 << 20, 1 << 20, 8 << 20] {
+        let (runtime, bridge) = start(size);
+        let view = bridge.view();
+        runtime.block_on(has_or_holds(&view, versions));
+        let mut events = loud_saying(&server, &format!("web-{versions}"), 0..30, "again");
+        versions += 30;
+        runtime.block_on(has_or_holds(&view, versions));
+        // So that all of that is saved, and little of what follows.
+        std::thread::sleep(Duration::from_millis(1500));
+        for at in 0..200 {
+            events[25 + at % 5].again(&server);
+            let pod = format!("other-{versions}");
+            server.create(EventObject::about_pod("shop", &pod, "A", &large)).unwrap();
+            versions += 2;
+        }
+        runtime.block_on(has_or_holds(&view, versions));
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        drop((bridge, view));
+    }
+    let (runtime, bridge) = start(1 << 20);
+    runtime.block_on(has_or_holds(&bridge.view(), versions));
+    runtime.block_on(stop(bridge));
+    let mut deltas = BTreeMap::new();
+    for event in sink.received() {
+        let before = deltas.insert(event.id.clone(), event.delta);
+        assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
+    }
+    assert_eq!(deltas.values().sum::<u64>(), versions);
 }
