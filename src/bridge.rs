@@ -74,7 +74,6 @@ pub use own_events::{COMPONENT, OwnEvents};
 pub use own_writes::OwnWrites;
 pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};
 pub use reason::{Reason, Secrets};
-pub(crate) use reason::{escaped, plain, visible};
 pub use run::{Bridge, BridgeError, SinkHandle, SinkHandleError};
 pub(crate) use shared::now_ms;
 pub use shared::{BlockedBy, IngestCounters};

@@ -10,8 +10,9 @@
 //!
 //! A module uses only modules above it (`tests/layering.rs` holds that).
 
-// What an event is; no I/O.
+// What an event is, and words of others made fit for a terminal; no I/O.
 pub mod event;
+pub(crate) mod plain;
 
 // What keeps events: the broadcaster's live channels, the reflector, the durable log.
 pub mod cache;

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 /// From the bottom of the dependencies to the top; modules of one row do not know each other.
 const LAYERS: [&[&str]; 8] = [
-    &["event", "suggest"],
+    &["event", "plain", "suggest"],
     &["watch", "correlate", "cache", "journal"],
     &["record"],
     &["bridge"],

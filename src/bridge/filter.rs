@@ -45,7 +45,7 @@ use self::{
     slots::{Plan, Slots},
 };
 use super::tasks::answer_of;
-use crate::{bridge::plain, event::Record};
+use crate::{event::Record, plain::plain};
 
 /// A longer expression is refused.
 const MAX_LENGTH: usize = 4096;

@@ -195,6 +195,16 @@ impl Gather {
                 let passed = self.stage.pass(record, told, names, time_ms).await;
                 counted = passed.counted;
                 self.put(passed, time_ms, !any_due).await?;
+            } else if self.delivered_before.delivered.contains(seq) {
+                // The run before had another `match`, and the receiver has taken it.
+                let before = Arc::clone(&self.delivered_before);
+                let mut held = false;
+                for (seq, input) in before.inputs.of(seq..seq + 1) {
+                    let input = Input::of(seq, input);
+                    self.decided_by(input);
+                    held |= self.decide_again(&input, true, time_ms).await?.is_none();
+                }
+                self.work.reached.delivered_before += u64::from(!held);
             } else {
                 self.work.reached.filtered += 1;
             }
@@ -232,21 +242,13 @@ impl Gather {
             self.stage.read_to(input.read_bytes);
             self.put_due(input.time_ms, fed.frame().time_ms).await?;
             let has_it = before.delivered.contains(seq);
-            match self.stage.decide_again(&input) {
-                Some(Decision::Hold { evicted }) => {
+            match self.decide_again(&input, has_it, fed.frame().time_ms).await? {
+                Some(lost_with_it) => lost += lost_with_it,
+                None => {
                     // It may be a summary that was delivered; it is when that comes out again.
                     let fate = if has_it { &mut delivered } else { &mut lost };
                     *fate = fate.saturating_sub(1);
-                    if let Some(evicted) = evicted {
-                        let passed = self.stage.evicted(evicted).await;
-                        self.put(passed, fed.frame().time_ms, false).await?;
-                    }
                 }
-                Some(Decision::Send { released, .. }) if has_it => {
-                    self.work.reached.correlated_away += released;
-                }
-                Some(Decision::Send { released, .. }) => lost += released,
-                None => {}
             }
         }
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
@@ -259,6 +261,31 @@ impl Gather {
         self.work.reached.standing.held = self.stage.holding();
         self.come_to(Position { next: fed.frame().first, skipped: fed.frame().skipped });
         Ok(())
+    }
+
+    /// Decides again as an earlier run did on a record, which the receiver has or not. Answers how many
+    /// held versions are lost with it; nothing if it is held.
+    async fn decide_again(
+        &mut self,
+        input: &Input,
+        has_it: bool,
+        time_ms: u64,
+    ) -> Result<Option<u64>, Closed> {
+        match self.stage.decide_again(input) {
+            Some(Decision::Hold { evicted }) => {
+                if let Some(evicted) = evicted {
+                    let passed = self.stage.evicted(evicted).await;
+                    self.put(passed, time_ms, false).await?;
+                }
+                Ok(None)
+            }
+            Some(Decision::Send { released, .. }) if has_it => {
+                self.work.reached.correlated_away += released;
+                Ok(Some(0))
+            }
+            Some(Decision::Send { released, .. }) => Ok(Some(released)),
+            None => Ok(Some(0)),
+        }
     }
 
     fn decided_by(&mut self, input: Input) {

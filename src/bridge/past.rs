@@ -87,11 +87,7 @@ impl Past {
         if own.resource_version > 0 {
             let last_heard_ms = own_heard_ms.unwrap_or_default();
             let too_late = now_ms.saturating_sub(last_heard_ms) > BACK_WITHIN_MS;
-            return if too_late && read_since {
-                Self::Part { last_heard_ms }
-            } else {
-                Self::None
-            };
+            return if too_late && read_since { Self::Part { last_heard_ms } } else { Self::None };
         }
         let heard = read.iter().filter_map(|(other, _)| {
             let state = known.get(&***other)?;

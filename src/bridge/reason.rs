@@ -7,13 +7,11 @@
 //! bridge takes such words, and [`Secrets::reason`] the only place where one is made.
 
 mod forms;
-mod plain;
 
 use std::{collections::BTreeSet, fmt, ops::Deref, sync::Arc};
 
+use crate::plain::one_line;
 use forms::Form;
-
-pub(crate) use plain::{escaped, plain, visible};
 
 /// A reason has at most so many characters.
 const MOST_CHARS: usize = 300;
@@ -84,7 +82,7 @@ impl Secrets {
 
     /// A reason in these words, with an ellipsis for each secret in them.
     pub fn reason(&self, words: impl fmt::Display) -> Reason {
-        let words = plain::one_line(&words.to_string(), MOST_BYTES);
+        let words = one_line(&words.to_string(), MOST_BYTES);
         let mut text = String::new();
         let mut next = 0;
         for secret in forms::find(&words, &self.0, SHORTEST) {

@@ -5,6 +5,7 @@ use std::{borrow::Cow, error::Error, fmt, io, sync::Arc, time::Duration};
 use kube::core::Status;
 
 use super::{informer::DecodeError, lines::LineError, list_items::ListError};
+use crate::plain::plain;
 
 /// So many characters of an API server's words are repeated.
 const MOST_CHARS: usize = 1000;
@@ -180,10 +181,12 @@ const KNOWN_REASONS: [&str; 19] = [
     "ServiceUnavailable",
 ];
 
-/// The words of an API server, or what stands in front of it, as far as they are repeated.
+/// The words of an API server, or what stands in front of it, as far as they are repeated: on one line,
+/// and without what moves a terminal's cursor or turns the order of letters.
 pub(crate) fn short(words: &str) -> Cow<'_, str> {
+    let words = plain(words);
     match words.char_indices().nth(MOST_CHARS) {
-        None => Cow::Borrowed(words),
+        None => words,
         Some((end, _)) => Cow::Owned(format!("{}…", &words[..end])),
     }
 }

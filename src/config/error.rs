@@ -11,7 +11,7 @@ use super::{
     mask::masked,
     yaml::{Node, Origin},
 };
-use crate::bridge::{plain, visible};
+use crate::plain::{plain, visible};
 
 /// A configuration that cannot be used, with every problem that was found in it.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -45,7 +45,8 @@ pub(in crate::bridge) struct Reached {
     pub(in crate::bridge) correlated_away: u64,
     /// Records that were gone before they could be read.
     pub(in crate::bridge) lost: u64,
-    /// Records that are gone and had been delivered by a run that a crash kept from saving it.
+    /// Records that are gone, or that `match` does not want any more, and had been delivered by a run that
+    /// a crash kept from saving it.
     pub(in crate::bridge) delivered_before: u64,
 }
 

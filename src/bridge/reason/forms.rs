@@ -8,7 +8,7 @@ use base64::{
 };
 use memchr::memmem;
 
-use super::plain::one_line;
+use crate::plain::one_line;
 
 /// Escapes within escapes are undone so often.
 const LAYERS: usize = 4;

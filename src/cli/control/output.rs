@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::Failure;
 use crate::{
     admin::api::Letter,
-    bridge::{escaped, plain},
     journal::LetterState,
+    plain::{escaped, plain},
 };
 
 /// The longest text of a cell, in characters; the last column's, since `show` has all of it.

@@ -25,9 +25,10 @@ use super::{
 };
 use crate::{
     admin::api::ReplayRequest,
-    bridge::{ReplayProgress, ReplayState, plain},
+    bridge::{ReplayProgress, ReplayState},
     config::{JournalOnly, JournalSettings, Span},
     event::timestamp,
+    plain::plain,
 };
 
 /// Where nobody watches, a line is written so often.

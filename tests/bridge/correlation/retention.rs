@@ -1,9 +1,10 @@
-//! What a correlator decides by the size of the journal, and on records that retention took.
+//! What a correlator decides on records that retention took, in a journal of another size, and where
+//! `match` is another one.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use tidings::{
-    bridge::{BatchOptions, BridgeView},
+    bridge::{BatchOptions, BridgeView, CorrelateMode},
     demo::api_server::EventObject,
 };
 use tokio::runtime::Runtime;
@@ -120,4 +121,49 @@ fn a_journal_of_another_size_changes_nothing_that_was_delivered_before_a_kill() 
         assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
     }
     assert_eq!(deltas.values().sum::<u64>(), versions);
+}
+
+#[test]
+fn what_the_receiver_took_stays_delivered_where_the_match_is_changed_after_a_kill() {
+    for correlate in [CorrelateMode::None, CorrelateMode::Suppress] {
+        let outer = Runtime::new().unwrap();
+        let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+        let journal = tempfile::tempdir().unwrap();
+        let start = |filter| {
+            let runtime = Runtime::new().unwrap();
+            let tuning = Tuning { filter, correlate, ..suppress() };
+            let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
+            let bridge = runtime.block_on(setup.start());
+            (runtime, bridge)
+        };
+        let (runtime, bridge) = start(None);
+        let view = bridge.view();
+        // So that what follows is not saved when it is delivered.
+        std::thread::sleep(Duration::from_millis(1500));
+        loud_saying(&server, "web", 0..30, "again");
+        for at in 0..50 {
+            let pod = format!("other-{at}");
+            server.create(EventObject::about_pod("shop", &pod, "A", "m")).unwrap();
+        }
+        runtime.block_on(has_or_holds(&view, 80));
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        drop((bridge, view));
+        let arrived = |increments: &mut u64| {
+            let deltas: BTreeMap<_, _> =
+                sink.received().into_iter().map(|event| (event.id, event.delta)).collect();
+            *increments = deltas.values().sum();
+            deltas.len() as u64
+        };
+        let mut increments = 0;
+        let before = arrived(&mut increments);
+
+        let (runtime, bridge) = start(Some("event.reason == 'B'"));
+        let status = runtime.block_on(settled(&bridge.view(), "pager", 80));
+        runtime.block_on(stop(bridge));
+        let delivered = arrived(&mut increments);
+        assert_eq!((status.delivered, status.lost), (delivered, 0), "{correlate:?} {status:?}");
+        let told = status.filtered + status.delivered + status.correlated_away;
+        assert!(told == 80 && delivered >= before, "{correlate:?} {status:?}");
+        assert_eq!(increments + status.filtered, 80, "{correlate:?} {status:?}");
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) fn visible(text: &str) -> String {
 }
 
 /// A plain text with one space wherever there is white space, and not much more than so many bytes.
-pub(super) fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for word in plain(text).split_whitespace() {
         if line.len() > most {
