@@ -9,9 +9,9 @@ use std::{io, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, JournalOptions, ObjectOptions, Outcome,
-        Overflow, RefusedClass, RetryClass, RetryOptions, Secrets, Sink, SinkOptions, SinkStart,
-        SourceOptions, SourceStart,
+        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Failure, FailureClass, JournalOptions,
+        ObjectOptions, Outcome, Overflow, RefusedClass, RetryOptions, Secrets, Sink, SinkOptions,
+        SinkStart, SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::{Batch, Cluster, Envelope},
@@ -65,15 +65,15 @@ impl Sink for LinesSink {
                 // The receiver said so. To have written to a socket would not be enough.
                 Ok(answer) if answer == "ok" => Outcome::Delivered,
                 // The payload is bad, today and tomorrow: it goes to the dead letters. (An answer
-                // about us, "log in first", is no refusal: that is `RetryClass::Misconfigured`.)
+                // about us, "log in first", is no refusal: that is `FailureClass::Misconfigured`.)
                 Ok(reason) => {
                     let reason = self.secrets.reason(reason);
-                    Outcome::Refused { class: RefusedClass::Invalid, reason }
+                    Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason))
                 }
                 // Whether it has arrived nobody knows, so the bridge will send it again.
                 Err(error) => {
                     let reason = self.secrets.reason(format_args!("{}: {error}", self.address));
-                    Outcome::Retry { after: None, class: RetryClass::Unavailable, reason }
+                    Outcome::Failed(Failure::new(FailureClass::Unavailable, reason))
                 }
             }
         })

@@ -24,6 +24,7 @@ mod control;
 mod correlation;
 mod deliver;
 mod errands;
+mod failure;
 mod feed;
 mod filter;
 mod gap;
@@ -60,6 +61,7 @@ pub use cluster::ClusterError;
 pub use control::{
     Control, ControlError, Replay, ReplayFrom, ReplayProgress, ReplayRun, ReplayState,
 };
+pub use failure::{Failure, FailureClass, Fault, RefusedClass, Status};
 pub use filter::{EvalError, Filter, FilterError};
 pub use gap::Gap;
 pub use heartbeat::Heartbeat;
@@ -77,7 +79,7 @@ pub use reason::{Reason, Secrets};
 pub use run::{Bridge, BridgeError, SinkHandle, SinkHandleError};
 pub(crate) use shared::now_ms;
 pub use shared::{BlockedBy, IngestCounters};
-pub use sink::{EventFate, Outcome, RefusedClass, RetryClass, Sink};
+pub use sink::{EventFate, Outcome, Sink};
 pub use tasks::TaskEnd;
 pub use view::{BridgeView, SourceView};
 pub use watchdog::{Stuck, Watchdog};

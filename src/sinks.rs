@@ -4,6 +4,8 @@
 //! Building a sink checks all that can be checked without asking anyone: addresses, certificates,
 //! headers. The network is first touched by the first attempt to deliver.
 
+#[cfg(feature = "http-client")]
+mod credentials;
 #[cfg(all(test, any(feature = "http-client", feature = "kafka")))]
 mod fixtures;
 #[cfg(all(fuzzing, feature = "otlp", feature = "webhook"))]

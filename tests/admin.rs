@@ -16,7 +16,7 @@ use std::{net::SocketAddr, time::Duration};
 use serde_json::Value;
 use tidings::{
     admin::AdminServer,
-    bridge::{Outcome, RetryClass, Secrets},
+    bridge::{Failure, FailureClass, Outcome, Secrets},
     config::ServerSettings,
     demo::api_server::{EventObject, Fault, On},
     journal::Letters,
@@ -96,6 +96,7 @@ async fn status_and_metrics_say_what_became_of_each_event() {
         "tidings_sink_events_total{sink=\"all\",fate=\"lost\"} 0",
         "tidings_sink_pending{sink=\"all\"} 0",
         "tidings_sink_overrun{sink=\"all\"} 0",
+        "tidings_sink_duplicates_total{sink=\"all\"} 0",
         "tidings_sink_truncated_total{sink=\"all\"} 0",
         "tidings_sink_held{sink=\"all\"} 0",
         "tidings_sink_lag_seconds{sink=\"all\"} 0.0",
@@ -125,7 +126,7 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     let sink = MemorySink::default();
     sink.refuse(|_| {
         let reason = Secrets::none().reason("down");
-        Some(Outcome::Retry { after: None, class: RetryClass::Unavailable, reason })
+        Some(Outcome::Failed(Failure::new(FailureClass::Unavailable, reason)))
     });
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     let admin = serve(&bridge);

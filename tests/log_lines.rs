@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::Value;
 use tidings::{
-    bridge::{BatchOptions, Outcome, RetryClass, Secrets},
+    bridge::{BatchOptions, FailureClass, Outcome, Secrets},
     demo::api_server::EventObject,
 };
 
@@ -65,7 +65,7 @@ async fn a_thousand_refused_events_are_a_handful_of_lines_whose_counts_add_up() 
     let (flapping, calls) = (MemorySink::default(), AtomicU64::default());
     flapping.refuse(move |_| {
         let calls = calls.fetch_add(1, Ordering::Relaxed);
-        calls.is_multiple_of(4).then(|| retry(RetryClass::Unavailable))
+        calls.is_multiple_of(4).then(|| retry(FailureClass::Unavailable))
     });
     let batch = BatchOptions { events: 1, ..BatchOptions::default() };
     let one_by_one = Tuning { batch, ..Tuning::default() };

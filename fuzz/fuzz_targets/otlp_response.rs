@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tidings::{
-    bridge::Outcome,
+    bridge::{Failure, Outcome},
     sinks::fuzzing::{otlp_grpc, otlp_http},
 };
 
@@ -28,11 +28,11 @@ fuzz_target!(|data: &[u8]| {
             assert!(rejected <= sent);
             assert!(!reason.is_empty());
         }
-        Some(Outcome::Refused { reason, .. } | Outcome::Retry { reason, .. }) => {
+        Some(Outcome::Failed(Failure { reason, .. })) => {
             assert!(reason.len() < 4096, "{}", reason.len());
             assert!(!reason.contains('\n'), "{reason}");
         }
-        Some(Outcome::PerEvent { .. }) => panic!("OTLP names no records"),
+        Some(Outcome::PerEvent(_)) => panic!("OTLP names no records"),
         Some(Outcome::Delivered) | None => {}
     }
 });

@@ -7,7 +7,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use libfuzzer_sys::fuzz_target;
 use tidings::{
-    bridge::Outcome,
+    bridge::{Failure, FailureClass, Outcome},
     sinks::{Compression, Secret, WebhookOptions, WebhookSink, fuzzing::webhook},
 };
 
@@ -41,11 +41,11 @@ fuzz_target!(|data: &[u8]| {
             assert!((200..300).contains(&status));
             return;
         }
-        Some(Outcome::Refused { reason, .. }) => {
-            assert!([400, 413, 422].contains(&status));
+        Some(Outcome::Failed(Failure { class, reason, .. })) => {
+            let refused = matches!(class, FailureClass::Refused(_));
+            assert_eq!(refused, [400, 413, 422].contains(&status));
             reason
         }
-        Some(Outcome::Retry { reason, .. }) => reason,
         Some(other) => panic!("{other:?}"),
     };
     assert!(reason.len() < 4096, "{}", reason.len());

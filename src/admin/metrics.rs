@@ -71,6 +71,9 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
         s.match_errors
     })?;
+    counter("sink_duplicates", "Events delivered that it knew to have had before", |s| {
+        s.duplicates
+    })?;
     counter("sink_truncated", "Events taken that were cut, being too large for the sink", |s| {
         s.truncated
     })?;

@@ -249,6 +249,8 @@ pub struct SinkStatus {
     pub failed_attempts: u64,
     /// Events let through because `match` could not be evaluated for them.
     pub match_errors: u64,
+    /// Events delivered that the receiver knew to have had before, since the start of the process.
+    pub duplicates: u64,
     /// Events that it has had cut to its own `maxEvent`.
     pub truncated: u64,
     /// Events since the start of the process by what the sink was told of their objects: `known`, or
@@ -378,6 +380,7 @@ pub fn status(view: &BridgeView) -> Status {
                     attempts: sink.attempts,
                     failed_attempts: sink.failed_attempts,
                     match_errors: sink.match_errors,
+                    duplicates: sink.duplicates,
                     truncated: sink.truncated,
                     enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
                     retried: totals.retried,

@@ -16,7 +16,7 @@ use tokio::{
 use tracing::Level;
 
 use super::{
-    Outcome, Reason, RetryClass, RetryOptions, Secrets, Sink, SinkCondition, SinkProgress,
+    Failure, FailureClass, Outcome, RetryOptions, Secrets, Sink, SinkCondition, SinkProgress,
     errands::Errand,
     gather::{Mark, Work},
     own_events::all_own,
@@ -179,8 +179,8 @@ impl Deliver {
             self.had.write(now_ms(), || self.progress.saved_standing());
             match next {
                 Next::Done => {}
-                Next::Again { class, reason, after } => {
-                    self.wait(&piece, class, &reason, after).await?;
+                Next::Again(failure) => {
+                    self.wait(&piece, &failure).await?;
                     pieces.push_front(piece);
                 }
                 Next::Halved(second) => {
@@ -204,17 +204,16 @@ impl Deliver {
             }
         };
         self.pulse.rests();
-        let outcome = outcome.unwrap_or_else(|_| Outcome::Retry {
-            after: None,
-            class: RetryClass::Timeout,
-            reason: Secrets::none()
-                .reason(format_args!("no answer within {:.1} s", self.timeout.as_secs_f64())),
+        let outcome = outcome.unwrap_or_else(|_| {
+            let seconds = self.timeout.as_secs_f64();
+            let reason = format_args!("no answer within {seconds:.1} s");
+            Outcome::Failed(Failure::silence(Secrets::none().reason(reason)))
         });
-        let failed =
-            matches!(outcome, Outcome::Retry { .. } | Outcome::PerEvent { retry: Some(_), .. });
+        let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
         self.progress.update(|sink| {
             sink.attempts += 1;
             sink.failed_attempts += u64::from(failed);
+            sink.duplicates += duplicates;
         });
         Ok(outcome)
     }
@@ -224,15 +223,13 @@ impl Deliver {
     async fn wait(
         &mut self,
         piece: &Piece,
-        class: RetryClass,
-        reason: &Reason,
-        after: Option<Duration>,
+        Failure { class, after, reason, .. }: &Failure,
     ) -> Result<(), Interrupted> {
         let condition = match class {
-            RetryClass::Misconfigured => SinkCondition::Misconfigured,
+            FailureClass::Misconfigured => SinkCondition::Misconfigured,
             _ => SinkCondition::Retrying,
         };
-        let wait = self.retry.wait(piece.failures, class, after);
+        let wait = self.retry.wait(piece.failures, *class, *after);
         let mut news = false;
         let own = self.own_writes.as_ref();
         self.progress.update(|sink| {

@@ -102,9 +102,10 @@ impl Courier {
         while let Some(mut piece) = pieces.pop_front() {
             match self.send(&mut piece, &mut tally, &mut waits).await? {
                 Next::Done => {}
-                Next::Again { class, reason, after } => {
-                    waits(reason.into());
-                    self.sleep(self.retry.wait(piece.failures, class, after)).await?;
+                Next::Again(failure) => {
+                    let wait = self.retry.wait(piece.failures, failure.class, failure.after);
+                    waits(failure.reason.into());
+                    self.sleep(wait).await?;
                     pieces.push_front(piece);
                 }
                 Next::Halved(second) => {

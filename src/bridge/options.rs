@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde::Serialize;
 
-use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, RetryClass, Sink};
+use super::{Enrich, FailureClass, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
 use crate::{event::Cluster, journal::LogOptions};
 
 /// When a batch is full.
@@ -52,8 +52,8 @@ const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
 impl RetryOptions {
     /// Whether nothing is tried any more after a failure of this class, the so manieth that mends
     /// itself. What only a person can mend is tried for ever.
-    pub(super) fn gives_up(&self, class: RetryClass, failures: u32) -> bool {
-        class != RetryClass::Misconfigured && self.max_attempts.is_some_and(|max| failures >= max)
+    pub(super) fn gives_up(&self, class: FailureClass, failures: u32) -> bool {
+        class != FailureClass::Misconfigured && self.max_attempts.is_some_and(|max| failures >= max)
     }
 
     /// The wait after so many failures: exponential with full jitter, uniform between nothing and a
@@ -62,10 +62,10 @@ impl RetryOptions {
     pub(super) fn wait(
         &self,
         failures: u32,
-        class: RetryClass,
+        class: FailureClass,
         asked: Option<Duration>,
     ) -> Duration {
-        let backoff = if class == RetryClass::Misconfigured {
+        let backoff = if class == FailureClass::Misconfigured {
             self.max.mul_f64(0.5 + fastrand::f64() / 2.0)
         } else {
             let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(31));

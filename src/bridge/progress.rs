@@ -163,6 +163,8 @@ pub struct SinkSnapshot {
     pub failed_attempts: u64,
     /// Events that `match` could not be evaluated for, and that went through.
     pub match_errors: u64,
+    /// Events delivered that the receiver knew to have had before, since the start of the process.
+    pub duplicates: u64,
     /// Events that it has had cut to its `maxEvent`, since the start of the process.
     pub truncated: u64,
     /// What it was told of objects since the start of the process; nothing if it does not ask.
@@ -245,6 +247,7 @@ impl SinkProgress {
             attempts: 0,
             failed_attempts: 0,
             match_errors: 0,
+            duplicates: 0,
             truncated: 0,
             enrichments: None,
             oldest_in_hand_ms: None,

@@ -25,7 +25,7 @@ const SHORTEST: usize = 4;
 ///
 /// Made by [`Secrets::reason`] alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason(String);
+pub struct Reason(Arc<str>);
 
 impl Reason {
     /// The text.
@@ -50,7 +50,7 @@ impl fmt::Display for Reason {
 
 impl From<Reason> for String {
     fn from(reason: Reason) -> Self {
-        reason.0
+        reason.0.as_ref().to_owned()
     }
 }
 
@@ -97,7 +97,7 @@ impl Secrets {
             text.truncate(end);
             text.push('…');
         }
-        Reason(text)
+        Reason(text.into())
     }
 }
 

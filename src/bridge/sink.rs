@@ -1,73 +1,20 @@
 //! What a sink is to the bridge: one attempt to deliver one batch, and an honest answer.
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 
-use super::Reason;
+use super::{Failure, FailureClass, Reason};
 use crate::event::Batch;
-
-/// Why an attempt is worth another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RetryClass {
-    /// The address does not answer, or answers that it cannot now: connection refused or cut,
-    /// HTTP 5xx, gRPC UNAVAILABLE.
-    Unavailable,
-    /// It asks for less: HTTP 429, gRPC RESOURCE_EXHAUSTED.
-    Throttled,
-    /// No answer in time. Whether the batch arrived is not known.
-    Timeout,
-    /// The answer is about us or the address, not about the payload: HTTP 401, 403, 404, 405, 410
-    /// and 3xx, TLS, gRPC UNAUTHENTICATED, an unknown topic, an ACL. Only a person can mend it, so
-    /// it is retried slowly, for ever and loudly.
-    Misconfigured,
-}
-
-impl RetryClass {
-    /// The spelling in the log.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Unavailable => "unavailable",
-            Self::Throttled => "throttled",
-            Self::Timeout => "timeout",
-            Self::Misconfigured => "misconfigured",
-        }
-    }
-}
-
-/// Why a payload will never be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RefusedClass {
-    /// The receiver calls it malformed: HTTP 400, 422, gRPC INVALID_ARGUMENT, Kafka invalid record.
-    Invalid,
-    /// Larger than the receiver takes: HTTP 413, Kafka message too large.
-    TooLarge,
-}
-
-impl RefusedClass {
-    /// The spelling in dead letters and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::TooLarge => "too-large",
-        }
-    }
-}
 
 /// What became of one event of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventFate {
     /// The receiver has it.
     Delivered,
-    /// It is to be sent again.
-    Retry,
-    /// It will never be taken.
-    Refused {
-        /// Why.
-        class: RefusedClass,
-        /// The receiver's words.
-        reason: Reason,
-    },
+    /// The receiver has had it before, by its id, and has not taken it twice. That is delivered, and
+    /// counted beside that.
+    Duplicate,
+    /// It was not taken. Whether it is sent again is for the class of the failure to say.
+    Failed(Failure),
 }
 
 /// What became of a batch.
@@ -75,13 +22,8 @@ pub enum EventFate {
 pub enum Outcome {
     /// The receiver has all of it.
     Delivered,
-    /// The receiver answered for each event.
-    PerEvent {
-        /// One fate for each record, in the order of the batch.
-        fates: Vec<EventFate>,
-        /// Why those to be retried failed; they are retried under this class.
-        retry: Option<(RetryClass, Reason)>,
-    },
+    /// The receiver answered for each event: one fate for each record, in the order of the batch.
+    PerEvent(Vec<EventFate>),
     /// The receiver took the batch but for some events that it does not name (OTLP partial
     /// success). Nothing of it is sent again, unless it rejects everything for long.
     Partial {
@@ -90,22 +32,29 @@ pub enum Outcome {
         /// The receiver's words.
         reason: Reason,
     },
-    /// Nothing was taken, as far as is known; to be sent again whole.
-    Retry {
-        /// The wait that the receiver asked for (`Retry-After`, gRPC RetryInfo).
-        after: Option<Duration>,
-        /// Why.
-        class: RetryClass,
-        /// What happened, for the log and the status page.
-        reason: Reason,
-    },
-    /// The payload was refused, and will be however often it is sent.
-    Refused {
-        /// Why.
-        class: RefusedClass,
-        /// The receiver's words.
-        reason: Reason,
-    },
+    /// Nothing was taken, as far as is known.
+    Failed(Failure),
+}
+
+impl Outcome {
+    /// Whether some of the batch is to be sent again because it was not taken, not because it was
+    /// refused.
+    pub(super) fn is_to_be_retried(&self) -> bool {
+        let retried = |failure: &Failure| !matches!(failure.class, FailureClass::Refused(_));
+        match self {
+            Self::Failed(failure) => retried(failure),
+            Self::PerEvent(fates) => fates
+                .iter()
+                .any(|fate| matches!(fate, EventFate::Failed(failure) if retried(failure))),
+            Self::Delivered | Self::Partial { .. } => false,
+        }
+    }
+
+    /// How many of the batch the receiver has had before.
+    pub(super) fn duplicates(&self) -> u64 {
+        let Self::PerEvent(fates) = self else { return 0 };
+        fates.iter().filter(|fate| **fate == EventFate::Duplicate).count() as u64
+    }
 }
 
 /// A transport, shared by the attempts that are under way: what they have in common, a client with its

@@ -55,7 +55,7 @@ fn had(outcome: &Outcome, at: usize, of: usize) -> bool {
     match outcome {
         Outcome::Delivered => true,
         Outcome::Partial { rejected, .. } => (*rejected as usize) < of,
-        Outcome::PerEvent { fates, .. } => fates.get(at) == Some(&EventFate::Delivered),
-        Outcome::Retry { .. } | Outcome::Refused { .. } => false,
+        Outcome::PerEvent(fates) => fates.get(at) == Some(&EventFate::Delivered),
+        Outcome::Failed(_) => false,
     }
 }

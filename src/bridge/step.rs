@@ -7,9 +7,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-use super::{EventFate, Outcome, Reason, RefusedClass, RetryClass, RetryOptions, Secrets};
+use super::{
+    EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass, RetryOptions, Secrets,
+};
 use crate::event::{Batch, Record};
 
 /// After so many refusals of single events in a row it is the sink that is wrong, not the events.
@@ -86,12 +86,7 @@ pub(super) enum Next {
     /// Nothing: each record has its answer.
     Done,
     /// The rest is sent again after a wait.
-    Again {
-        class: RetryClass,
-        reason: Reason,
-        /// The wait that the receiver asked for.
-        after: Option<Duration>,
-    },
+    Again(Failure),
     /// The second half: the piece, which is the first half now, goes before it.
     Halved(Piece),
 }
@@ -121,10 +116,13 @@ impl Refusals {
 
     /// Counts so many more, which one answer refuses. If there were too many before, the reason to
     /// retry instead.
-    fn count(&mut self, events: usize, reason: &Reason) -> Result<(), Reason> {
+    fn count(&mut self, events: usize, reason: &Reason) -> Result<(), Failure> {
         match self.most {
-            Some(most) if self.in_a_row >= most => Err(Secrets::none()
-                .reason(format_args!("refuses everything, {most} events in a row: {reason}"))),
+            Some(most) if self.in_a_row >= most => {
+                let words = format_args!("refuses everything, {most} events in a row: {reason}");
+                let reason = Secrets::none().reason(words);
+                Err(Failure::new(FailureClass::Misconfigured, reason))
+            }
             _ => {
                 let events = u32::try_from(events).unwrap_or(u32::MAX);
                 self.in_a_row = self.in_a_row.saturating_add(events);
@@ -151,7 +149,7 @@ impl Piece {
         self.attempts += 1;
         let count = self.places.len();
         let mut answers = Vec::new();
-        let (class, reason, after) = match outcome {
+        let failure = match outcome {
             Outcome::Delivered => {
                 refusals.end();
                 return Step::done(vec![self.take(count, Answer::Taken { warning: None })]);
@@ -176,74 +174,77 @@ impl Piece {
                         let taken = self.take(count - rejected, Answer::Taken { warning: None });
                         return Step::done(vec![refused, taken]);
                     }
-                    Err(reason) => (RetryClass::Misconfigured, reason, None),
+                    Err(failure) => failure,
                 }
             }
-            Outcome::PerEvent { fates, retry } => {
-                let too_many = self.sort(fates, refusals, &mut answers);
-                if self.places.is_empty() {
-                    return Step::done(answers);
-                }
-                let failed = || Secrets::none().reason("some events of the batch were not taken");
-                let (class, reason) = match too_many {
-                    Some(reason) => (RetryClass::Misconfigured, reason),
-                    None => retry.unwrap_or_else(|| (RetryClass::Unavailable, failed())),
-                };
-                (class, reason, None)
-            }
-            Outcome::Refused { .. } if count > 1 => {
+            Outcome::PerEvent(fates) => match self.sort(fates, refusals, &mut answers) {
+                Some(failure) => failure,
+                None => return Step::done(answers),
+            },
+            Outcome::Failed(Failure { class: FailureClass::Refused(_), .. }) if count > 1 => {
                 // One event may spoil the batch. The first half goes first: order counts.
                 return Step { answers, next: Next::Halved(self.split_off_half()) };
             }
-            Outcome::Refused { class, reason } => match refusals.count(1, &reason) {
-                Ok(()) => {
-                    let class = DeadLetterClass::Refused(class);
-                    return Step::done(vec![self.take(count, Answer::Refused { class, reason })]);
+            Outcome::Failed(Failure { class: FailureClass::Refused(class), reason, .. }) => {
+                match refusals.count(1, &reason) {
+                    Ok(()) => {
+                        let class = DeadLetterClass::Refused(class);
+                        return Step::done(vec![
+                            self.take(count, Answer::Refused { class, reason }),
+                        ]);
+                    }
+                    Err(failure) => failure,
                 }
-                Err(reason) => (RetryClass::Misconfigured, reason, None),
-            },
-            Outcome::Retry { after, class, reason } => (class, reason, after),
+            }
+            Outcome::Failed(failure) => failure,
         };
         // What somebody has to mend is waited for: given up, an expired token would empty the
         // journal into the dead letters.
-        self.failures += u32::from(class != RetryClass::Misconfigured);
-        if options.gives_up(class, self.failures) {
-            let class = DeadLetterClass::MaxAttempts;
+        self.failures += u32::from(failure.class != FailureClass::Misconfigured);
+        if options.gives_up(failure.class, self.failures) {
+            let (class, reason) = (DeadLetterClass::MaxAttempts, failure.reason);
             answers.push(self.take(self.places.len(), Answer::Refused { class, reason }));
             return Step::done(answers);
         }
-        Step { answers, next: Next::Again { class, reason, after } }
+        Step { answers, next: Next::Again(failure) }
     }
 
-    /// Sorts records that were answered one by one; those to be sent again stay. Answers the reason
-    /// to retry if there were too many refusals in a row.
+    /// Sorts records that were answered one by one; those to be sent again stay. Answers why they are:
+    /// that there were too many refusals in a row, or the failure of the first, with the longest wait
+    /// that was asked for.
     fn sort(
         &mut self,
         fates: Vec<EventFate>,
         refusals: &mut Refusals,
         answers: &mut Vec<Answered>,
-    ) -> Option<Reason> {
-        let mut too_many = None;
+    ) -> Option<Failure> {
+        let (mut too_many, mut failed) = (None, None::<Failure>);
         let records = std::mem::take(&mut self.batch.records);
         let places = std::mem::take(&mut self.places);
         // A sink that answers for too few has not said that it took the others.
-        let fates = fates.into_iter().chain(std::iter::repeat(EventFate::Retry));
+        let fates = fates.into_iter().chain(std::iter::repeat_with(unanswered));
         for ((record, place), fate) in records.into_iter().zip(places).zip(fates) {
             let answer = match fate {
-                EventFate::Delivered => {
+                EventFate::Delivered | EventFate::Duplicate => {
                     refusals.end();
                     Some(Answer::Taken { warning: None })
                 }
-                EventFate::Refused { class, reason } => match refusals.count(1, &reason) {
+                EventFate::Failed(Failure {
+                    class: FailureClass::Refused(class), reason, ..
+                }) => match refusals.count(1, &reason) {
                     Ok(()) => {
                         Some(Answer::Refused { class: DeadLetterClass::Refused(class), reason })
                     }
-                    Err(reason) => {
-                        too_many = Some(reason);
+                    Err(failure) => {
+                        too_many = Some(failure);
                         None
                     }
                 },
-                EventFate::Retry => None,
+                EventFate::Failed(failure) => {
+                    let first = failed.get_or_insert_with(|| failure.clone());
+                    first.after = first.after.max(failure.after);
+                    None
+                }
             };
             match (answer, answers.last_mut()) {
                 (None, _) => {
@@ -260,7 +261,7 @@ impl Piece {
                 }
             }
         }
-        too_many
+        too_many.or(failed)
     }
 
     /// Takes the first records out of it, with their answer.
@@ -281,6 +282,12 @@ impl Piece {
             first_ms: self.first_ms,
         }
     }
+}
+
+/// The fate of an event that a sink has not answered for.
+fn unanswered() -> EventFate {
+    let reason = Secrets::none().reason("some events of the batch were not taken");
+    EventFate::Failed(Failure::new(FailureClass::Unavailable, reason))
 }
 
 impl Step {

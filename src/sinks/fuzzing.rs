@@ -6,7 +6,7 @@ use ::http::{
 };
 
 use super::{WebhookSink, http::Reply, otlp};
-use crate::bridge::Outcome;
+use crate::{bridge::Outcome, event::Batch};
 
 /// What a receiver answered, with one text in the headers that are read: nothing if HTTP has no such answer.
 fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
@@ -17,7 +17,7 @@ fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
 
 /// What a webhook makes of an answer.
 pub fn webhook(sink: &WebhookSink, status: u16, header: &[u8], body: &[u8]) -> Option<Outcome> {
-    Some(sink.outcome_of(&reply(status, header, body)?))
+    Some(sink.outcome_of(&reply(status, header, body)?, &Batch::default()))
 }
 
 /// What OTLP over HTTP makes of an answer to so many records.

@@ -24,7 +24,10 @@ use super::{
     Compression, Proxy, Secret, SinkBuildError, TlsOptions, is_reserved_header, net_error,
     own_deadline, tls,
 };
-use crate::bridge::{Outcome, RetryClass, Secrets};
+use crate::{
+    bridge::{Failure, FailureClass, Secrets},
+    event::Batch,
+};
 
 /// How much of a refusing answer is read, for its reason.
 pub(super) const REASON_BYTES: usize = 4096;
@@ -100,15 +103,12 @@ impl Reply {
         self.status.is_success()
     }
 
-    /// What an answer other than 2xx means; `words` is what the body says.
-    pub(super) fn refusal(&self, words: &str, secrets: &Secrets) -> Outcome {
-        match &self.location {
-            // What the body of a redirect says is that it is one.
-            Some(location) => {
-                status::to_outcome(self.status, None, &status::points_to(location), secrets)
-            }
-            None => status::to_outcome(self.status, self.retry_after, words, secrets),
-        }
+    /// What an answer other than 2xx to a batch means; `words` is what the body says.
+    pub(super) fn failure(&self, words: &str, sent: &Batch, secrets: &Secrets) -> Failure {
+        // What the body of a redirect says is that it is one.
+        let location = self.location.as_ref().map(status::points_to);
+        let words = location.as_deref().unwrap_or(words);
+        status::to_failure(self.status, self.retry_after, words, sent, secrets)
     }
 }
 
@@ -193,19 +193,19 @@ impl HttpPoster {
         &self.secrets
     }
 
-    /// One POST. An answer of any status is a reply; no answer is already an outcome.
+    /// One POST. An answer of any status is a reply; no answer is a failure.
     ///
     /// A receiver may close a connection that is idle at the moment of the next request. So one that
     /// was used before and ends without an answer says nothing of the receiver, and the request is
     /// sent again at once, on a new one. Should the first have arrived, it arrives again under the
     /// same ids.
-    pub(super) async fn post(&self, body: Bytes) -> Result<Reply, Outcome> {
+    pub(super) async fn post(&self, body: Bytes) -> Result<Reply, Failure> {
         let body = self.compress(body).await?;
         self.post_compressed(&[], body).await
     }
 
     /// A body as it is to be sent.
-    pub(super) async fn compress(&self, body: Bytes) -> Result<Bytes, Outcome> {
+    pub(super) async fn compress(&self, body: Bytes) -> Result<Bytes, Failure> {
         compress::compress(self.compression, body).await
     }
 
@@ -214,7 +214,7 @@ impl HttpPoster {
         &self,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Reply, Outcome> {
+    ) -> Result<Reply, Failure> {
         let end = Instant::now() + self.deadline;
         let client = self.client.get().await;
         // Not by the client's builder, which copies the headers twice.
@@ -237,16 +237,7 @@ impl HttpPoster {
         let response = match timeout_at(end, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.failure(error)),
-            Err(_) => {
-                return Err(Outcome::Retry {
-                    after: None,
-                    class: RetryClass::Timeout,
-                    reason: self.secrets.reason(format_args!(
-                        "no answer from {} within {:?}",
-                        self.peer, self.deadline
-                    )),
-                });
-            }
+            Err(_) => return Err(net_error::silence(self.deadline, &self.peer, &self.secrets)),
         };
         let mut reply = Reply::new(response.status(), response.headers(), Vec::new());
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
@@ -269,17 +260,14 @@ impl HttpPoster {
         headers
     }
 
-    fn failure(&self, error: reqwest::Error) -> Outcome {
+    fn failure(&self, error: reqwest::Error) -> Failure {
         // The URL may hold secrets.
         let error = error.without_url();
         if error.is_timeout() && error.is_connect() {
-            return Outcome::Retry {
-                after: None,
-                class: RetryClass::Timeout,
-                reason: self.secrets.reason(format_args!("no connection to {} in time", self.peer)),
-            };
+            let reason = format_args!("no connection to {} in time", self.peer);
+            return Failure::new(FailureClass::Timeout, self.secrets.reason(reason));
         }
-        net_error::to_outcome(&error, &self.peer, &self.secrets)
+        net_error::to_failure(&error, !error.is_connect(), &self.peer, &self.secrets)
     }
 }
 

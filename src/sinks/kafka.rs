@@ -50,7 +50,7 @@ use self::{
 };
 use super::{KafkaKey, KafkaOptions, SinkBuildError, own_deadline};
 use crate::{
-    bridge::{EventFate, LogLines, Outcome, Reason, RefusedClass, RetryClass, Secrets, Sink},
+    bridge::{EventFate, Failure, FailureClass, LogLines, Outcome, RefusedClass, Secrets, Sink},
     event::{Batch, Cluster, Metadata, ObjectReference, Record, Text, bounded},
 };
 
@@ -144,7 +144,7 @@ impl Producing {
     async fn produce(&mut self, batch: &Batch, end: Instant) -> Outcome {
         if let Some(retiring) = &mut self.retiring {
             if timeout_at(end, retiring).await.is_err() {
-                return retry(RetryClass::Timeout, "librdkafka takes long to end");
+                return stalled(FailureClass::Timeout, "librdkafka takes long to end");
             }
             self.retiring = None;
         }
@@ -181,20 +181,19 @@ impl Producing {
                 Queued::Full => true,
                 Queued::Error(RDKafkaErrorCode::Fatal) => return self.give_up_producer(batch),
                 Queued::Error(code) => {
-                    let reason = words::of_code(code, &self.topic);
-                    return self.settle(batch, classify::retry(code), reason);
+                    return self.settle(batch, self.failure(code));
                 }
             };
             let settled = |record: &Record| {
                 matches!(self.ledger.get(record.seq), Some(State::Acked | State::Unqueueable(..)))
             };
             if batch.records.iter().all(settled) {
-                return self.settle(batch, RetryClass::Unavailable, Secrets::none().reason(""));
+                return self.settle(batch, self.failure(RDKafkaErrorCode::NoError));
             }
             if more && self.ledger.outstanding() == 0 {
                 // librdkafka makes room a moment after the report; it is making it now.
                 if Instant::now() >= end {
-                    return retry(RetryClass::Timeout, "librdkafka's queue stays full");
+                    return stalled(FailureClass::Timeout, "librdkafka's queue stays full");
                 }
                 tokio::task::yield_now().await;
                 continue;
@@ -206,8 +205,7 @@ impl Producing {
                 for report in self.reports.take() {
                     self.ledger.apply(report);
                 }
-                let (class, reason) = self.why_late();
-                return self.settle(batch, class, reason);
+                return self.settle(batch, self.why_late());
             }
         }
     }
@@ -240,7 +238,8 @@ impl Producing {
                 Ok(parts) => parts,
                 Err(error) => {
                     let reason = self.secrets.reason(format_args!("not an envelope: {error}"));
-                    self.ledger.unqueueable(record.seq, RefusedClass::Invalid, reason);
+                    let failure = Failure::refused(RefusedClass::Invalid, reason);
+                    self.ledger.unqueueable(record.seq, failure);
                     continue;
                 }
             };
@@ -265,13 +264,12 @@ impl Producing {
                 Ok(()) => self.ledger.queued(record.seq),
                 Err((error, _)) => {
                     let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-                    match classify::refused(code) {
-                        Some(class) => {
-                            let reason = words::of_code(code, &self.topic);
-                            self.ledger.unqueueable(record.seq, class, reason);
+                    match classify::class(code) {
+                        FailureClass::Refused(_) => {
+                            self.ledger.unqueueable(record.seq, self.failure(code));
                         }
-                        None if code == RDKafkaErrorCode::QueueFull => return Queued::Full,
-                        None => return Queued::Error(code),
+                        _ if code == RDKafkaErrorCode::QueueFull => return Queued::Full,
+                        _ => return Queued::Error(code),
                     }
                 }
             }
@@ -288,14 +286,14 @@ impl Producing {
     ) -> Option<Outcome> {
         let alone = self.ledger.was_alone();
         self.ledger.forget_from(seq);
-        let reason = words::of_code(code, &self.topic);
-        let Some(class) = classify::refused(code) else {
-            return Some(self.settle(batch, classify::retry(code), reason));
-        };
+        let failure = self.failure(code);
+        if !matches!(failure.class, FailureClass::Refused(_)) {
+            return Some(self.settle(batch, failure));
+        }
         let of_this_batch = batch.records.iter().any(|record| record.seq == seq);
         if of_this_batch && (alone || batch.records.len() > 1) {
             // The bridge halves a batch of several; what was acknowledged is remembered.
-            return Some(Outcome::Refused { class, reason });
+            return Some(Outcome::Failed(failure));
         }
         // Refused in company that the bridge has split since: it gets its answer by itself.
         None
@@ -303,7 +301,7 @@ impl Producing {
 
     /// The fates of a batch: those in front of the first unsettled record are final, the rest is
     /// to be sent again.
-    fn settle(&mut self, batch: &Batch, class: RetryClass, reason: Reason) -> Outcome {
+    fn settle(&mut self, batch: &Batch, failure: Failure) -> Outcome {
         let mut fates = Vec::with_capacity(batch.records.len());
         for record in &batch.records {
             let Some(fate) = self.ledger.settle(record.seq) else { break };
@@ -314,31 +312,37 @@ impl Producing {
             if fates.iter().all(|fate| *fate == EventFate::Delivered) {
                 return Outcome::Delivered;
             }
-            return Outcome::PerEvent { fates, retry: None };
+            return Outcome::PerEvent(fates);
         }
         if settled == 0 {
-            return Outcome::Retry { after: None, class, reason };
+            return Outcome::Failed(failure);
         }
-        fates.resize(batch.records.len(), EventFate::Retry);
-        Outcome::PerEvent { fates, retry: Some((class, reason)) }
+        fates.resize(batch.records.len(), EventFate::Failed(failure));
+        Outcome::PerEvent(fates)
+    }
+
+    /// What an error about a record, or about all of them, says.
+    fn failure(&self, code: RDKafkaErrorCode) -> Failure {
+        classify::failure(code, words::of_code(code, &self.topic))
     }
 
     /// Why no report has come in time.
-    fn why_late(&self) -> (RetryClass, Reason) {
-        match self.reports.last_error() {
+    fn why_late(&self) -> Failure {
+        let (class, reason) = match self.reports.last_error() {
             Some(error) => {
-                let class = match classify::retry(error.code) {
-                    RetryClass::Misconfigured => RetryClass::Misconfigured,
-                    _ if classify::is_tls(&error.text) => RetryClass::Misconfigured,
-                    _ => RetryClass::Unavailable,
+                let class = match classify::class(error.code) {
+                    FailureClass::Misconfigured => FailureClass::Misconfigured,
+                    _ if classify::is_tls(&error.text) => FailureClass::Misconfigured,
+                    _ => FailureClass::Unavailable,
                 };
                 (class, self.secrets.reason(error.text))
             }
             None => {
                 let words = format!("no acknowledgement within {:?}", self.deadline);
-                (RetryClass::Timeout, Secrets::none().reason(words))
+                (FailureClass::Timeout, Secrets::none().reason(words))
             }
-        }
+        };
+        Failure::new(class, reason)
     }
 
     /// Lets go of a producer that reported a fatal error.
@@ -358,7 +362,7 @@ impl Producing {
         if let Some(unacked) = batch.records.iter().find(unacked) {
             self.ledger.forget_from(unacked.seq);
         }
-        self.settle(batch, classify::retry(code), text)
+        self.settle(batch, Failure { reason: text, ..self.failure(code) })
     }
 
     /// Ends the producer away from the runtime: it waits for threads.
@@ -375,7 +379,7 @@ impl Sink for KafkaSink {
         Box::pin(async move {
             match timeout_at(end, self.producing.lock()).await {
                 Ok(mut producing) => producing.produce(batch, end).await,
-                Err(_) => retry(RetryClass::Timeout, "an earlier batch is still under way"),
+                Err(_) => stalled(FailureClass::Timeout, "an earlier batch is still under way"),
             }
         })
     }
@@ -394,8 +398,8 @@ impl Sink for KafkaSink {
     }
 }
 
-fn retry(class: RetryClass, words: &str) -> Outcome {
-    Outcome::Retry { after: None, class, reason: Secrets::none().reason(words) }
+fn stalled(class: FailureClass, words: &str) -> Outcome {
+    Outcome::Failed(Failure::new(class, Secrets::none().reason(words)))
 }
 
 /// What keeps the events of one object together, behind where they are from. The name of the cluster

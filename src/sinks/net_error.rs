@@ -4,16 +4,44 @@
 //! error", "Connection refused (os error 111)"), of which only the innermost helps. This walks
 //! down to it, and says whose fault it is.
 
-use std::{error::Error, io};
+use std::{error::Error, io, time::Duration};
 
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-use crate::bridge::{Outcome, RetryClass, Secrets};
+use crate::bridge::{Failure, FailureClass, Fault, Secrets, Status};
 
-/// The retry that a failed exchange with `peer` (`host:port`) is worth.
-pub(super) fn to_outcome(error: &(dyn Error + 'static), peer: &str, secrets: &Secrets) -> Outcome {
+/// What a failed exchange with `peer` (`host:port`) says. Once there was a connection the end of it is a
+/// cut, which may be for what was sent on it; TLS, and what was never sent, is the sink's.
+pub(super) fn to_failure(
+    error: &(dyn Error + 'static),
+    connected: bool,
+    peer: &str,
+    secrets: &Secrets,
+) -> Failure {
     let (class, reason) = describe(error, peer);
-    Outcome::Retry { after: None, class, reason: secrets.reason(reason) }
+    let failure = Failure::new(class, secrets.reason(reason));
+    if class == FailureClass::Misconfigured || !connected || is_unsent(error) {
+        return failure;
+    }
+    Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure }
+}
+
+/// What it says that no answer came within a time to a request that was written.
+pub(super) fn silence(within: Duration, peer: &str, secrets: &Secrets) -> Failure {
+    let reason = secrets.reason(format_args!("no answer from {peer} within {within:?}"));
+    Failure::silence(reason)
+}
+
+/// Whether a request was not begun to be written.
+fn is_unsent(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(current) = next {
+        if current.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled) {
+            return true;
+        }
+        next = current.source();
+    }
+    false
 }
 
 /// Whether a connection ended before an answer had come, of whatever end and for whatever reason.
@@ -39,7 +67,7 @@ pub(super) fn is_cut(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-fn describe(error: &(dyn Error + 'static), peer: &str) -> (RetryClass, String) {
+fn describe(error: &(dyn Error + 'static), peer: &str) -> (FailureClass, String) {
     let mut texts: Vec<String> = Vec::new();
     let mut resolving = false;
     let mut next = Some(error);
@@ -71,9 +99,9 @@ fn describe(error: &(dyn Error + 'static), peer: &str) -> (RetryClass, String) {
     }
     let detail = if texts.is_empty() { "no details".to_owned() } else { texts.join(": ") };
     if resolving {
-        return (RetryClass::Unavailable, format!("cannot resolve the name of {peer}: {detail}"));
+        return (FailureClass::Unavailable, format!("cannot resolve the name of {peer}: {detail}"));
     }
-    (RetryClass::Unavailable, format!("exchange with {peer} failed: {detail}"))
+    (FailureClass::Unavailable, format!("exchange with {peer} failed: {detail}"))
 }
 
 const LAYERS: [&str; 8] = [
@@ -87,8 +115,8 @@ const LAYERS: [&str; 8] = [
     "error reading a body from connection",
 ];
 
-fn describe_io(error: &io::Error, resolving: bool, peer: &str) -> Option<(RetryClass, String)> {
-    let class = RetryClass::Unavailable;
+fn describe_io(error: &io::Error, resolving: bool, peer: &str) -> Option<(FailureClass, String)> {
+    let class = FailureClass::Unavailable;
     if resolving {
         return Some((class, format!("cannot resolve the name of {peer}: {error}")));
     }
@@ -101,14 +129,14 @@ fn describe_io(error: &io::Error, resolving: bool, peer: &str) -> Option<(RetryC
         io::ErrorKind::HostUnreachable => format!("no route to {peer}"),
         io::ErrorKind::NetworkUnreachable => format!("the network of {peer} cannot be reached"),
         io::ErrorKind::TimedOut => {
-            return Some((RetryClass::Timeout, format!("no connection to {peer} in time")));
+            return Some((FailureClass::Timeout, format!("no connection to {peer} in time")));
         }
         _ => return None,
     };
     Some((class, reason))
 }
 
-fn describe_tls(error: &TlsError, peer: &str) -> (RetryClass, String) {
+fn describe_tls(error: &TlsError, peer: &str) -> (FailureClass, String) {
     let reason = match error {
         TlsError::InvalidCertificate(why) => {
             let why = match why {
@@ -153,5 +181,5 @@ fn describe_tls(error: &TlsError, peer: &str) -> (RetryClass, String) {
         }
         other => format!("TLS with {peer} failed: {other}"),
     };
-    (RetryClass::Misconfigured, reason)
+    (FailureClass::Misconfigured, reason)
 }

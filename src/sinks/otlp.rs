@@ -20,7 +20,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use self::{grpc::GrpcExporter, http::HttpExporter};
 use super::{OtlpOptions, OtlpProtocol, SinkBuildError};
 use crate::{
-    bridge::{Outcome, RefusedClass, Secrets, Sink},
+    bridge::{Failure, Outcome, RefusedClass, Secrets, Sink},
     encode::otlp::LogsEncoder,
     event::Batch,
 };
@@ -61,16 +61,16 @@ impl OtlpSink {
             Ok(request) => request.into(),
             Err(error) => {
                 let reason = self.secrets.reason(error);
-                return Outcome::Refused { class: RefusedClass::Invalid, reason };
+                return Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason));
             }
         };
         let answer = match &self.exporter {
-            Exporter::Grpc(grpc) => grpc.export(request).await,
-            Exporter::Http(http) => http.export(request).await,
+            Exporter::Grpc(grpc) => grpc.export(request, batch).await,
+            Exporter::Http(http) => http.export(request, batch).await,
         };
         match answer {
             Ok(response) => taken(response, batch.records.len() as u64, &self.secrets),
-            Err(outcome) => outcome,
+            Err(failure) => Outcome::Failed(failure),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::SinkBuildError;
 use crate::{
-    bridge::{Outcome, RetryClass, Secrets, Sink},
+    bridge::{Failure, FailureClass, Outcome, Secrets, Sink},
     event::Batch,
 };
 
@@ -219,10 +219,10 @@ impl Write for Patient {
 fn misfortune(error: &io::Error) -> Outcome {
     let (class, reason) = match error.kind() {
         // Only a person can give us a reader again.
-        io::ErrorKind::BrokenPipe => (RetryClass::Misconfigured, "stdout is closed".to_owned()),
-        _ => (RetryClass::Unavailable, format!("cannot write to stdout: {error}")),
+        io::ErrorKind::BrokenPipe => (FailureClass::Misconfigured, "stdout is closed".to_owned()),
+        _ => (FailureClass::Unavailable, format!("cannot write to stdout: {error}")),
     };
-    Outcome::Retry { after: None, class, reason: Secrets::none().reason(reason) }
+    Outcome::Failed(Failure::new(class, Secrets::none().reason(reason)))
 }
 
 impl Sink for StdoutSink {
@@ -408,12 +408,9 @@ mod tests {
         let pipe = Pipe::default();
         pipe.0.lock().unwrap().1 = true;
         let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
-        let closed = Outcome::Retry {
-            after: None,
-            class: RetryClass::Misconfigured,
-            reason: Secrets::none().reason("stdout is closed"),
-        };
+        let closed =
+            Failure::new(FailureClass::Misconfigured, Secrets::none().reason("stdout is closed"));
         let sent = tokio::time::timeout(Duration::from_secs(5), sink.send(&batch(1..=1))).await;
-        assert_eq!(sent.unwrap(), closed);
+        assert_eq!(sent.unwrap(), Outcome::Failed(closed));
     }
 }

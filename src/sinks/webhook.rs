@@ -30,7 +30,7 @@ use super::{
     http::{self, Address, Connecting, HttpPoster, Reply},
 };
 use crate::{
-    bridge::{Outcome, Sink},
+    bridge::{Failure, Outcome, Sink},
     event::Batch,
 };
 
@@ -67,17 +67,14 @@ impl WebhookSink {
         Ok(Self { poster, signer, single: options.single })
     }
 
-    async fn post(&self, batch: &Batch) -> Outcome {
+    async fn post(&self, batch: &Batch) -> Result<Reply, Failure> {
         let (id, body) = match batch.records.as_slice() {
             [record] if self.single => (record.id().to_owned(), record.envelope.clone()),
             _ => (array_id(batch), array_body(batch)),
         };
         let timestamp = jiff::Timestamp::now().as_second();
         let mut headers = vec![(TIMESTAMP, HeaderValue::from(timestamp))];
-        let sent = match self.poster.compress(body.clone()).await {
-            Ok(sent) => sent,
-            Err(outcome) => return outcome,
-        };
+        let sent = self.poster.compress(body.clone()).await?;
         if let Some(signer) = &self.signer {
             let bodies: &[&[u8]] = if sent == body { &[&body] } else { &[&sent, &body] };
             if let Ok(signature) = HeaderValue::try_from(signer.sign(&id, timestamp, bodies)) {
@@ -88,18 +85,16 @@ impl WebhookSink {
         if let Ok(id) = HeaderValue::try_from(id) {
             headers.push((ID, id));
         }
-        match self.poster.post_compressed(&headers, sent).await {
-            Ok(reply) => self.outcome_of(&reply),
-            Err(outcome) => outcome,
-        }
+        self.poster.post_compressed(&headers, sent).await
     }
 
-    /// What an answer means.
-    pub(super) fn outcome_of(&self, reply: &Reply) -> Outcome {
+    /// What an answer to a batch means.
+    pub(super) fn outcome_of(&self, reply: &Reply, sent: &Batch) -> Outcome {
         if reply.is_success() {
             return Outcome::Delivered;
         }
-        reply.refusal(&String::from_utf8_lossy(&reply.body), self.poster.secrets())
+        let words = String::from_utf8_lossy(&reply.body);
+        Outcome::Failed(reply.failure(&words, sent, self.poster.secrets()))
     }
 }
 
@@ -138,6 +133,11 @@ fn array_body(batch: &Batch) -> Bytes {
 
 impl Sink for WebhookSink {
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.post(batch))
+        Box::pin(async {
+            match self.post(batch).await {
+                Ok(reply) => self.outcome_of(&reply, batch),
+                Err(failure) => Outcome::Failed(failure),
+            }
+        })
     }
 }

@@ -7,13 +7,15 @@ use std::{
 
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, Bridge, EventFate, Outcome, RefusedClass, RetryClass, Secrets},
+    bridge::{
+        BatchOptions, Bridge, EventFate, Failure, FailureClass, Outcome, RefusedClass, Secrets,
+    },
     demo::api_server::{ApiServer, EventObject, Written},
 };
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, dead_letters, invalid, retry, server, settled,
+    MemorySink, Received, Setup, Tuning, dead_letters, failure, invalid, retry, server, settled,
     sink_status, stop, until,
 };
 
@@ -60,18 +62,18 @@ fn moody(seed: u64) -> MemorySink {
     sink.respond(move |events: &[Received]| {
         let poison = |event: &Received| event.envelope.contains("\"reason\":\"Poison\"");
         match random.u8(..10) {
-            0 | 1 => return Some(retry(RetryClass::Unavailable)),
+            0 | 1 => return Some(retry(FailureClass::Unavailable)),
             2..5 => {
                 let fate = |event: &Received| match random.u8(..4) {
                     _ if poison(event) => {
                         let reason = Secrets::none().reason("poison");
-                        EventFate::Refused { class: RefusedClass::Invalid, reason }
+                        EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason))
                     }
-                    0 => EventFate::Retry,
+                    0 => EventFate::Failed(failure(FailureClass::Unavailable)),
                     _ => EventFate::Delivered,
                 };
                 let fates = events.iter().map(fate).collect();
-                return Some(Outcome::PerEvent { fates, retry: None });
+                return Some(Outcome::PerEvent(fates));
             }
             _ => {}
         }
@@ -88,19 +90,20 @@ fn orderly(seed: u64) -> MemorySink {
     sink.respond(move |events: &[Received]| {
         let poison = |event: &Received| event.envelope.contains("\"reason\":\"Poison\"");
         match random.u8(..10) {
-            0..2 => Some(retry(RetryClass::Unavailable)),
+            0..2 => Some(retry(FailureClass::Unavailable)),
             2..7 => {
                 let taken = random.usize(..=events.len());
                 let fate = |(place, event): (usize, &Received)| {
                     if place >= taken {
-                        return EventFate::Retry;
+                        return EventFate::Failed(failure(FailureClass::Unavailable));
                     }
                     let reason = Secrets::none().reason("poison");
-                    let refused = EventFate::Refused { class: RefusedClass::Invalid, reason };
+                    let refused =
+                        EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason));
                     if poison(event) { refused } else { EventFate::Delivered }
                 };
                 let fates = events.iter().enumerate().map(fate).collect();
-                Some(Outcome::PerEvent { fates, retry: None })
+                Some(Outcome::PerEvent(fates))
             }
             _ => events.iter().any(poison).then(|| invalid("poison")),
         }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use bytes::Bytes;
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, Bridge, CorrelateMode, Overflow, OwnEvents, RetryClass},
+    bridge::{BatchOptions, Bridge, CorrelateMode, FailureClass, Overflow, OwnEvents},
     demo::api_server::{ApiServer, EventObject},
     event::{Correlation, CorrelationAction, Envelope},
     journal::{Directory, SavedCorrelator, State, StateCommit},
@@ -193,7 +193,7 @@ fn what_comes_out_early_says_the_same_after_a_crash_in_the_midst_of_it() {
     let third = events[27].0.clone();
     sink.refuse(move |event| {
         let stays = event.envelope.contains(&format!("\"name\":\"{third}\"")) && is_summary(event);
-        stays.then(|| retry(RetryClass::Unavailable))
+        stays.then(|| retry(FailureClass::Unavailable))
     });
     // As much as an eighth of the journal, about others.
     let message = "x".repeat(8 << 10);

@@ -21,7 +21,7 @@ use std::{
 
 use fastrand::Rng;
 use tidings::{
-    bridge::{BridgeView, RetryClass},
+    bridge::{BridgeView, FailureClass},
     demo::api_server::{ApiServer, EventObject},
     journal::DamageKind,
 };
@@ -72,7 +72,7 @@ async fn sample(compacted: bool) -> Sample {
     for round in 0..40 {
         if round == 20 {
             settled(&view, "behind", written).await;
-            behind.refuse(|_| Some(retry(RetryClass::Unavailable)));
+            behind.refuse(|_| Some(retry(FailureClass::Unavailable)));
         }
         for n in 0..6 {
             let message = "x".repeat(100 + 300 * n);

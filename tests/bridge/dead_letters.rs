@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, Bridge, Control, RetryClass},
+    bridge::{BatchOptions, Bridge, Control, FailureClass},
     demo::api_server::{ApiServer, EventObject},
     event::{Envelope, Record},
     journal::{DeadLetter, Directory, LetterCounts, LetterQuery, LetterState, Letters, State},
@@ -181,7 +181,7 @@ async fn a_retry_that_fails_keeps_no_live_event_waiting() {
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     let control = bridge.control();
     letters(&control, 1).await;
-    sink.refuse(|event| about_poison(event).then(|| retry(RetryClass::Unavailable)));
+    sink.refuse(|event| about_poison(event).then(|| retry(FailureClass::Unavailable)));
     control.retry(ALL).await.unwrap();
     for n in 0..50 {
         create(&server, &format!("web-{n}"));
@@ -287,7 +287,7 @@ async fn letters_of_a_sink_that_is_gone_are_listed_and_dropped_but_not_sent() {
 async fn a_letter_is_forwarded_once_the_other_sink_takes_it() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), refusing());
     let other = MemorySink::default();
-    other.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    other.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let setup = || {
         let forwards = Tuning { forward: Some("b"), ..Tuning::default() };
         let wants_nothing = Tuning { filter: Some("false"), ..Tuning::default() };

@@ -7,15 +7,15 @@ use std::{
 
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, CorrelateMode, EventFate, Outcome, RefusedClass, RetryClass,
-        RetryOptions, Secrets, SinkCondition,
+        BatchOptions, Bridge, CorrelateMode, EventFate, Failure, FailureClass, Outcome,
+        RefusedClass, RetryOptions, Secrets, SinkCondition,
     },
     demo::api_server::{ApiServer, EventObject},
 };
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, dead_letters, invalid, retry, server, settled,
-    sink_status, stop, until,
+    MemorySink, Received, Setup, Tuning, create, dead_letters, failure, invalid, retry, server,
+    settled, sink_status, stop, until,
 };
 
 fn batch(events: usize, bytes: u64, linger_ms: u64) -> Tuning {
@@ -106,15 +106,16 @@ async fn events_that_are_answered_one_by_one_each_get_their_fate() {
     sink.respond(move |events| {
         let first = events.len() == 10;
         let fate = |event: &Received| match event {
-            event if about(event, &[2, 7]) => EventFate::Refused {
-                class: RefusedClass::TooLarge,
-                reason: Secrets::none().reason("1 MiB"),
-            },
-            event if first && about(event, &[3, 4]) => EventFate::Retry,
+            event if about(event, &[2, 7]) => EventFate::Failed(Failure::refused(
+                RefusedClass::TooLarge,
+                Secrets::none().reason("1 MiB"),
+            )),
+            event if first && about(event, &[3, 4]) => {
+                EventFate::Failed(failure(FailureClass::Throttled))
+            }
             _ => EventFate::Delivered,
         };
-        let retry = first.then(|| (RetryClass::Throttled, Secrets::none().reason("slower")));
-        Some(Outcome::PerEvent { fates: events.iter().map(fate).collect(), retry })
+        Some(Outcome::PerEvent(events.iter().map(fate).collect()))
     });
     let (bridge, dir, _server) = deliver(10, &sink, batch(10, 1 << 20, 2000)).await;
     let status = settled(&bridge.view(), "a", 10).await;
@@ -129,9 +130,20 @@ async fn events_that_are_answered_one_by_one_each_get_their_fate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_the_receiver_has_had_before_is_delivered_and_counted_apart() {
+    let sink = MemorySink::default();
+    let (had, new) = (EventFate::Duplicate, EventFate::Delivered);
+    sink.answer([Outcome::PerEvent(vec![had.clone(), new.clone(), had, new])]);
+    let (bridge, _dir, _server) = deliver(4, &sink, batch(4, 1 << 20, 2000)).await;
+    let status = settled(&bridge.view(), "a", 4).await;
+    assert_eq!((status.delivered, status.duplicates, status.failed_attempts), (4, 2, 0));
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_event_without_an_answer_is_sent_again() {
     let sink = MemorySink::default();
-    sink.answer([Outcome::PerEvent { fates: vec![EventFate::Delivered; 6], retry: None }]);
+    sink.answer([Outcome::PerEvent(vec![EventFate::Delivered; 6])]);
     let (bridge, _dir, _server) = deliver(10, &sink, batch(10, 1 << 20, 2000)).await;
     sink.wait_for(10).await;
     let status = settled(&bridge.view(), "a", 10).await;
@@ -156,8 +168,7 @@ async fn a_partial_success_is_one_dead_letter_and_nothing_is_sent_again() {
 async fn a_receiver_that_asks_for_time_gets_it() {
     let sink = MemorySink::default();
     let after = Some(Duration::from_millis(400));
-    let class = RetryClass::Throttled;
-    sink.answer([Outcome::Retry { after, class, reason: Secrets::none().reason("busy") }]);
+    sink.answer([Outcome::Failed(Failure { after, ..failure(FailureClass::Throttled) })]);
     let (bridge, _dir, _server) = deliver(1, &sink, Tuning::default()).await;
     sink.wait_for(1).await;
     let [(first, _), (second, _)] = sink.attempts()[..] else { panic!() };
@@ -168,7 +179,7 @@ async fn a_receiver_that_asks_for_time_gets_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_misconfigured_sink_is_tried_until_it_is_mended() {
     let sink = MemorySink::default();
-    sink.refuse(|_| Some(retry(RetryClass::Misconfigured)));
+    sink.refuse(|_| Some(retry(FailureClass::Misconfigured)));
     let (bridge, _dir, server) = deliver(10, &sink, batch(3, 1 << 20, 1)).await;
     until("attempts", || sink.attempts().len() > 5).await;
     let status = sink_status(&bridge.view(), "a");
@@ -186,11 +197,8 @@ async fn a_misconfigured_sink_is_tried_until_it_is_mended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_refuses_twenty_in_a_row_is_what_is_wrong() {
     let one_by_one = |events: &[Received]| {
-        let refused = EventFate::Refused {
-            class: RefusedClass::Invalid,
-            reason: Secrets::none().reason("no"),
-        };
-        Some(Outcome::PerEvent { fates: vec![refused; events.len()], retry: None })
+        let refused = Failure::refused(RefusedClass::Invalid, Secrets::none().reason("no"));
+        Some(Outcome::PerEvent(vec![EventFate::Failed(refused); events.len()]))
     };
     for (per_batch, per_event) in [(1, false), (30, false), (30, true)] {
         let sink = MemorySink::default();
@@ -217,7 +225,7 @@ async fn a_sink_that_refuses_twenty_in_a_row_is_what_is_wrong() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_may_be_bounded() {
     let sink = MemorySink::default();
-    sink.refuse(|event| about(event, &[1]).then(|| retry(RetryClass::Timeout)));
+    sink.refuse(|event| about(event, &[1]).then(|| retry(FailureClass::Timeout)));
     let tuning = batch(1, 1 << 20, 1);
     let retry = RetryOptions { max_attempts: Some(3), ..tuning.retry };
     let (bridge, dir, _server) = deliver(3, &sink, Tuning { retry, ..tuning }).await;
@@ -235,7 +243,7 @@ async fn a_bound_on_attempts_gives_up_nothing_that_a_person_has_to_mend() {
         let sink = MemorySink::default();
         sink.refuse(move |_| {
             let answer =
-                if refuses_everything { invalid("no") } else { retry(RetryClass::Misconfigured) };
+                if refuses_everything { invalid("no") } else { retry(FailureClass::Misconfigured) };
             Some(answer)
         });
         let tuning = batch(1, 1 << 20, 1);
@@ -252,7 +260,7 @@ async fn a_bound_on_attempts_gives_up_nothing_that_a_person_has_to_mend() {
         let mut timed_out = false;
         sink.respond(move |_| {
             let first = !std::mem::replace(&mut timed_out, true);
-            first.then(|| retry(RetryClass::Timeout))
+            first.then(|| retry(FailureClass::Timeout))
         });
         let status = settled(&bridge.view(), "a", 30).await;
         assert_eq!((status.delivered, status.dead_lettered), (30 - refused, refused));
@@ -348,7 +356,7 @@ async fn a_stop_delivers_what_is_queued_but_waits_for_no_sink_that_fails() {
         std::thread::sleep(Duration::from_millis(u64::from(nth < 20)));
         None
     });
-    failing.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    failing.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let patient = RetryOptions {
         initial: Duration::from_secs(600),
         max: Duration::from_secs(600),

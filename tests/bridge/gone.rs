@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use tidings::{
-    bridge::{BridgeView, RetryClass},
+    bridge::{BridgeView, FailureClass},
     demo::api_server::EventObject,
 };
 
@@ -30,7 +30,7 @@ async fn nothing_is_missing_when(take_away: impl Fn(&Path)) {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let journal = dir.path().join("journal");
     let (behind, ahead) = (MemorySink::default(), MemorySink::default());
-    behind.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    behind.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let setup = || Setup::new(&server, &journal).sink("behind", &behind).sink("ahead", &ahead);
     let bridge = setup().start().await;
     let view = bridge.view();
@@ -100,7 +100,7 @@ async fn sealed_segments_that_are_removed_are_lost_and_counted_and_the_sink_goes
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let journal = dir.path().join("journal");
     let sink = MemorySink::default();
-    sink.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    sink.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let mut setup = Setup::new(&server, &journal).sink("behind", &sink);
     setup.retention = 16 << 20;
     let bridge = setup.start().await;

@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        CorrelateMode, Outcome, Overflow, Replay, ReplayFrom, RetryClass, Sink, SinkCondition,
+        CorrelateMode, FailureClass, Outcome, Overflow, Replay, ReplayFrom, Sink, SinkCondition,
         SinkHandle, SinkHandleError,
     },
     demo::api_server::{ApiServer, EventObject},
@@ -162,7 +162,7 @@ async fn a_sink_that_fails_is_stopped_with_what_it_has_had_and_its_dead_letters(
     sink.answer([crate::support::invalid("never")]);
     create(&server, "web-0");
     settled(&view, "a", 1).await;
-    sink.respond(|_| Some(retry(RetryClass::Unavailable)));
+    sink.respond(|_| Some(retry(FailureClass::Unavailable)));
     create(&server, "web-1");
     until_sent(&sink, 3).await;
     let saved = handle.stop(LONG).await.unwrap();

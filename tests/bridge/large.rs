@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidings::{
     admin::status,
-    bridge::{BatchOptions, CorrelateMode, RetryClass},
+    bridge::{BatchOptions, CorrelateMode, FailureClass},
     demo::api_server::{ApiServer, EventObject, Written},
     event::{CorrelationAction, Envelope},
     journal::{LetterQuery, Letters},
@@ -157,7 +157,7 @@ fn what_was_cut_comes_out_of_the_journal_as_it_went_in_after_a_crash() {
     let outer = Runtime::new().unwrap();
     let (server, dir) = (outer.block_on(async { server() }), tempfile::tempdir().unwrap());
     let (prompt, down) = (MemorySink::default(), MemorySink::default());
-    down.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    down.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let start = || {
         let runtime = Runtime::new().unwrap();
         let setup = Setup::new(&server, dir.path()).sink("prompt", &prompt).sink("down", &down);
@@ -233,7 +233,7 @@ async fn a_flood_of_large_events_takes_no_event_of_another_namespace() {
     const OTHERS: u64 = 50;
     const PATCHES: u64 = 60;
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
-    sink.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    sink.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     let view = bridge.view();
     until("a watch", || server.open_watches() == 1).await;

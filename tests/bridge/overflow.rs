@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 use tidings::{
     admin::status,
-    bridge::{Bridge, BridgeView, Overflow, RetryClass},
+    bridge::{Bridge, BridgeView, FailureClass, Overflow},
     demo::api_server::{ApiServer, EventObject, Written},
 };
 
@@ -143,7 +143,7 @@ async fn what_the_api_server_no_longer_has_by_then_is_stated() {
 async fn a_kill_or_a_stop_while_intake_stands_still_loses_nothing() {
     for kill in [true, false] {
         let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
-        sinks.blocking.refuse(|_| Some(retry(RetryClass::Unavailable)));
+        sinks.blocking.refuse(|_| Some(retry(FailureClass::Unavailable)));
         sinks.blocking.hold(false);
         let bridge = sinks.setup(&server, dir.path()).start().await;
         let created = fill(&server, 1000);

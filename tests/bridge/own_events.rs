@@ -10,7 +10,7 @@ use k8s_openapi::{
 use prometheus_client::encoding::text::encode;
 use tidings::{
     admin::registry,
-    bridge::{COMPONENT, OwnEvents, OwnWrites, RetryClass},
+    bridge::{COMPONENT, FailureClass, OwnEvents, OwnWrites},
     correlate::Patch,
     demo::api_server::{ApiServer, EventObject},
     record::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
@@ -71,7 +71,7 @@ async fn a_sink_that_somebody_has_to_mend_and_its_recovery_are_told() {
     let (own_events, mut events) = fake();
     let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
     setup.own_events = Some(own_events);
-    sink.respond(|_| Some(retry(RetryClass::Misconfigured)));
+    sink.respond(|_| Some(retry(FailureClass::Misconfigured)));
     let bridge = setup.start().await;
     create(&server, "web");
     let (reason, message) = next(&mut events).await;
@@ -92,7 +92,7 @@ async fn the_fate_of_an_event_of_our_own_causes_no_other() {
     let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
     setup.own_events = Some(own_events);
     let own = |events: &[Received]| events.iter().all(|event| event.envelope.contains(COMPONENT));
-    sink.respond(move |batch| own(batch).then(|| retry(RetryClass::Misconfigured)));
+    sink.respond(move |batch| own(batch).then(|| retry(FailureClass::Misconfigured)));
     let bridge = setup.start().await;
     writing.create(&of_a_bridge()).await.unwrap();
     until("some attempts", || sink.attempts().len() > 3).await;
@@ -112,7 +112,7 @@ async fn an_event_that_claims_to_be_of_a_bridge_does_not_silence_a_sick_sink() {
         let (own_events, mut events) = fake();
         let mut setup = Setup::new(&server, dir.path()).sink("audit", &sink);
         setup.own_events = Some(own_events);
-        sink.respond(|_| Some(retry(RetryClass::Misconfigured)));
+        sink.respond(|_| Some(retry(FailureClass::Misconfigured)));
         let bridge = setup.start().await;
         server.create(forged(namespace)).unwrap();
         assert_eq!(next(&mut events).await.0, "SinkMisconfigured", "{namespace}");
@@ -257,7 +257,7 @@ async fn what_is_said_comes_back_through_the_watch_and_is_exported() {
     let recorder = broadcaster.new_recorder(source);
     let mut setup = Setup::new(&server, dir.path()).sink("broken", &broken).sink("well", &well);
     setup.own_events = Some(OwnEvents { recorder, about: pod(), writes });
-    broken.respond(|_| Some(retry(RetryClass::Misconfigured)));
+    broken.respond(|_| Some(retry(FailureClass::Misconfigured)));
     let bridge = setup.start().await;
     create(&server, "web");
     let received = well.wait_for(2).await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidings::{
     bridge::{
-        BatchOptions, Control, ControlError, CorrelateMode, Filter, Outcome, Replay, ReplayFrom,
-        ReplayProgress, ReplayRun, ReplayState, RetryClass, RetryOptions, SinkCondition,
+        BatchOptions, Control, ControlError, CorrelateMode, FailureClass, Filter, Outcome, Replay,
+        ReplayFrom, ReplayProgress, ReplayRun, ReplayState, RetryOptions, SinkCondition,
     },
     demo::api_server::EventObject,
     event::Record,
@@ -116,7 +116,7 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
     let control = bridge.control();
     sink.respond(|events| {
         let replayed = events.iter().any(|event| event.replayed);
-        replayed.then(|| retry(RetryClass::Unavailable))
+        replayed.then(|| retry(FailureClass::Unavailable))
     });
     let mut run = replay(&control, ReplayFrom::Position(1), None);
     let waits = told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
@@ -130,7 +130,7 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
     let end = done(&mut run).await;
     assert_eq!((end.until, end.delivered), (21, 20));
     // One that nobody listens to any more makes room for the next.
-    sink.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    sink.refuse(|_| Some(retry(FailureClass::Unavailable)));
     drop(replay(&control, ReplayFrom::Position(1), None));
     sink.refuse(|event| event.envelope.contains("web-7\"").then(|| invalid("no")));
     let mut run = None;
@@ -144,7 +144,7 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
     assert_eq!((end.delivered, end.refused), (20, 1));
     assert_eq!(sink_status(&bridge.view(), "a").dead_lettered, 0);
     // What is under way when the bridge stops is said to be.
-    sink.respond(|_| Some(retry(RetryClass::Unavailable)));
+    sink.respond(|_| Some(retry(FailureClass::Unavailable)));
     let mut run = replay(&control, ReplayFrom::Position(1), None);
     told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
     stop(bridge).await;
@@ -220,7 +220,7 @@ async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on
     let control = bridge.control();
     until("the letter is saved", || bridge.view().dead_letters.counts().contains_key("a")).await;
     let attempts = sink.attempts().len();
-    sink.refuse(|_| Some(retry(RetryClass::Misconfigured)));
+    sink.refuse(|_| Some(retry(FailureClass::Misconfigured)));
     let mut run = replay(&control, ReplayFrom::Position(1), None);
     control.retry(Letters::Of { sink: None, class: None }).await.unwrap();
     until("they are tried on", || sink.attempts().len() > attempts + 10).await;
@@ -257,7 +257,7 @@ async fn a_replay_says_of_events_without_an_answer_what_live_delivery_says() {
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     settled(&bridge.view(), "a", 3).await;
     sink.respond(|events| {
-        let unanswered = Outcome::PerEvent { fates: Vec::new(), retry: None };
+        let unanswered = Outcome::PerEvent(Vec::new());
         events[0].replayed.then_some(unanswered)
     });
     let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
@@ -284,7 +284,7 @@ async fn what_retention_takes_from_under_a_replay_is_counted() {
     };
     (0..400).for_each(&write);
     settled(&view, "a", 400).await;
-    sink.respond(|events| events[0].replayed.then(|| retry(RetryClass::Unavailable)));
+    sink.respond(|events| events[0].replayed.then(|| retry(FailureClass::Unavailable)));
     let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
     told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
     let mut created = 400;

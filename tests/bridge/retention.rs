@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use tidings::{
-    bridge::{BridgeError, RetryClass, SinkStart},
+    bridge::{BridgeError, FailureClass, SinkStart},
     demo::api_server::{ApiServer, EventObject, Options, Written},
     journal::{Directory, OpenError},
 };
@@ -164,7 +164,7 @@ fn segments(journal: &Path) -> Vec<PathBuf> {
 async fn harmed(harm: Harm, knows: bool) {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (behind, ahead) = (MemorySink::default(), MemorySink::default());
-    behind.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    behind.refuse(|_| Some(retry(FailureClass::Unavailable)));
     let setup = || Setup::new(&server, dir.path()).sink("behind", &behind).sink("ahead", &ahead);
     let mut ids: Vec<_> = (0..1200).map(|n| create(&server, &format!("web-{n}")).id()).collect();
     let bridge = setup().start().await;

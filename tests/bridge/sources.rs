@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use jiff::Timestamp;
 use tidings::{
     admin::status,
-    bridge::{Bridge, RetryClass, SourceStart},
+    bridge::{Bridge, FailureClass, SourceStart},
     demo::api_server::{EventObject, Fault, On, Written, seconds},
 };
 
@@ -336,7 +336,7 @@ async fn a_source_that_is_new_after_a_restore_is_not_taken_for_had_when_the_stat
     stop(bridge).await;
 
     let news: Vec<_> = (0..3).map(|_| server.create(about("bank", "web")).unwrap().id()).collect();
-    sink.respond(|_| Some(retry(RetryClass::Misconfigured)));
+    sink.respond(|_| Some(retry(FailureClass::Misconfigured)));
     let bridge = start(&["shop", "bank"]).await;
     until("they are journalled", || sink_status(&bridge.view(), "a").seen == 6).await;
     stop(bridge).await;

@@ -13,8 +13,8 @@ use tidings::{
     admin::{SinkStatus, status},
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
-        EventFate, Heartbeat, JournalOptions, ObjectOptions, Outcome, Overflow, OwnEvents,
-        RefusedClass, RetryClass, RetryOptions, Secrets, Sink, SinkOptions, SinkStart,
+        EventFate, Failure, FailureClass, Heartbeat, JournalOptions, ObjectOptions, Outcome,
+        Overflow, OwnEvents, RefusedClass, RetryOptions, Secrets, Sink, SinkOptions, SinkStart,
         SourceOptions, SourceStart,
     },
     cache::SourceHealth,
@@ -156,11 +156,11 @@ impl Sink for MemorySink {
                 Outcome::Partial { rejected, .. } => {
                     events.into_iter().skip(usize::try_from(*rejected).unwrap()).collect()
                 }
-                Outcome::PerEvent { fates, .. } => {
+                Outcome::PerEvent(fates) => {
                     let fates = events.into_iter().zip(fates);
                     fates.filter(|(_, f)| **f == EventFate::Delivered).map(|(e, _)| e).collect()
                 }
-                Outcome::Retry { .. } | Outcome::Refused { .. } => Vec::new(),
+                Outcome::Failed(_) => Vec::new(),
             };
             if !taken.is_empty() {
                 memory.batches.push(taken.len());
@@ -331,11 +331,15 @@ pub(crate) async fn stop(bridge: Bridge) {
 }
 
 pub(crate) fn invalid(reason: &str) -> Outcome {
-    Outcome::Refused { class: RefusedClass::Invalid, reason: Secrets::none().reason(reason) }
+    Outcome::Failed(Failure::refused(RefusedClass::Invalid, Secrets::none().reason(reason)))
 }
 
-pub(crate) fn retry(class: RetryClass) -> Outcome {
-    Outcome::Retry { after: None, class, reason: Secrets::none().reason(format_args!("{class:?}")) }
+pub(crate) fn retry(class: FailureClass) -> Outcome {
+    Outcome::Failed(failure(class))
+}
+
+pub(crate) fn failure(class: FailureClass) -> Failure {
+    Failure::new(class, Secrets::none().reason(format_args!("{class:?}")))
 }
 
 /// A sink's part of the status document.

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::json;
-use tidings::bridge::RetryClass;
+use tidings::bridge::FailureClass;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
@@ -130,7 +130,7 @@ async fn a_bridge_that_stops_ends_it() {
     let mut stage = Stage::set().await;
     stage.events(["one", "two", "three"]).await;
     let child = hanging(&stage, "json").await;
-    stage.sink.refuse(|_| Some(retry(RetryClass::Unavailable)));
+    stage.sink.refuse(|_| Some(retry(FailureClass::Unavailable)));
     stage.sink.hold(false);
     stage.stop().await;
     let output = child.wait_with_output().await.unwrap();

@@ -13,7 +13,7 @@ use tracing::Level;
 
 use super::{Courier, Ended, Next, Piece, Tally};
 use crate::{
-    bridge::{Reason, SinkProgress, now_ms, tasks::answer_of},
+    bridge::{Failure, Reason, SinkProgress, now_ms, tasks::answer_of},
     event::{DeadLetterInfo, EnvelopeParts, timestamp},
     journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome},
 };
@@ -159,7 +159,7 @@ impl LetterRound {
         Ok(match self.courier.send(piece, tally, |_| {}).await? {
             // One event is never halved.
             Next::Done | Next::Halved(_) => None,
-            Next::Again { class, reason, after } => {
+            Next::Again(Failure { class, after, reason, .. }) => {
                 Some((self.courier.retry.wait(piece.failures, class, after), reason))
             }
         })

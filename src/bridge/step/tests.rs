@@ -1,6 +1,6 @@
 //! Every record has one answer, whatever a receiver says, without a runtime.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use proptest::{collection::vec, prelude::*};
 
@@ -11,11 +11,20 @@ fn reason(text: &str) -> Reason {
 }
 
 fn refused(class: RefusedClass) -> Outcome {
-    Outcome::Refused { class, reason: reason("no") }
+    Outcome::Failed(Failure::refused(class, reason("no")))
 }
 
-fn failed(class: RetryClass) -> Outcome {
-    Outcome::Retry { after: None, class, reason: reason("down") }
+fn down(class: FailureClass) -> Failure {
+    Failure::new(class, reason("down"))
+}
+
+/// The fate of an event that is refused by itself.
+fn no() -> EventFate {
+    EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason("no")))
+}
+
+fn failed(class: FailureClass) -> Outcome {
+    Outcome::Failed(down(class))
 }
 
 /// A record's sequence is its place, and 100.
@@ -45,7 +54,7 @@ fn places(step: &Step) -> Vec<(Vec<usize>, Option<&'static str>)> {
 #[test]
 fn a_batch_that_is_refused_is_halved_and_both_halves_are_tried_anew() {
     let (mut first, mut refusals) = (piece(5), Refusals::bounded());
-    step(&mut first, failed(RetryClass::Timeout), &mut refusals);
+    step(&mut first, failed(FailureClass::Timeout), &mut refusals);
     assert_eq!((first.attempts, first.failures), (1, 1));
     let halved = step(&mut first, refused(RefusedClass::Invalid), &mut refusals);
     assert!(halved.answers.is_empty());
@@ -69,14 +78,12 @@ fn a_single_event_that_is_refused_is_given_up_with_its_class() {
 #[test]
 fn a_piece_keeps_the_events_without_an_answer() {
     let mut batch = piece(6);
-    let no = EventFate::Refused { class: RefusedClass::Invalid, reason: reason("no") };
-    let fates = vec![EventFate::Delivered, EventFate::Delivered, no, EventFate::Delivered];
-    let sorted =
-        step(&mut batch, Outcome::PerEvent { fates, retry: None }, &mut Refusals::bounded());
+    let fates = vec![EventFate::Delivered, EventFate::Duplicate, no(), EventFate::Delivered];
+    let sorted = step(&mut batch, Outcome::PerEvent(fates), &mut Refusals::bounded());
     assert_eq!(places(&sorted), [(vec![0, 1], None), (vec![2], Some("invalid")), (vec![3], None)]);
-    let Next::Again { class, reason, after } = sorted.next else { panic!("{:?}", sorted.next) };
-    assert_eq!((class, after), (RetryClass::Unavailable, None));
-    assert_eq!(&*reason, "some events of the batch were not taken");
+    let Next::Again(failure) = sorted.next else { panic!("{:?}", sorted.next) };
+    let words = reason("some events of the batch were not taken");
+    assert_eq!(failure, Failure::new(FailureClass::Unavailable, words));
     assert_eq!((batch.places, batch.failures), (vec![4, 5], 1));
 }
 
@@ -101,26 +108,27 @@ fn a_partial_success_names_nobody_and_leaves_nothing() {
 #[test]
 fn a_receiver_that_asks_for_time_is_passed_on() {
     let asked = Some(Duration::from_mins(2));
-    let outcome =
-        Outcome::Retry { after: asked, class: RetryClass::Throttled, reason: reason("busy") };
-    let step = step(&mut piece(2), outcome, &mut Refusals::bounded());
-    assert!(
-        matches!(step.next, Next::Again { class: RetryClass::Throttled, after, .. } if after == asked)
-    );
+    let (busy, asks) = (down(FailureClass::Throttled), down(FailureClass::Throttled));
+    let asks = Failure { after: asked, ..asks };
+    let fates = vec![EventFate::Failed(busy), EventFate::Failed(asks.clone())];
+    for outcome in [Outcome::Failed(asks.clone()), Outcome::PerEvent(fates)] {
+        let step = step(&mut piece(2), outcome, &mut Refusals::bounded());
+        assert!(matches!(step.next, Next::Again(failure) if failure == asks));
+    }
 }
 
 #[test]
 fn attempts_are_bounded_by_failures_that_mend_themselves_only() {
     let (mut batch, mut refusals) = (piece(3), Refusals::bounded());
     let options = attempts(Some(2));
-    for class in [RetryClass::Misconfigured, RetryClass::Timeout, RetryClass::Misconfigured] {
+    for class in [FailureClass::Misconfigured, FailureClass::Timeout, FailureClass::Misconfigured] {
         let step = batch.answered(failed(class), &options, &mut refusals);
-        assert!(matches!(step.next, Next::Again { .. }), "{class:?}");
+        assert!(matches!(step.next, Next::Again(_)), "{class:?}");
     }
     assert_eq!((batch.attempts, batch.failures), (3, 1));
     // What is left of it is given up, and the attempts are all that were made.
-    let fates = vec![EventFate::Retry, EventFate::Delivered];
-    let outcome = Outcome::PerEvent { fates, retry: None };
+    let fates = vec![EventFate::Failed(down(FailureClass::Timeout)), EventFate::Delivered];
+    let outcome = Outcome::PerEvent(fates);
     let last = batch.answered(outcome, &options, &mut refusals);
     assert_eq!(places(&last), [(vec![1], None), (vec![0, 2], Some("max-attempts"))]);
     assert!(matches!(last.next, Next::Done));
@@ -129,11 +137,10 @@ fn attempts_are_bounded_by_failures_that_mend_themselves_only() {
 
 /// So many single events, all of them refused; how many were given up before one was a failure.
 fn given_up(events: usize, one_by_one: bool, refusals: &mut Refusals) -> (usize, Option<Next>) {
-    let no = EventFate::Refused { class: RefusedClass::Invalid, reason: reason("no") };
     if one_by_one {
-        let outcome = Outcome::PerEvent { fates: vec![no; events], retry: None };
+        let outcome = Outcome::PerEvent(vec![no(); events]);
         let step = step(&mut piece(events), outcome, refusals);
-        let failed = matches!(step.next, Next::Again { .. });
+        let failed = matches!(step.next, Next::Again(_));
         return (step.answers.len(), failed.then_some(step.next));
     }
     for event in 0..events {
@@ -151,9 +158,9 @@ fn refusals_in_a_row_are_a_failure_of_the_sink_for_live_events_only() {
         let mut refusals = Refusals::bounded();
         let (answered, next) = given_up(25, one_by_one, &mut refusals);
         assert_eq!(answered, 20);
-        let Some(Next::Again { class, reason, .. }) = next else { panic!("{next:?}") };
-        assert_eq!(class, RetryClass::Misconfigured);
-        assert_eq!(&*reason, "refuses everything, 20 events in a row: no");
+        let Some(Next::Again(failure)) = next else { panic!("{next:?}") };
+        assert_eq!(failure.class, FailureClass::Misconfigured);
+        assert_eq!(&*failure.reason, "refuses everything, 20 events in a row: no");
         // One that is taken begins the count anew.
         step(&mut piece(1), Outcome::Delivered, &mut refusals);
         assert_eq!(given_up(25, one_by_one, &mut refusals).0, 20);
@@ -171,15 +178,16 @@ fn a_receiver_that_rejects_everything_by_partial_success_gives_up_no_more_than_o
         let step = step(&mut batch, outcome, refusals);
         match step.next {
             Next::Done => Ok(step.answers[0].places.len()),
-            Next::Again { class, reason, after } => {
-                assert_eq!((step.answers.len(), batch.places.len(), after), (0, events, None));
-                Err((class, reason.to_string()))
+            Next::Again(failure) => {
+                let left = (step.answers.len(), batch.places.len(), failure.after);
+                assert_eq!(left, (0, events, None));
+                Err((failure.class, failure.reason.to_string()))
             }
             Next::Halved(_) => panic!("a partial success is not tried in halves"),
         }
     };
     let full =
-        Err((RetryClass::Misconfigured, "refuses everything, 20 events in a row: no".to_owned()));
+        Err((FailureClass::Misconfigured, "refuses everything, 20 events in a row: no".to_owned()));
     let mut refusals = Refusals::bounded();
     for _ in 0..20 {
         assert_eq!(rejects(1, 1, &mut refusals), Ok(1));
@@ -200,27 +208,25 @@ fn a_receiver_that_rejects_everything_by_partial_success_gives_up_no_more_than_o
     }
 }
 
-fn class() -> impl Strategy<Value = RetryClass> {
+fn class() -> impl Strategy<Value = FailureClass> {
     prop_oneof![
-        Just(RetryClass::Unavailable),
-        Just(RetryClass::Throttled),
-        Just(RetryClass::Timeout),
-        Just(RetryClass::Misconfigured),
+        Just(FailureClass::Unavailable),
+        Just(FailureClass::Throttled),
+        Just(FailureClass::Timeout),
+        Just(FailureClass::Misconfigured),
     ]
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
-    let no = || EventFate::Refused { class: RefusedClass::Invalid, reason: reason("no") };
     let fate = prop_oneof![
         2 => Just(EventFate::Delivered),
-        2 => Just(EventFate::Retry),
+        1 => Just(EventFate::Duplicate),
+        2 => class().prop_map(|class| EventFate::Failed(down(class))),
         3 => Just(no()),
     ];
-    let retry = proptest::option::of(class().prop_map(|class| (class, reason("not all"))));
     prop_oneof![
         1 => Just(Outcome::Delivered),
-        3 => (vec(fate, 0..50), retry)
-            .prop_map(|(fates, retry)| Outcome::PerEvent { fates, retry }),
+        3 => vec(fate, 0..50).prop_map(Outcome::PerEvent),
         1 => (0..60u64)
             .prop_map(|rejected| Outcome::Partial { rejected, reason: reason("some") }),
         3 => class().prop_map(failed),
@@ -276,8 +282,8 @@ proptest! {
             }
             match next {
                 Next::Done => prop_assert!(left.is_empty() && piece.places.is_empty()),
-                Next::Again { class, .. } => {
-                    let mends_itself = u32::from(class != RetryClass::Misconfigured);
+                Next::Again(failure) => {
+                    let mends_itself = u32::from(failure.class != FailureClass::Misconfigured);
                     let now = (piece.attempts, piece.failures);
                     prop_assert_eq!(now, (before.0 + 1, before.1 + mends_itself));
                     prop_assert!(most.is_none_or(|most| piece.failures < most));

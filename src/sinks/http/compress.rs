@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use bytes::Bytes;
 
 use super::super::Compression;
-use crate::bridge::{Outcome, RetryClass, Secrets};
+use crate::bridge::{Failure, FailureClass, Secrets};
 
 /// From this size on a body is compressed on a thread that may be kept busy: 64 KiB take about a
 /// millisecond.
@@ -24,7 +24,7 @@ pub(in crate::sinks) fn content_encoding(compression: Compression) -> Option<&'s
 pub(in crate::sinks) async fn compress(
     compression: Compression,
     body: Bytes,
-) -> Result<Bytes, Outcome> {
+) -> Result<Bytes, Failure> {
     let compressed = match compression {
         Compression::None => return Ok(body),
         _ if body.len() < OFFLOAD_BYTES => compress_now(compression, &body),
@@ -32,10 +32,9 @@ pub(in crate::sinks) async fn compress(
             .await
             .unwrap_or_else(|e| Err(io::Error::other(e))),
     };
-    compressed.map(Bytes::from).map_err(|error| Outcome::Retry {
-        after: None,
-        class: RetryClass::Unavailable,
-        reason: Secrets::none().reason(format_args!("cannot compress the request: {error}")),
+    compressed.map(Bytes::from).map_err(|error| {
+        let reason = format_args!("cannot compress the request: {error}");
+        Failure::new(FailureClass::Unavailable, Secrets::none().reason(reason))
     })
 }
 

@@ -1,33 +1,41 @@
 //! What an HTTP status means to the bridge.
 //!
-//! | status | outcome |
-//! |---|---|
-//! | 2xx | delivered (the sink's to say) |
-//! | 400, 422 | refused: invalid |
-//! | 413 | refused: too large |
-//! | 408 | retry: timeout, `Retry-After` honoured |
-//! | 425 | retry: unavailable, `Retry-After` honoured |
-//! | 429 | retry: throttled, `Retry-After` honoured |
-//! | 5xx | retry: unavailable, `Retry-After` honoured |
-//! | 1xx, 3xx, 401, 403, 404, 405, 410, any other 4xx | retry: misconfigured |
+//! | status | class | fault |
+//! |---|---|---|
+//! | 2xx | delivered (the sink's to say) | |
+//! | 400, 422 | refused: invalid | a record's, for good |
+//! | 413 | refused: too large | a record's, for good |
+//! | 408 | timeout, `Retry-After` honoured | a record's, for now |
+//! | 425, 5xx | unavailable, `Retry-After` honoured | a record's, for now |
+//! | 429 | throttled, `Retry-After` honoured | the sink's |
+//! | 401, 407, 511 | misconfigured; 511 unavailable | the sink's |
+//! | 403 in words about credentials | misconfigured | the sink's |
+//! | 1xx, 3xx, any other 4xx | misconfigured | a record's, for good |
+//!
+//! With `Retry-After` it is always the sink's fault.
 //!
 //! Only an answer about the payload refuses. The other 4xx are about us, the address or how it is
-//! spoken to (406, 411, 415, 421, 426, 431 …): a person has to look, and nothing must be lost until
-//! then.
+//! spoken to (405, 410, 411, 421, 426 …), or a firewall's about a text: a person has to look, and nothing
+//! must be lost until then.
 
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, Uri};
 
-use crate::bridge::{Outcome, RefusedClass, RetryClass, Secrets};
+use crate::{
+    bridge::{Failure, FailureClass, Fault, RefusedClass, Secrets, Status},
+    event::Batch,
+    sinks::credentials,
+};
 
-/// The outcome of an answer other than 2xx, whose body says `words`.
-pub(super) fn to_outcome(
+/// What an answer other than 2xx to a batch says, whose body says `words`.
+pub(super) fn to_failure(
     status: StatusCode,
     after: Option<Duration>,
     words: &str,
+    sent: &Batch,
     secrets: &Secrets,
-) -> Outcome {
+) -> Failure {
     let mut reason = format!("HTTP {}", status.as_u16());
     if let Some(phrase) = status.canonical_reason() {
         reason = format!("{reason} {phrase}");
@@ -35,16 +43,26 @@ pub(super) fn to_outcome(
     if !words.trim().is_empty() {
         reason = format!("{reason}: {words}");
     }
-    let reason = secrets.reason(reason);
-    let (class, after) = match status.as_u16() {
-        400 | 422 => return Outcome::Refused { class: RefusedClass::Invalid, reason },
-        413 => return Outcome::Refused { class: RefusedClass::TooLarge, reason },
-        408 => (RetryClass::Timeout, after),
-        429 => (RetryClass::Throttled, after),
-        425 | 500.. => (RetryClass::Unavailable, after),
-        _ => (RetryClass::Misconfigured, None),
+    let code = status.as_u16();
+    let class = match code {
+        400 | 422 => FailureClass::Refused(RefusedClass::Invalid),
+        413 => FailureClass::Refused(RefusedClass::TooLarge),
+        408 => FailureClass::Timeout,
+        429 => FailureClass::Throttled,
+        425 | 500.. => FailureClass::Unavailable,
+        _ => FailureClass::Misconfigured,
     };
-    Outcome::Retry { after, class, reason }
+    let fault = match code {
+        _ if after.is_some() => Fault::Sink,
+        401 | 407 | 429 | 511 => Fault::Sink,
+        403 if credentials::are_spoken_of(words, sent) => Fault::Sink,
+        408 | 425 | 500.. => Fault::RecordForNow,
+        _ => Fault::RecordForGood,
+    };
+    let honoured = matches!(code, 408 | 425 | 429 | 500..);
+    let after = after.filter(|_| honoured);
+    let status = Status::Http(code);
+    Failure { fault, status, after, ..Failure::new(class, secrets.reason(reason)) }
 }
 
 /// What there is to know about a redirect, which nobody follows: a POST would become a GET, or the
@@ -74,27 +92,48 @@ pub(super) fn retry_after(value: &HeaderValue) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sinks::fixtures;
+
+    fn failure(code: u16, after: Option<Duration>, words: &str) -> Failure {
+        let status = StatusCode::from_u16(code).unwrap();
+        to_failure(status, after, words, &fixtures::batch(1..=2), &Secrets::none())
+    }
 
     #[test]
-    fn every_status_has_its_outcome() {
+    fn every_status_has_its_failure() {
+        use FailureClass::{Misconfigured, Refused, Throttled, Timeout, Unavailable};
         for code in 100..=999 {
-            let status = StatusCode::from_u16(code).unwrap();
-            let after = Some(Duration::from_secs(3));
-            let outcome = to_outcome(status, after, " its\n words ", &Secrets::none());
-            let (class, honoured) = match code {
-                400 | 422 | 413 => {
-                    let Outcome::Refused { class, reason } = outcome else { panic!("{code}") };
-                    assert_eq!(class == RefusedClass::TooLarge, code == 413);
-                    assert!(reason.ends_with(": its words"), "{reason}");
-                    continue;
-                }
-                408 => (RetryClass::Timeout, true),
-                429 => (RetryClass::Throttled, true),
-                425 | 500.. => (RetryClass::Unavailable, true),
-                _ => (RetryClass::Misconfigured, false),
+            let (class, fault) = match code {
+                400 | 422 => (Refused(RefusedClass::Invalid), Fault::RecordForGood),
+                413 => (Refused(RefusedClass::TooLarge), Fault::RecordForGood),
+                408 => (Timeout, Fault::RecordForNow),
+                429 => (Throttled, Fault::Sink),
+                511 => (Unavailable, Fault::Sink),
+                425 | 500.. => (Unavailable, Fault::RecordForNow),
+                401 | 407 => (Misconfigured, Fault::Sink),
+                _ => (Misconfigured, Fault::RecordForGood),
             };
-            let Outcome::Retry { after, class: found, .. } = outcome else { panic!("{code}") };
-            assert_eq!((found, after.is_some()), (class, honoured), "{code}");
+            let found = failure(code, None, " its\n words ");
+            assert_eq!((found.class, found.fault, found.after), (class, fault, None), "{code}");
+            assert_eq!(found.status, Status::Http(code));
+            assert!(found.reason.ends_with(": its words"), "{}", found.reason);
+            // Who asks for time blames no record.
+            let asked = Some(Duration::from_secs(3));
+            let found = failure(code, asked, "");
+            let honoured = !matches!(class, Misconfigured | Refused(_));
+            let expected = (class, Fault::Sink, asked.filter(|_| honoured));
+            assert_eq!((found.class, found.fault, found.after), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_403_that_speaks_of_credentials_is_no_fault_of_a_record() {
+        for (code, words, fault) in [
+            (403, "Invalid token", Fault::Sink),
+            (403, "blocked by rule 942100", Fault::RecordForGood),
+            (404, "no such token", Fault::RecordForGood),
+        ] {
+            assert_eq!(failure(code, None, words).fault, fault, "{code} {words}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::reports::Report;
-use crate::bridge::{EventFate, Reason, RefusedClass};
+use crate::bridge::{EventFate, Failure};
 
 /// Where a record is.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum State {
     /// It was not taken.
     Failed(RDKafkaErrorCode),
     /// It was never queued and never will be, so nothing behind it is held up.
-    Unqueueable(RefusedClass, Reason),
+    Unqueueable(Failure),
 }
 
 /// Records by their place in the journal.
@@ -55,8 +55,8 @@ impl Ledger {
         self.states.insert(seq, State::Queued);
     }
 
-    pub(super) fn unqueueable(&mut self, seq: u64, class: RefusedClass, reason: Reason) {
-        self.states.insert(seq, State::Unqueueable(class, reason));
+    pub(super) fn unqueueable(&mut self, seq: u64, failure: Failure) {
+        self.states.insert(seq, State::Unqueueable(failure));
     }
 
     /// Notes a delivery report.
@@ -85,7 +85,7 @@ impl Ledger {
     pub(super) fn settle(&mut self, seq: u64) -> Option<EventFate> {
         if matches!(self.states.get(&seq), Some(State::Acked | State::Unqueueable(..))) {
             return self.states.remove(&seq).map(|state| match state {
-                State::Unqueueable(class, reason) => EventFate::Refused { class, reason },
+                State::Unqueueable(failure) => EventFate::Failed(failure),
                 _ => EventFate::Delivered,
             });
         }

@@ -30,9 +30,9 @@ fn sink(cluster: &Cluster, timeout: Duration) -> KafkaSink {
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_secs(1);
 
-fn retry_of(outcome: Outcome) -> (RetryClass, String) {
+fn failure_of(outcome: Outcome) -> (FailureClass, String) {
     match outcome {
-        Outcome::Retry { class, reason, .. } => (class, reason.into()),
+        Outcome::Failed(Failure { class, reason, .. }) => (class, reason.into()),
         other => panic!("{other:?}"),
     }
 }
@@ -43,14 +43,14 @@ async fn send_to_the_end(sink: &KafkaSink, batch: Batch) -> usize {
     for attempt in 1.. {
         match sink.send(&Batch { records: records.clone() }).await {
             Outcome::Delivered => return attempt,
-            Outcome::Retry { .. } => {}
-            Outcome::PerEvent { fates, .. } => {
+            Outcome::Failed(_) => {}
+            Outcome::PerEvent(fates) => {
                 assert_eq!(fates.len(), records.len());
                 let settled = fates.iter().take_while(|f| **f == EventFate::Delivered).count();
-                assert!(fates[settled..].iter().all(|fate| *fate == EventFate::Retry));
+                assert!(fates[settled..].iter().all(|fate| matches!(fate, EventFate::Failed(_))));
                 records.drain(..settled);
             }
-            other => panic!("{other:?}"),
+            other @ Outcome::Partial { .. } => panic!("{other:?}"),
         }
         assert!(attempt < 200);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -197,8 +197,8 @@ async fn a_broker_that_is_down_is_the_reason() {
     let sink = sink(&cluster, Duration::from_secs(4));
     cluster.broker_down(1).unwrap();
     for _ in 0..2 {
-        let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=3)).await);
-        assert_eq!(class, RetryClass::Unavailable);
+        let (class, reason) = failure_of(sink.send(&fixtures::batch(1..=3)).await);
+        assert_eq!(class, FailureClass::Unavailable);
         assert!(reason.contains("Connection refused") || reason.contains("down"), "{reason}");
     }
     cluster.broker_up(1).unwrap();
@@ -216,8 +216,8 @@ async fn ten_minutes_without_a_broker_cost_neither_loss_nor_order() {
     tokio::time::pause();
     let began = Instant::now();
     while began.elapsed() < Duration::from_mins(10) {
-        let (class, reason) = retry_of(sink.send(&fixtures::batch(31..=530)).await);
-        assert!(matches!(class, RetryClass::Unavailable | RetryClass::Timeout), "{reason}");
+        let (class, reason) = failure_of(sink.send(&fixtures::batch(31..=530)).await);
+        assert!(matches!(class, FailureClass::Unavailable | FailureClass::Timeout), "{reason}");
         tokio::time::sleep(Duration::from_secs(30)).await;
     }
     tokio::time::resume();
@@ -238,9 +238,9 @@ async fn a_slow_broker_is_a_timeout() {
     cluster.broker_round_trip_time(1, Duration::from_millis(1500)).unwrap();
     // So that the time is up before the answer, however late this thread is.
     tokio::time::pause();
-    let (class, reason) = retry_of(sink.send(&fixtures::batch(4..=6)).await);
+    let (class, reason) = failure_of(sink.send(&fixtures::batch(4..=6)).await);
     tokio::time::resume();
-    assert_eq!((class, &*reason), (RetryClass::Timeout, "no acknowledgement within 900ms"));
+    assert_eq!((class, &*reason), (FailureClass::Timeout, "no acknowledgement within 900ms"));
     send_to_the_end(&sink, fixtures::batch(4..=6)).await;
     cluster.broker_round_trip_time(1, Duration::ZERO).unwrap();
     assert_eq!(consume(&cluster).len(), 6);
@@ -261,8 +261,8 @@ async fn an_acl_is_for_a_person_to_mend() {
     let sink = sink(&cluster, LONG);
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::Produce, &[error; 4]);
-    let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=6)).await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    let (class, reason) = failure_of(sink.send(&fixtures::batch(1..=6)).await);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.contains("authorization"), "{reason}");
     cluster.clear_request_errors(RDKafkaApiKey::Produce);
     send_to_the_end(&sink, fixtures::batch(1..=6)).await;
@@ -275,8 +275,8 @@ async fn an_unknown_topic_is_for_a_person_to_mend() {
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     cluster.topic_error(TOPIC, error).unwrap();
     let sink = sink(&cluster, LONG);
-    let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=2)).await);
-    assert_eq!(class, RetryClass::Misconfigured, "{reason}");
+    let (class, reason) = failure_of(sink.send(&fixtures::batch(1..=2)).await);
+    assert_eq!(class, FailureClass::Misconfigured, "{reason}");
     assert!(reason.contains("topic"), "{reason}");
 }
 
@@ -288,17 +288,11 @@ async fn a_set_too_large_is_refused_until_the_culprit_stands_alone() {
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
     cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
     let outcome = sink.send(&fixtures::batch(4..=6)).await;
-    assert!(
-        matches!(outcome, Outcome::Refused { class: RefusedClass::TooLarge, .. }),
-        "{outcome:?}"
-    );
+    assert_eq!(failure_of(outcome).0, FailureClass::Refused(RefusedClass::TooLarge));
     assert_eq!(sink.send(&fixtures::batch(4..=5)).await, Outcome::Delivered);
     cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
     let outcome = sink.send(&fixtures::batch(6..=6)).await;
-    assert!(
-        matches!(outcome, Outcome::Refused { class: RefusedClass::TooLarge, .. }),
-        "{outcome:?}"
-    );
+    assert_eq!(failure_of(outcome).0, FailureClass::Refused(RefusedClass::TooLarge));
     assert_eq!(sink.send(&fixtures::batch(7..=7)).await, Outcome::Delivered);
 }
 
@@ -315,7 +309,7 @@ async fn one_refused_in_company_is_asked_again_alone() {
     cluster.broker_up(1).unwrap();
     // The set of six was refused, and this one with it.
     let mut outcome = sink.send(&fixtures::batch(1..=1)).await;
-    while let Outcome::Retry { .. } = outcome {
+    while let Outcome::Failed(_) = outcome {
         outcome = sink.send(&fixtures::batch(1..=1)).await;
     }
     assert_eq!(outcome, Outcome::Delivered);
@@ -329,10 +323,12 @@ async fn what_cannot_be_queued_does_not_hold_up_the_rest() {
     let malformed = Record { seq: 3, envelope: "nonsense".into() };
     let records = vec![fixtures::record(1, "m"), large, malformed, fixtures::record(4, "m")];
     let outcome = sink.send(&Batch { records }).await;
-    let Outcome::PerEvent { fates, retry: None } = outcome else { panic!("{outcome:?}") };
+    let Outcome::PerEvent(fates) = outcome else { panic!("{outcome:?}") };
     assert_eq!((&fates[0], &fates[3]), (&EventFate::Delivered, &EventFate::Delivered));
-    assert!(matches!(fates[1], EventFate::Refused { class: RefusedClass::TooLarge, .. }));
-    assert!(matches!(fates[2], EventFate::Refused { class: RefusedClass::Invalid, .. }));
+    for (fate, class) in [(&fates[1], RefusedClass::TooLarge), (&fates[2], RefusedClass::Invalid)] {
+        let EventFate::Failed(failure) = fate else { panic!("{fate:?}") };
+        assert_eq!(failure.class, FailureClass::Refused(class));
+    }
     let consumed = consume(&cluster);
     assert_eq!(consumed.len(), 2);
 }
@@ -344,8 +340,8 @@ async fn a_fatal_error_ends_the_producer_and_nothing_else() {
     // Refused a producer id, librdkafka declares itself dead.
     let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[error]);
-    let (class, reason) = retry_of(sink.send(&fixtures::batch(1..=3)).await);
-    assert_eq!(class, RetryClass::Misconfigured, "{reason}");
+    let (class, reason) = failure_of(sink.send(&fixtures::batch(1..=3)).await);
+    assert_eq!(class, FailureClass::Misconfigured, "{reason}");
     assert!(sink.producing.lock().await.producer.is_none());
     assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(consume(&cluster).len(), 3);

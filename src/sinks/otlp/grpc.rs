@@ -43,7 +43,10 @@ use super::{
     },
     answer, grpc_status,
 };
-use crate::bridge::{Outcome, RetryClass, Secrets};
+use crate::{
+    bridge::{Failure, FailureClass, Fault, Secrets, Status as Answer},
+    event::Batch,
+};
 
 /// The method.
 const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
@@ -145,22 +148,16 @@ impl GrpcExporter {
     pub(super) async fn export(
         &self,
         message: Bytes,
-    ) -> Result<ExportLogsServiceResponse, Outcome> {
+        sent: &Batch,
+    ) -> Result<ExportLogsServiceResponse, Failure> {
         let (channel, opened) = self.channel();
-        match timeout(self.deadline, self.call(channel, message)).await {
+        match timeout(self.deadline, self.call(channel, message, sent)).await {
             Ok(answer) => answer,
             Err(_) => {
                 // A connection whose other end is gone looks like this until TCP gives up, after
                 // minutes. A new one costs little; another call may have opened it already.
                 self.current().take_if(|(_, since)| *since == opened);
-                Err(Outcome::Retry {
-                    after: None,
-                    class: RetryClass::Timeout,
-                    reason: self.secrets.reason(format_args!(
-                        "no answer from {} within {:?}",
-                        self.peer, self.deadline
-                    )),
-                })
+                Err(net_error::silence(self.deadline, &self.peer, &self.secrets))
             }
         }
     }
@@ -182,20 +179,21 @@ impl GrpcExporter {
         &self,
         mut channel: Channel,
         message: Bytes,
-    ) -> Result<ExportLogsServiceResponse, Outcome> {
+        sent: &Batch,
+    ) -> Result<ExportLogsServiceResponse, Failure> {
         let request = self.request(message).await?;
         let broken = |error: tonic::transport::Error| {
-            net_error::to_outcome(&error, &self.peer, &self.secrets)
+            net_error::to_failure(&error, is_connected(&error), &self.peer, &self.secrets)
         };
         poll_fn(|context| channel.poll_ready(context)).await.map_err(broken)?;
         let (head, body) = channel.call(request).await.map_err(broken)?.into_parts();
         if !is_grpc(&head) {
-            return Err(not_grpc(&head, body, &self.secrets).await);
+            return Err(not_grpc(&head, body, sent, &self.secrets).await);
         }
-        self.read(&head, body).await
+        self.read(&head, body, sent).await
     }
 
-    async fn request(&self, message: Bytes) -> Result<Request<Body>, Outcome> {
+    async fn request(&self, message: Bytes) -> Result<Request<Body>, Failure> {
         let message = compress::compress(self.compression, message).await?;
         let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
         framed.put_u8((self.compression != Compression::None).into());
@@ -214,7 +212,8 @@ impl GrpcExporter {
         &self,
         head: &response::Parts,
         mut body: Body,
-    ) -> Result<ExportLogsServiceResponse, Outcome> {
+        sent: &Batch,
+    ) -> Result<ExportLogsServiceResponse, Failure> {
         // An answer without a message has it here, one with a message behind that.
         let mut status = Status::from_header_map(&head.headers);
         let mut message = Vec::new();
@@ -224,7 +223,7 @@ impl GrpcExporter {
             let frame = frame.map_err(|error| {
                 // tonic's frame around it repeats it.
                 let innermost = error.source().unwrap_or(&error);
-                net_error::to_outcome(innermost, &self.peer, &self.secrets)
+                net_error::to_failure(innermost, true, &self.peer, &self.secrets)
             })?;
             if let Some(data) = frame.data_ref() {
                 let room = RESPONSE_BYTES - message.len();
@@ -234,16 +233,26 @@ impl GrpcExporter {
         }
         match status {
             Some(status) if status.code() == Code::Ok => Ok(decode(&message)),
-            Some(status) => Err(grpc_status::to_outcome(&status, &self.secrets)),
-            None => Err(Outcome::Retry {
-                after: None,
-                class: RetryClass::Unavailable,
-                reason: self
-                    .secrets
-                    .reason(format_args!("the answer of {} ends without a gRPC status", self.peer)),
-            }),
+            Some(status) => Err(grpc_status::to_failure(&status, sent, &self.secrets)),
+            None => {
+                let words = format_args!("the answer of {} ends without a gRPC status", self.peer);
+                let failure = Failure::new(FailureClass::Unavailable, self.secrets.reason(words));
+                Err(Failure { fault: Fault::RecordForNow, status: Answer::Cut, ..failure })
+            }
         }
     }
+}
+
+/// Whether there was a connection that an error is about.
+fn is_connected(error: &tonic::transport::Error) -> bool {
+    let mut next = error.source();
+    while let Some(current) = next {
+        if current.is::<tonic::ConnectError>() {
+            return false;
+        }
+        next = current.source();
+    }
+    true
 }
 
 /// Whether an answer is the receiver's own, in gRPC.
@@ -257,7 +266,12 @@ fn content_type(head: &response::Parts) -> Option<&str> {
 }
 
 /// What an answer in mere HTTP means, with the start of its body.
-async fn not_grpc(head: &response::Parts, mut body: Body, secrets: &Secrets) -> Outcome {
+async fn not_grpc(
+    head: &response::Parts,
+    mut body: Body,
+    sent: &Batch,
+    secrets: &Secrets,
+) -> Failure {
     let mut start = Vec::new();
     let reading = async {
         while let Some(Ok(frame)) = body.frame().await {
@@ -275,7 +289,7 @@ async fn not_grpc(head: &response::Parts, mut body: Body, secrets: &Secrets) -> 
         let kind = content_type(head).unwrap_or("unknown");
         words = format!("no gRPC, but content of the type {kind}: {words}");
     }
-    Reply::new(head.status, &head.headers, Vec::new()).refusal(&words, secrets)
+    Reply::new(head.status, &head.headers, Vec::new()).failure(&words, sent, secrets)
 }
 
 /// The one message of an answer, behind the prefix; none that is compressed was asked for.

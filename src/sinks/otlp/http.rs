@@ -12,7 +12,10 @@ use super::{
     answer,
     grpc_status::RpcStatus,
 };
-use crate::bridge::{Outcome, Secrets};
+use crate::{
+    bridge::{Failure, Secrets},
+    event::Batch,
+};
 
 /// How much of a 2xx answer is read: a partial success and the start of its words.
 const RESPONSE_BYTES: usize = 64 * 1024;
@@ -45,13 +48,18 @@ impl HttpExporter {
     pub(super) async fn export(
         &self,
         request: Bytes,
-    ) -> Result<ExportLogsServiceResponse, Outcome> {
-        read(&self.poster.post(request).await?, self.poster.secrets())
+        sent: &Batch,
+    ) -> Result<ExportLogsServiceResponse, Failure> {
+        read(&self.poster.post(request).await?, sent, self.poster.secrets())
     }
 }
 
-/// What an answer says.
-pub(super) fn read(reply: &Reply, secrets: &Secrets) -> Result<ExportLogsServiceResponse, Outcome> {
+/// What an answer to a batch says.
+pub(super) fn read(
+    reply: &Reply,
+    sent: &Batch,
+    secrets: &Secrets,
+) -> Result<ExportLogsServiceResponse, Failure> {
     if reply.is_success() {
         // The status says that it was taken. A body that cannot be read takes nothing back.
         return Ok(answer::decode(&reply.body));
@@ -61,7 +69,7 @@ pub(super) fn read(reply: &Reply, secrets: &Secrets) -> Result<ExportLogsService
         Ok(status) if !status.message.is_empty() => status.message,
         _ => String::from_utf8_lossy(&reply.body).into_owned(),
     };
-    Err(reply.refusal(&words, secrets))
+    Err(reply.failure(&words, sent, secrets))
 }
 
 /// The endpoint with `/v1/logs`, unless its path ends so already. A query stays behind the path.

@@ -28,7 +28,7 @@ use super::{
     *,
 };
 use crate::{
-    bridge::{RetryClass, Secrets},
+    bridge::{self, FailureClass, Secrets},
     sinks::{
         Compression, Proxy, Secret, TlsOptions,
         fixtures::batch,
@@ -107,9 +107,9 @@ async fn send(options: &OtlpOptions, batch: &Batch) -> Outcome {
     OtlpSink::new(options).unwrap().send(batch).await
 }
 
-fn parts(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
+fn parts(outcome: Outcome) -> (FailureClass, Option<Duration>, String) {
     match outcome {
-        Outcome::Retry { after, class, reason } => (class, after, reason.into()),
+        Outcome::Failed(Failure { after, class, reason, .. }) => (class, after, reason.into()),
         other => panic!("{other:?}"),
     }
 }
@@ -162,47 +162,19 @@ async fn grpc_statuses_become_outcomes() {
         receiver.set(Err(status));
         sink.send(&batch(1..=2)).await
     };
+    let refused = |reason| Failure::refused(RefusedClass::Invalid, Secrets::none().reason(reason));
+    let invalid = refused("gRPC InvalidArgument: no logs");
     assert_eq!(
         outcome(Status::invalid_argument("no\nlogs")).await,
-        Outcome::Refused {
-            class: RefusedClass::Invalid,
-            reason: Secrets::none().reason("gRPC InvalidArgument: no logs")
-        }
+        Outcome::Failed(Failure { status: bridge::Status::Grpc(3), ..invalid })
     );
     let (class, after, _) = parts(outcome(throttled(3)).await);
-    assert_eq!((class, after), (RetryClass::Throttled, Some(Duration::from_millis(3500))));
+    assert_eq!((class, after), (FailureClass::Throttled, Some(Duration::from_millis(3500))));
     let (class, after, _) = parts(outcome(throttled(-3)).await);
-    assert_eq!((class, after), (RetryClass::Throttled, None));
-    for code in [Code::ResourceExhausted, Code::OutOfRange] {
-        let message = "grpc: received message larger than max (5242895 vs. 4194304)";
-        assert!(matches!(
-            outcome(Status::new(code, message)).await,
-            Outcome::Refused { class: RefusedClass::TooLarge, .. }
-        ));
-    }
-    for (code, class) in [
-        (Code::ResourceExhausted, RetryClass::Throttled),
-        (Code::OutOfRange, RetryClass::Unavailable),
-        (Code::Unavailable, RetryClass::Unavailable),
-        (Code::Internal, RetryClass::Unavailable),
-        (Code::Unknown, RetryClass::Unavailable),
-        (Code::Aborted, RetryClass::Unavailable),
-        (Code::Cancelled, RetryClass::Unavailable),
-        (Code::DataLoss, RetryClass::Unavailable),
-        (Code::DeadlineExceeded, RetryClass::Timeout),
-        (Code::Unauthenticated, RetryClass::Misconfigured),
-        (Code::PermissionDenied, RetryClass::Misconfigured),
-        (Code::Unimplemented, RetryClass::Misconfigured),
-        (Code::NotFound, RetryClass::Misconfigured),
-        (Code::FailedPrecondition, RetryClass::Misconfigured),
-    ] {
-        assert_eq!(parts(outcome(Status::new(code, "words")).await).0, class, "{code:?}");
-    }
+    assert_eq!((class, after), (FailureClass::Throttled, None));
     // The receiver's own limit on a message.
-    assert!(matches!(
-        sink.send(&batch(1..=2000)).await,
-        Outcome::Refused { class: RefusedClass::TooLarge, .. }
-    ));
+    let (class, ..) = parts(sink.send(&batch(1..=2000)).await);
+    assert_eq!(class, FailureClass::Refused(RefusedClass::TooLarge));
 }
 
 /// What answers over HTTP/2 in any way, gRPC or not.
@@ -240,18 +212,18 @@ fn framed(length: u32, message: Vec<u8>, status: Option<&'static str>) -> Body {
 async fn grpc_behind_a_front_means_what_its_http_status_means() {
     let page = "<html>\n<h1>Who are you?</h1>";
     for (status, class, words) in [
-        (401, RetryClass::Misconfigured, "HTTP 401 Unauthorized: <html> <h1>Who are you?</h1>"),
-        (403, RetryClass::Misconfigured, "HTTP 403 Forbidden: <html> <h1>Who are you?</h1>"),
-        (404, RetryClass::Misconfigured, "HTTP 404 Not Found: <html> <h1>Who are you?</h1>"),
-        (429, RetryClass::Throttled, "HTTP 429 Too Many Requests: <html> <h1>Who are you?</h1>"),
+        (401, FailureClass::Misconfigured, "HTTP 401 Unauthorized: <html> <h1>Who are you?</h1>"),
+        (403, FailureClass::Misconfigured, "HTTP 403 Forbidden: <html> <h1>Who are you?</h1>"),
+        (404, FailureClass::Misconfigured, "HTTP 404 Not Found: <html> <h1>Who are you?</h1>"),
+        (429, FailureClass::Throttled, "HTTP 429 Too Many Requests: <html> <h1>Who are you?</h1>"),
         (
             503,
-            RetryClass::Unavailable,
+            FailureClass::Unavailable,
             "HTTP 503 Service Unavailable: <html> <h1>Who are you?</h1>",
         ),
         (
             200,
-            RetryClass::Misconfigured,
+            FailureClass::Misconfigured,
             "HTTP 200 OK: no gRPC, but content of the type text/html: <html> <h1>Who are you?</h1>",
         ),
     ] {
@@ -264,7 +236,7 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
         let sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
         let (found, after, reason) = parts(sink.send(&batch(1..=2)).await);
         assert_eq!((found, reason.as_str()), (class, words));
-        let asked = (class != RetryClass::Misconfigured).then_some(Duration::from_secs(7));
+        let asked = (class != FailureClass::Misconfigured).then_some(Duration::from_secs(7));
         assert_eq!(after, asked, "{status}");
     }
     // The same in the guise of gRPC, and one that never ends.
@@ -277,7 +249,7 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
     .await;
     let sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=2)).await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.starts_with("HTTP 403 Forbidden: <<<") && reason.len() < 400, "{reason}");
 }
 
@@ -332,18 +304,15 @@ async fn a_long_answer_of_grpc_refuses_nothing() {
     assert_eq!(send(|| framed(1 << 31, vec![0; 9], Some("0"))).await, Outcome::Delivered);
     // Without a status nobody knows.
     let (class, _, reason) = parts(send(|| framed(1 << 31, vec![0; 9], None)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.ends_with("ends without a gRPC status"), "{reason}");
     // Nor what stands behind more than is kept.
     let long = || framed(3 << 20, vec![0; 3 << 20], Some("0"));
     assert_eq!(send(long).await, Outcome::Delivered);
-    let refused = send(|| framed(3 << 20, vec![0; 3 << 20], Some("3"))).await;
-    assert!(
-        matches!(refused, Outcome::Refused { class: RefusedClass::Invalid, .. }),
-        "{refused:?}"
-    );
+    let (class, ..) = parts(send(|| framed(3 << 20, vec![0; 3 << 20], Some("3"))).await);
+    assert_eq!(class, FailureClass::Refused(RefusedClass::Invalid));
     let (class, _, reason) = parts(send(|| framed(3 << 20, vec![0; 3 << 20], None)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.ends_with("ends without a gRPC status"), "{reason}");
 }
 
@@ -371,12 +340,12 @@ async fn grpc_survives_a_receiver_that_is_away() {
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(
         (class, reason),
-        (RetryClass::Unavailable, format!("connection refused by {address}"))
+        (FailureClass::Unavailable, format!("connection refused by {address}"))
     );
     // Something that accepts and says nothing.
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let (class, ..) = parts(sink.send(&batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Timeout);
+    assert_eq!(class, FailureClass::Timeout);
     drop(listener);
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let receiver =
@@ -398,13 +367,13 @@ async fn grpc_over_tls() {
         async |options: &OtlpOptions| OtlpSink::new(options).unwrap().send(&batch(1..=1)).await;
     options.tls = Some(pki.options(true));
     let (class, _, reason) = parts(outcome(&options).await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.contains("is for another name (tls.serverName)"), "{reason}");
     options.tls.as_mut().unwrap().server_name = Some("collector.example.com".into());
     assert_eq!(outcome(&options).await, Outcome::Delivered);
     options.tls.as_mut().unwrap().ca = Some(Pki::new("x").ca.into());
     let (class, _, reason) = parts(outcome(&options).await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.contains("not trusted (tls.ca)"), "{reason}");
 }
 
@@ -447,17 +416,13 @@ async fn http_reasons_are_read_from_the_status_message() {
     let body = String::from_utf8(status.encode_to_vec()).unwrap();
     let server = TestServer::always("400 Bad Request", "", &body).await;
     let sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
-    assert_eq!(
-        sink.send(&batch(1..=1)).await,
-        Outcome::Refused {
-            class: RefusedClass::Invalid,
-            reason: Secrets::none().reason("HTTP 400 Bad Request: bad batch")
-        }
-    );
+    let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Refused(RefusedClass::Invalid));
+    assert_eq!(reason, "HTTP 400 Bad Request: bad batch");
     let server = TestServer::always("502 Bad Gateway", "", "<html>upstream").await;
     let sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    assert_eq!(class, FailureClass::Unavailable);
     assert_eq!(reason, "HTTP 502 Bad Gateway: <html>upstream");
 }
 
@@ -468,16 +433,16 @@ async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
     let server = TestServer::always("400 Bad Request", "", words).await;
     let endpoint = server.url("http") + "/tenants/T0-k3n";
     let outcome = send(&options(endpoint, OtlpProtocol::Http), &batch(1..=1)).await;
-    let Outcome::Refused { reason, .. } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(&*reason, format!("HTTP 400 Bad Request: {shown}"));
+    let (_, _, reason) = parts(outcome);
+    assert_eq!(reason, format!("HTTP 400 Bad Request: {shown}"));
 
     let words = words.split(" for").next().unwrap();
     let shown = shown.split(" for").next().unwrap();
     let (receiver, address) = Receiver::start(Err(Status::invalid_argument(words)), None).await;
     let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     let outcome = send(&options, &batch(1..=1)).await;
-    let Outcome::Refused { reason, .. } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(&*reason, format!("gRPC InvalidArgument: {shown}"));
+    let (_, _, reason) = parts(outcome);
+    assert_eq!(reason, format!("gRPC InvalidArgument: {shown}"));
     receiver.set(Ok(partial(1, words)));
     let outcome = send(&options, &batch(1..=1)).await;
     let Outcome::Partial { reason, .. } = outcome else { panic!("{outcome:?}") };
@@ -535,5 +500,5 @@ async fn what_is_no_envelope_is_refused() {
     let sink = OtlpSink::new(&options("http://127.0.0.1:1".into(), OtlpProtocol::Http)).unwrap();
     let record = crate::event::Record { seq: 1, envelope: "{}".into() };
     let outcome = sink.send(&Batch { records: vec![record] }).await;
-    assert!(matches!(outcome, Outcome::Refused { class: RefusedClass::Invalid, .. }));
+    assert_eq!(parts(outcome).0, FailureClass::Refused(RefusedClass::Invalid));
 }

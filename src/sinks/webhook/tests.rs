@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 
 use super::*;
 use crate::{
-    bridge::{RefusedClass, RetryClass, Secrets},
+    bridge::{FailureClass, Fault, RefusedClass, Secrets, Status},
     sinks::{
         Compression, Proxy, Secret, TlsOptions,
         fixtures::batch,
@@ -31,9 +31,9 @@ async fn send(options: &WebhookOptions, batch: &Batch) -> Outcome {
     WebhookSink::new(options).unwrap().send(batch).await
 }
 
-fn retry_of(outcome: Outcome) -> (RetryClass, Option<Duration>, String) {
+fn failure_of(outcome: Outcome) -> (FailureClass, Option<Duration>, String) {
     match outcome {
-        Outcome::Retry { after, class, reason } => (class, after, reason.into()),
+        Outcome::Failed(Failure { after, class, reason, .. }) => (class, after, reason.into()),
         other => panic!("{other:?}"),
     }
 }
@@ -113,31 +113,32 @@ async fn answers_become_outcomes() {
     };
     assert_eq!(
         outcome("400 Bad Request", "").await,
-        Outcome::Refused {
-            class: RefusedClass::Invalid,
-            reason: Secrets::none().reason("HTTP 400 Bad Request: no thanks")
-        }
+        Outcome::Failed(Failure {
+            status: Status::Http(400),
+            ..Failure::refused(
+                RefusedClass::Invalid,
+                Secrets::none().reason("HTTP 400 Bad Request: no thanks")
+            )
+        })
     );
-    assert!(matches!(
-        outcome("413 Too Large", "").await,
-        Outcome::Refused { class: RefusedClass::TooLarge, .. }
-    ));
-    let (class, after, reason) = retry_of(outcome("503 Busy", "retry-after: 7\r\n").await);
-    assert_eq!((class, after), (RetryClass::Unavailable, Some(Duration::from_secs(7))));
+    let (class, ..) = failure_of(outcome("413 Too Large", "").await);
+    assert_eq!(class, FailureClass::Refused(RefusedClass::TooLarge));
+    let (class, after, reason) = failure_of(outcome("503 Busy", "retry-after: 7\r\n").await);
+    assert_eq!((class, after), (FailureClass::Unavailable, Some(Duration::from_secs(7))));
     assert_eq!(reason, "HTTP 503 Service Unavailable: no thanks");
-    let (class, after, _) = retry_of(outcome("429 Slow", "retry-after: 0\r\n").await);
-    assert_eq!((class, after), (RetryClass::Throttled, Some(Duration::ZERO)));
+    let (class, after, _) = failure_of(outcome("429 Slow", "retry-after: 0\r\n").await);
+    assert_eq!((class, after), (FailureClass::Throttled, Some(Duration::ZERO)));
     // A redirect is not followed.
     let moved = outcome("302 Found", "location: https://127.0.0.1:1/secret\r\n").await;
-    let (class, _, reason) = retry_of(moved);
-    assert_eq!(class, RetryClass::Misconfigured);
+    let (class, _, reason) = failure_of(moved);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert_eq!(
         reason,
         "HTTP 302 Found: points to https://127.0.0.1:1; redirects are not followed, configure the \
          address itself"
     );
-    let (class, ..) = retry_of(outcome("401 Unauthorized", "").await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    let (class, ..) = failure_of(outcome("401 Unauthorized", "").await);
+    assert_eq!(class, FailureClass::Misconfigured);
 }
 
 #[tokio::test]
@@ -145,12 +146,12 @@ async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
     let words = "Cannot POST /hooks/T0123/b-s3cr3t?key=k%2F3y9 with Bearer s3cret, token s3cret";
     let server = TestServer::always("404 Not Found", "", words).await;
     let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
-    let (_, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
+    let (_, _, reason) = failure_of(send(&options(url), &batch(1..=1)).await);
     assert_eq!(reason, "HTTP 404 Not Found: Cannot POST … with Bearer …, token …");
     let words = "no Bearer for hook b-s3cr3t, at HTTP://x/hooks: k%2F3y9 is no key";
     let server = TestServer::always("403 Forbidden", "", words).await;
     let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
-    let (_, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
+    let (_, _, reason) = failure_of(send(&options(url), &batch(1..=1)).await);
     assert_eq!(reason, "HTTP 403 Forbidden: no Bearer for hook …, at HTTP://x/hooks: … is no key");
 }
 
@@ -174,7 +175,8 @@ async fn bodies_neither_hold_nor_fill_us() {
         assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
     }
     for _ in 0..3 {
-        let Outcome::Refused { reason, .. } = sink.send(&batch(1..=1)).await else { panic!() };
+        let (_, _, reason) = failure_of(sink.send(&batch(1..=1)).await);
+        assert!(reason.starts_with("HTTP 400"), "{reason}");
         assert!(reason.len() < 400, "{}", reason.len());
     }
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
@@ -200,34 +202,63 @@ async fn what_goes_wrong_is_said_in_words() {
     // Nobody listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://user:pass@{free}/?token=t");
-    let (class, _, reason) = retry_of(send(&options(url), &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    let (class, _, reason) = failure_of(send(&options(url), &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Unavailable);
     assert_eq!(reason, format!("connection refused by {free}"));
 
     // A label has 63 letters at most: no name server is asked for this one.
     let no_host = "x".repeat(64);
     let (class, _, reason) =
-        retry_of(send(&options(format!("http://{no_host}/")), &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+        failure_of(send(&options(format!("http://{no_host}/")), &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.starts_with(&format!("cannot resolve the name of {no_host}:80: ")), "{reason}");
 
     let server = TestServer::start(None, |_| vec![Step::Cut]).await;
-    let (class, _, reason) = retry_of(send(&options(server.url("http")), &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    let (class, _, reason) = failure_of(send(&options(server.url("http")), &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.contains("connection") && !reason.contains("token"), "{reason}");
 
     // A part of the status line, and no more.
     let half = || vec![Step::Write(b"HTTP/1.1 200 O".to_vec()), Step::Cut];
     let server = TestServer::start(None, move |_| half()).await;
-    let (class, ..) = retry_of(send(&options(server.url("http")), &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    let (class, ..) = failure_of(send(&options(server.url("http")), &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Unavailable);
 
     let server = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(50))]).await;
     let mut silent = options(server.url("http"));
     silent.timeout = Duration::from_millis(300);
-    let (class, _, reason) = retry_of(send(&silent, &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Timeout);
+    let (class, _, reason) = failure_of(send(&silent, &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Timeout);
     assert_eq!(reason, format!("no answer from {} within 270ms", server.address));
+}
+
+#[tokio::test]
+async fn a_record_may_be_at_fault_once_it_was_written() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let cut = TestServer::start(None, |_| vec![Step::Cut]).await;
+    let half = || vec![Step::Write(b"HTTP/1.1 200 O".to_vec()), Step::Cut];
+    let half = TestServer::start(None, move |_| half()).await;
+    let silent = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(50))]).await;
+    let pki = Pki::new("127.0.0.1");
+    let stranger = TestServer::start(Some(pki.server_config(false)), |_| vec![Step::Cut]).await;
+    let asks = Some(pki.server_config(true));
+    let asks = TestServer::start(asks, |_| vec![Step::Cut]).await;
+    for (url, fault, status) in [
+        (format!("http://{free}"), Fault::Sink, Status::Other),
+        (cut.url("http"), Fault::RecordForNow, Status::Cut),
+        (half.url("http"), Fault::RecordForNow, Status::Cut),
+        (silent.url("http"), Fault::RecordForNow, Status::Silence),
+        (stranger.url("https"), Fault::RecordForNow, Status::Cut),
+        // It does not accept our certificate, and says so when the request is written.
+        (asks.url("https"), Fault::Sink, Status::Other),
+        (cut.url("https"), Fault::Sink, Status::Other),
+    ] {
+        let mut options = options(url.clone());
+        options.tls = url.starts_with("https").then(|| pki.options(false));
+        options.timeout = Duration::from_secs(1);
+        let Outcome::Failed(failure) = send(&options, &batch(1..=1)).await else { panic!("{url}") };
+        assert_eq!((failure.fault, failure.status), (fault, status), "{failure:?}");
+    }
 }
 
 /// Such a failure says nothing of the receiver: it closed what was idle.
@@ -248,8 +279,8 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
     }
     // Once at once, and no more.
-    let (class, _, reason) = retry_of(sink.send(&batch(4..=4)).await);
-    assert_eq!(class, RetryClass::Unavailable);
+    let (class, _, reason) = failure_of(sink.send(&batch(4..=4)).await);
+    assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.contains("connection"), "{reason}");
     assert_eq!(sink.send(&batch(4..=4)).await, Outcome::Delivered);
     let received = server.received.lock().unwrap();
@@ -323,21 +354,21 @@ async fn tls_is_verified_both_ways() {
     assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
 
     options.tls = Some(pki.options(false));
-    let (class, _, reason) = retry_of(send(&options, &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Misconfigured, "{reason}");
+    let (class, _, reason) = failure_of(send(&options, &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Misconfigured, "{reason}");
     assert!(reason.contains("our certificate"), "{reason}");
 
     options.tls = Some(Pki::new("127.0.0.1").options(true));
-    let (class, _, reason) = retry_of(send(&options, &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    let (class, _, reason) = failure_of(send(&options, &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.ends_with("is signed by an authority that is not trusted (tls.ca)"), "{reason}");
 
     // TLS towards a server that speaks none.
     let plain = TestServer::always("200 OK", "", "").await;
     options.url = Secret::new(plain.url("https"));
     options.timeout = Duration::from_secs(1);
-    let (class, ..) = retry_of(send(&options, &batch(1..=1)).await);
-    assert_ne!(class, RetryClass::Throttled);
+    let (class, ..) = failure_of(send(&options, &batch(1..=1)).await);
+    assert_ne!(class, FailureClass::Throttled);
 }
 
 #[tokio::test]
@@ -349,8 +380,8 @@ async fn the_certificate_may_be_for_another_name() {
             .await;
     let mut options = options(server.url("https") + "/x");
     options.tls = Some(pki.options(false));
-    let (class, _, reason) = retry_of(send(&options, &batch(1..=1)).await);
-    assert_eq!(class, RetryClass::Misconfigured);
+    let (class, _, reason) = failure_of(send(&options, &batch(1..=1)).await);
+    assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.contains("is for another name (tls.serverName)"), "{reason}");
 
     options.tls.as_mut().unwrap().server_name = Some("hooks.example.com".into());
