@@ -1,10 +1,13 @@
+mod at_once;
+
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 use super::{
-    super::{Compression, SaslMechanism, SaslOptions, Secret, TlsOptions, fixtures},
+    super::{Compression, KafkaKey, SaslMechanism, SaslOptions, Secret, TlsOptions, fixtures},
     test_cluster::{Arrival, Cluster, TOPIC, assert_all_in_order, cluster, cluster_with, consume},
     *,
 };
+use crate::{bridge::RefusedClass, event::Record};
 
 type Change = fn(&mut KafkaOptions);
 
@@ -138,18 +141,6 @@ async fn a_batch_larger_than_the_queue() {
     assert_eq!(sink.send(&fixtures::batch(1..=10_000)).await, Outcome::Delivered);
     let consumed = consume(&cluster);
     assert_eq!(consumed.len(), 10_000);
-}
-
-#[tokio::test]
-async fn of_attempts_at_once_one_is_made_after_the_other() {
-    let cluster = cluster();
-    let sink = sink(&cluster, LONG);
-    let batches = [1..=20, 21..=40, 41..=60].map(fixtures::batch);
-    let outcomes = futures_util::future::join_all(batches.iter().map(|batch| sink.send(batch)));
-    assert_eq!(outcomes.await, [Outcome::Delivered, Outcome::Delivered, Outcome::Delivered]);
-    let consumed = consume(&cluster);
-    assert_eq!(consumed.len(), 60);
-    assert_all_in_order(&consumed, 60, Arrival::First);
 }
 
 #[tokio::test]
@@ -342,20 +333,23 @@ async fn a_fatal_error_ends_the_producer_and_nothing_else() {
     cluster.request_errors(RDKafkaApiKey::InitProducerId, &[error]);
     let (class, reason) = failure_of(sink.send(&fixtures::batch(1..=3)).await);
     assert_eq!(class, FailureClass::Misconfigured, "{reason}");
-    assert!(sink.producing.lock().await.producer.is_none());
+    let dead = sink.current.lock().await.producer.clone().unwrap();
+    assert!(dead.ledger.is_dead());
     assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(consume(&cluster).len(), 3);
 }
 
+/// A sink for errors. A broker accepts a later message set only after the earlier one, by its sequence
+/// number. The mock does not look at that, so it is given one at a time.
+fn careful(cluster: &Cluster) -> KafkaSink {
+    let mut sink = sink(cluster, LONG);
+    sink.config.set("max.in.flight.requests.per.connection", "1");
+    sink
+}
+
 /// Batches under random errors, dropped attempts and restarts; answers the last record's place.
 async fn rough_ride(cluster: &Cluster, seed: u64, errors: &[RDKafkaRespErr]) -> u64 {
-    let fresh = || {
-        let mut sink = sink(cluster, LONG);
-        // A broker accepts a later message set only after the earlier one, by its sequence
-        // number. The mock does not look at that, so it is given one at a time.
-        sink.producing.get_mut().config.set("max.in.flight.requests.per.connection", "1");
-        sink
-    };
+    let fresh = || careful(cluster);
     let mut sink = fresh();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut first = 1;

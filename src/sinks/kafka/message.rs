@@ -1,0 +1,107 @@
+//! The messages of a topic: what Kafka is sent of a record.
+
+use rdkafka::{
+    message::{Header, OwnedHeaders},
+    producer::BaseRecord,
+    types::RDKafkaErrorCode,
+};
+use serde::Deserialize;
+
+use super::{super::KafkaKey, classify, words};
+use crate::{
+    bridge::Failure,
+    event::{Cluster, Metadata, ObjectReference, Record, Text, bounded},
+};
+
+/// The members of an envelope that a message is made of.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Parts<'a> {
+    #[serde(default)]
+    cluster: Cluster,
+    #[serde(borrow)]
+    time: Text<'a>,
+    #[serde(borrow, default)]
+    observed_time: Text<'a>,
+    #[serde(borrow)]
+    event: PartsOfEvent<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartsOfEvent<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<Metadata<'a>>,
+    #[serde(borrow, default)]
+    involved_object: Option<ObjectReference<'a>>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Messages {
+    pub(super) topic: String,
+    pub(super) key: KafkaKey,
+}
+
+/// The message of one record.
+pub(super) struct Message<'a> {
+    topic: &'a str,
+    record: &'a Record,
+    key: String,
+    /// In milliseconds since the epoch; 0 is replaced by now.
+    time_ms: i64,
+}
+
+impl Messages {
+    pub(super) fn of<'a>(&'a self, record: &'a Record) -> Result<Message<'a>, serde_json::Error> {
+        let parts: Parts<'_> = serde_json::from_slice(&record.envelope)?;
+        let metadata = parts.event.metadata.unwrap_or_default();
+        let object = parts.event.involved_object.unwrap_or_default();
+        let key = match self.key {
+            KafkaKey::Qualified => qualified_key(&parts.cluster, &metadata.namespace, &object),
+            KafkaKey::Object => object_key(&object),
+        };
+        let time = bounded(&parts.time, &metadata.creation_timestamp, &parts.observed_time);
+        let time_ms = time.map_or(0, |time| time.as_millisecond().max(0));
+        Ok(Message { topic: &self.topic, record, key, time_ms })
+    }
+
+    /// What an error about one of them, or about all, says.
+    pub(super) fn failure(&self, code: RDKafkaErrorCode) -> Failure {
+        classify::failure(code, words::of_code(code, &self.topic))
+    }
+}
+
+impl Message<'_> {
+    /// As librdkafka takes it.
+    pub(super) fn as_record(&self) -> BaseRecord<'_, String, [u8], Box<u64>> {
+        let headers = OwnedHeaders::new_with_capacity(2)
+            .insert(Header { key: "id", value: Some(self.record.id()) })
+            .insert(Header { key: "content-type", value: Some("application/json") });
+        BaseRecord::with_opaque_to(self.topic, Box::new(self.record.seq))
+            .key(&self.key)
+            .payload(self.record.envelope.as_ref())
+            .headers(headers)
+            .timestamp(self.time_ms)
+    }
+}
+
+/// What keeps the events of one object together, behind where they are from. The name of the cluster
+/// stands in for a uid that is not known.
+fn qualified_key(cluster: &Cluster, namespace: &str, object: &ObjectReference<'_>) -> String {
+    let cluster = cluster.uid.as_ref().or(cluster.name.as_ref()).map_or("", |text| text);
+    if object.uid.is_empty() {
+        format!("{cluster}/{namespace}/{}/{}", &*object.kind, &*object.name)
+    } else {
+        format!("{cluster}/{namespace}/{}", &*object.uid)
+    }
+}
+
+/// The object as the Event has it.
+fn object_key(object: &ObjectReference<'_>) -> String {
+    if object.uid.is_empty() {
+        format!("{}/{}/{}", &*object.kind, &*object.namespace, &*object.name)
+    } else {
+        object.uid.0.clone().into_owned()
+    }
+}
