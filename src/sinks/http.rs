@@ -19,7 +19,7 @@ use bytes::Bytes;
 use reqwest::dns::Resolve;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::client::{Client, Setup};
+use self::client::{Client, Setup, noting_dials};
 use super::{
     Compression, Proxy, Secret, SinkBuildError, TlsOptions, is_reserved_header, net_error,
     own_deadline, tls,
@@ -225,13 +225,12 @@ impl HttpPoster {
             client.execute(request)
         };
         let sending = async {
-            let dials = self.client.dials();
-            match request().await {
-                Err(error) if self.client.dials() == dials && net_error::is_cut(&error) => {
+            match noting_dials(request()).await {
+                (Err(error), false) if net_error::is_cut(&error) => {
                     tracing::debug!(peer = self.peer, "a connection that was idle is gone");
                     request().await
                 }
-                answer => answer,
+                (answer, _) => answer,
             }
         };
         let response = match timeout_at(end, sending).await {

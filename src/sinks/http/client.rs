@@ -1,10 +1,8 @@
 //! The client of a sink over HTTP, which is made anew when its connections are old.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    cell::Cell,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,6 +19,21 @@ use crate::bridge::Secrets;
 /// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
 /// a request that meets the close is lost without an answer, and [sent anew](super::HttpPoster::post).
 const KEEP_IDLE: Duration = Duration::from_secs(4);
+
+tokio::task_local! {
+    /// Whether a connection was begun for the request that is being made.
+    static DIALED: Cell<bool>;
+}
+
+/// Makes a request, and answers whether a connection was begun for it. One without had a connection
+/// that was used before.
+pub(super) async fn noting_dials<F: Future>(request: F) -> (F::Output, bool) {
+    let noting = async {
+        let answer = request.await;
+        (answer, DIALED.with(Cell::get))
+    };
+    DIALED.scope(Cell::new(false), noting).await
+}
 
 /// How a client is made, however often.
 pub(super) struct Setup {
@@ -41,20 +54,12 @@ pub(super) struct Client {
     setup: Arc<Setup>,
     /// The client of now, and since when it is that.
     current: Mutex<(reqwest::Client, Instant)>,
-    /// How many connections were begun.
-    dials: Arc<AtomicU64>,
 }
 
 impl Client {
     pub(super) fn new(setup: Setup) -> Result<Self, SinkBuildError> {
-        let dials = Arc::default();
-        let current = Mutex::new((setup.client(&dials)?, Instant::now()));
-        Ok(Self { setup: Arc::new(setup), current, dials })
-    }
-
-    /// How many connections were begun.
-    pub(super) fn dials(&self) -> u64 {
-        self.dials.load(Relaxed)
+        let current = Mutex::new((setup.client()?, Instant::now()));
+        Ok(Self { setup: Arc::new(setup), current })
     }
 
     /// The client of now, however old.
@@ -75,8 +80,8 @@ impl Client {
             current.1 = Instant::now();
         }
         // To read the system's certificates takes a while.
-        let (setup, dials) = (Arc::clone(&self.setup), Arc::clone(&self.dials));
-        match tokio::task::spawn_blocking(move || setup.client(&dials)).await {
+        let setup = Arc::clone(&self.setup);
+        match tokio::task::spawn_blocking(move || setup.client()).await {
             Ok(Ok(client)) => self.current().0 = client,
             Ok(Err(error)) => tracing::warn!(%error, "old connections are used on"),
             Err(error) => tracing::warn!(%error, "old connections are used on"),
@@ -90,7 +95,7 @@ impl Client {
 }
 
 impl Setup {
-    fn client(&self, dials: &Arc<AtomicU64>) -> Result<reqwest::Client, SinkBuildError> {
+    fn client(&self) -> Result<reqwest::Client, SinkBuildError> {
         let mut builder = reqwest::Client::builder()
             .user_agent(USER_AGENT)
             .redirect(reqwest::redirect::Policy::none())
@@ -101,7 +106,7 @@ impl Setup {
             .tcp_keepalive(Duration::from_secs(30))
             .pool_idle_timeout(KEEP_IDLE)
             .pool_max_idle_per_host(1)
-            .connector_layer(MapRequestLayer::new(counted(Arc::clone(dials))))
+            .connector_layer(MapRequestLayer::new(noted))
             .connect_timeout(self.connect_timeout);
         builder = match &self.proxy {
             Proxy::None => builder.no_proxy(),
@@ -133,12 +138,11 @@ impl Setup {
     }
 }
 
-/// Counts what passes: the wishes for a connection, of a type that nobody can name.
-fn counted<T>(count: Arc<AtomicU64>) -> impl Fn(T) -> T + Clone {
-    move |wish| {
-        count.fetch_add(1, Relaxed);
-        wish
-    }
+/// Notes a wish for a connection, of a type that nobody can name, with the request that it is for: the
+/// connector is called by that.
+fn noted<T>(wish: T) -> T {
+    let _ = DIALED.try_with(|dialed| dialed.set(true));
+    wish
 }
 
 #[cfg(test)]

@@ -292,6 +292,32 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
 }
 
 #[tokio::test]
+async fn a_connection_used_before_costs_no_attempt_while_another_request_dials() {
+    let ok = || Step::Write(answer("204 No Content", "", ""));
+    let script = move |i| match i {
+        1 => vec![Step::Wait(Duration::from_millis(300)), Step::Cut],
+        _ => vec![ok()],
+    };
+    let server = TestServer::start(None, script).await;
+    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
+    let (one, other) = (batch(2..=2), batch(3..=3));
+    let other = async {
+        while server.received.lock().unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        sink.send(&other).await
+    };
+    let outcomes = tokio::join!(sink.send(&one), other);
+    assert_eq!(outcomes, (Outcome::Delivered, Outcome::Delivered));
+    let received = server.received.lock().unwrap();
+    let connections: Vec<_> = received.iter().map(|r| r.connection).collect();
+    assert_eq!(connections[..3], [0, 0, 1], "the second was cut while the third had begun its own");
+    let ids: Vec<_> = received.iter().map(|r| &r.header("webhook-id").unwrap()[..2]).collect();
+    assert_eq!(ids, ["e1", "e2", "e3", "e2"]);
+}
+
+#[tokio::test]
 async fn an_attempt_is_answered_while_another_waits() {
     let hour = Step::Wait(Duration::from_secs(3600));
     let ok = Step::Write(answer("204 No Content", "", ""));
