@@ -98,6 +98,9 @@ impl Deliver {
             }
             if end.at > 0 {
                 self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
+                if self.notes_inputs {
+                    self.had.write(now_ms(), || self.progress.saved_standing());
+                }
                 let batch = std::mem::take(&mut work.batch);
                 interrupted = self.deliver(batch, &mut fates).await.is_err();
             }

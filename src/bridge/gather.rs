@@ -139,6 +139,7 @@ impl Gather {
             self.announce(u64::MAX).await?;
         }
         loop {
+            self.fit().await?;
             self.plan_summary();
             let later = Instant::now() + Duration::from_hours(1);
             let (due, summary) = (self.due, self.summary);
@@ -166,14 +167,6 @@ impl Gather {
         if fed.lost > 0 {
             self.lose(fed).await?;
         }
-        if let Some((_, size)) = self.fits.take_if(|(from, _)| fed.frame().first >= *from) {
-            self.stage.fit(size);
-            self.save();
-            if self.stage.is_due(0) {
-                // The journal has become smaller, and no record may come before there is room for it.
-                self.announce(0).await?;
-            }
-        }
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
@@ -197,14 +190,7 @@ impl Gather {
                 self.put(passed, time_ms, !any_due).await?;
             } else if self.delivered_before.delivered.contains(seq) {
                 // The run before had another `match`, and the receiver has taken it.
-                let before = Arc::clone(&self.delivered_before);
-                let mut held = false;
-                for (seq, input) in before.inputs.of(seq..seq + 1) {
-                    let input = Input::of(seq, input);
-                    self.decided_by(input);
-                    held |= self.decide_again(&input, true, time_ms).await?.is_none();
-                }
-                self.work.reached.delivered_before += u64::from(!held);
+                self.work.reached.delivered_before += 1;
             } else {
                 self.work.reached.filtered += 1;
             }
@@ -229,6 +215,19 @@ impl Gather {
         Ok(())
     }
 
+    /// Goes by the size of the journal from where no run before has decided.
+    async fn fit(&mut self) -> Result<(), Closed> {
+        let next = self.work.reached.standing.position.next;
+        let Some((_, size)) = self.fits.take_if(|(from, _)| *from <= next) else { return Ok(()) };
+        self.stage.fit(size);
+        self.save();
+        if self.stage.is_due(0) {
+            // The journal has become smaller, and no record may come before there is room for it.
+            self.announce(0).await?;
+        }
+        Ok(())
+    }
+
     /// Takes what is gone between the last frame and this one. What earlier runs decided on it is
     /// decided again: then what they held is held, and no more is lost than they did not deliver.
     async fn lose(&mut self, fed: &Fed) -> Result<(), Closed> {
@@ -242,13 +241,21 @@ impl Gather {
             self.stage.read_to(input.read_bytes);
             self.put_due(input.time_ms, fed.frame().time_ms).await?;
             let has_it = before.delivered.contains(seq);
-            match self.decide_again(&input, has_it, fed.frame().time_ms).await? {
-                Some(lost_with_it) => lost += lost_with_it,
-                None => {
+            match self.stage.decide_again(&input) {
+                Some(Decision::Hold { evicted }) => {
                     // It may be a summary that was delivered; it is when that comes out again.
                     let fate = if has_it { &mut delivered } else { &mut lost };
                     *fate = fate.saturating_sub(1);
+                    if let Some(evicted) = evicted {
+                        let passed = self.stage.evicted(evicted).await;
+                        self.put(passed, fed.frame().time_ms, false).await?;
+                    }
                 }
+                Some(Decision::Send { released, .. }) if has_it => {
+                    self.work.reached.correlated_away += released;
+                }
+                Some(Decision::Send { released, .. }) => lost += released,
+                None => {}
             }
         }
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
@@ -261,31 +268,6 @@ impl Gather {
         self.work.reached.standing.held = self.stage.holding();
         self.come_to(Position { next: fed.frame().first, skipped: fed.frame().skipped });
         Ok(())
-    }
-
-    /// Decides again as an earlier run did on a record, which the receiver has or not. Answers how many
-    /// held versions are lost with it; nothing if it is held.
-    async fn decide_again(
-        &mut self,
-        input: &Input,
-        has_it: bool,
-        time_ms: u64,
-    ) -> Result<Option<u64>, Closed> {
-        match self.stage.decide_again(input) {
-            Some(Decision::Hold { evicted }) => {
-                if let Some(evicted) = evicted {
-                    let passed = self.stage.evicted(evicted).await;
-                    self.put(passed, time_ms, false).await?;
-                }
-                Ok(None)
-            }
-            Some(Decision::Send { released, .. }) if has_it => {
-                self.work.reached.correlated_away += released;
-                Ok(Some(0))
-            }
-            Some(Decision::Send { released, .. }) => Ok(Some(released)),
-            None => Ok(Some(0)),
-        }
     }
 
     fn decided_by(&mut self, input: Input) {
@@ -318,12 +300,18 @@ impl Gather {
     }
 
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without
-    /// the object is said without it.
+    /// the object is said without it. What an earlier run may have delivered is wanted as it was then: its
+    /// sum stays the same.
     async fn judge(
         &mut self,
         record: &Record,
         time_ms: u64,
     ) -> Result<(bool, Option<Told>), Closed> {
+        match self.was_wanted(record.seq) {
+            Some(false) => return Ok((false, None)),
+            Some(true) => return Ok((true, self.enrich(record, time_ms).await?)),
+            None => {}
+        }
         if self.stage.enricher().is_none() {
             return Ok((self.wants(record).await, None));
         }
@@ -340,6 +328,18 @@ impl Gather {
             _ => true,
         };
         Ok((wanted, told))
+    }
+
+    /// Whether an earlier run wanted a record; nothing if that is not known.
+    fn was_wanted(&self, seq: u64) -> Option<bool> {
+        let before = &self.delivered_before;
+        if !before.is_decided(seq) {
+            return None;
+        }
+        let input = before.inputs.of(seq..seq + 1).next().map(|(seq, input)| Input::of(seq, input));
+        let wanted = input.is_some_and(|input| input.counted.is_some());
+        // Of the last one there may be no more than what it brought about.
+        (wanted || seq + 1 < before.inputs.end()).then_some(wanted)
     }
 
     /// What the sink is told of the object of a record. While that is waited for, a batch in hand

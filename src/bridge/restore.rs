@@ -289,6 +289,9 @@ impl SavedSinks {
         let (mut state, correlator) = self.standing(sink, enricher);
         let (next, tail) = (state.standing.position.next, self.log.tail().next);
         let mut had = Delivered::open(&self.directory, &sink.name, next, tail, now_ms())?;
+        if !self.sinks.contains_key(&sink.name) {
+            had.forget_inputs();
+        }
         had.redelivered_at_least(state.totals.redelivered);
         state.totals.redelivered = had.redelivered();
         let fits = (tail, self.retention_size);

@@ -230,3 +230,15 @@ fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_an_api_server_move_no_cursor_and_are_short() {
+        assert_eq!(short("no\u{1b}[31m\nERROR \u{202e}gnitset"), "no [31m ERROR gnitset");
+        assert_eq!(short(&"ä".repeat(MOST_CHARS + 1)).chars().count(), MOST_CHARS + 1);
+        assert!(short(&"ä".repeat(MOST_CHARS + 1)).ends_with('…'));
+    }
+}

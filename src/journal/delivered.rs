@@ -5,7 +5,7 @@
 //! of kills. And it tells, of records that are gone from the log before they could be delivered
 //! again, which the receiver has, and which are lost. Where versions are held back, it has what was
 //! decided by up to there, too: then it can be told, of those, whose increments the receiver has. It is
-//! written after each answer and never synced: it outlives the process, and if the machine goes down with it, less is said to have been
+//! written after each answer, and where versions are held back before each attempt, and never synced: it outlives the process, and if the machine goes down with it, less is said to have been
 //! delivered than was.
 //!
 //! The file is [`MAGIC`] and then entries, each added by one write: the CRC-32C of what follows it in
@@ -58,6 +58,17 @@ impl Noted {
     fn drop_before(&mut self, saved: Standing) {
         self.delivered.drop_before(saved.unsettled_from());
         self.inputs.drop_before(saved.position.next);
+    }
+
+    /// Whether it is known what was decided on a record, be it nothing.
+    pub(crate) fn is_decided(&self, sequence: u64) -> bool {
+        let known = self.inputs.len() < MOST_INPUTS || self.inputs.start() <= sequence;
+        known && sequence < self.inputs.end()
+    }
+
+    /// Whether there is nothing.
+    fn is_empty(&self) -> bool {
+        self.delivered.is_empty() && self.inputs.is_empty()
     }
 
     /// The sequence after the last of all.
@@ -247,6 +258,12 @@ impl Delivered {
         Arc::clone(&self.earlier)
     }
 
+    /// Forgets what was decided by: the correlator that decided so is gone with the state.
+    pub(crate) fn forget_inputs(&mut self) {
+        Arc::make_mut(&mut self.earlier).inputs = Inputs::default();
+        self.all.inputs = Inputs::default();
+    }
+
     /// How many were delivered again, over all runs.
     pub(crate) fn redelivered(&self) -> u64 {
         self.redelivered
@@ -265,7 +282,8 @@ impl Delivered {
         again
     }
 
-    /// What comes next was decided by these. They are written with what is delivered next.
+    /// What comes next was decided by these. They are to be [written](Self::write) before it is sent, so
+    /// that it is decided on in the same way if that is cut off.
     pub(crate) fn decided_by(&mut self, inputs: &Inputs) {
         self.unwritten.decided_by(inputs);
     }
@@ -273,7 +291,7 @@ impl Delivered {
     /// Writes down what was added. Everything before the place that `saved` answers is in the state, and need
     /// not be known here any longer.
     pub(crate) fn write(&mut self, now_ms: u64, saved: impl Fn() -> Standing) {
-        if self.unwritten.delivered.is_empty() {
+        if self.unwritten.is_empty() {
             return;
         }
         if !self.unwritten.inputs.is_empty() {

@@ -46,8 +46,13 @@ impl Inputs {
         self.0.extend(behind.into_iter().filter(|(seq, _)| *seq > last));
     }
 
+    /// The sequence of the first of them; 0 if there are none.
+    pub(super) fn start(&self) -> u64 {
+        self.0.front().map_or(0, |(seq, _)| *seq)
+    }
+
     /// The sequence after the last of them; 0 if there are none.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.0.back().map_or(0, |(seq, _)| seq + 1)
     }
 

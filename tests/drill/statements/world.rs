@@ -288,8 +288,8 @@ impl World {
             let note = format!("stated: {fates}, redelivered {}", number(said, "redelivered"));
             found.push((sink.name, verdict, note));
             if sink.refuses {
-                let count = number(said, "deadLettered");
-                let letters = list_dead_letters(&self.bridge, sink.name, count).await;
+                let kept = self.kept_dead_letters(sink.name, number(said, "deadLettered")).await;
+                let letters = list_dead_letters(&self.bridge, sink.name, kept).await;
                 let ids = letters.iter().filter_map(|letter| letter["id"].as_str()).map(Key::of);
                 self.oracle.letters(sink, &versions, &ids.collect());
             }
@@ -301,6 +301,20 @@ impl World {
             errors.for_each(|line| eprintln!("  {line}"));
         }
         (found, findings)
+    }
+
+    /// How many dead letters are kept of so many, once all of it is saved: a small journal has room for
+    /// the newest.
+    async fn kept_dead_letters(&self, sink: &str, letters: u64) -> u64 {
+        let mut kept = 0;
+        until_within(SETTLES_WITHIN, "the dead letters are saved", async || {
+            let counts = &self.bridge.status().await["deadLetters"][sink];
+            let number = |name| counts[name].as_u64().unwrap_or_default();
+            kept = number("events");
+            kept + number("overflowed") + number("dropped") == letters
+        })
+        .await;
+        kept
     }
 
     /// Which sink is to be away, of those that drop, or block, the oldest.
