@@ -1,15 +1,15 @@
 //! A caller of delivery that looks on: the order of each key, one fate for each ticket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bridge::{
     EventFate, Failure, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
-    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Number, Ticket},
+    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Notice, Number, Ticket},
 };
 
 pub(super) fn options(lanes: usize, batch_events: usize) -> DeliveryOptions {
     let retry = RetryOptions::default();
-    DeliveryOptions { lanes, batch_events, batch_bytes: 1 << 20, retry }
+    DeliveryOptions { lanes, batch_events, batch_bytes: 1 << 20, retry, copied_bytes: 1 << 27 }
 }
 
 pub(super) fn failure(class: FailureClass) -> Failure {
@@ -41,6 +41,8 @@ pub(super) struct Caller {
     pub(super) now: u64,
     tickets: BTreeMap<Number, Ticket>,
     pub(super) fates: BTreeMap<Number, Fate>,
+    /// What is saved as copies.
+    pub(super) copied: BTreeSet<Number>,
     /// What each lane has under way.
     pub(super) sent: BTreeMap<usize, Vec<Number>>,
 }
@@ -52,6 +54,7 @@ impl Caller {
             now: 0,
             tickets: BTreeMap::new(),
             fates: BTreeMap::new(),
+            copied: BTreeSet::new(),
             sent: BTreeMap::new(),
         }
     }
@@ -129,20 +132,31 @@ impl Caller {
         self.look_at_settled();
     }
 
-    fn look_at_settled(&self) {
+    fn take_notices(&mut self) {
+        for notice in self.delivery.take_notices() {
+            if let Notice::SetAside(number) = notice {
+                assert!(self.copied.insert(number), "{number} is copied twice");
+            }
+        }
+    }
+
+    fn look_at_settled(&mut self) {
+        self.take_notices();
         let settled = self.delivery.settled();
         let live = self.tickets.range(..FIRST_ERRAND).map(|(number, _)| *number);
         let behind: Vec<_> = self.delivery.settled_behind().collect();
         assert!(behind.windows(2).all(|pair| pair[0].end < pair[1].start), "{behind:?}");
         for number in live {
             let said = number < settled || behind.iter().any(|range| range.contains(&number));
-            assert_eq!(said, self.fates.contains_key(&number), "{number} of {settled} {behind:?}");
+            let passed = self.fates.contains_key(&number) || self.copied.contains(&number);
+            assert_eq!(said, passed, "{number} of {settled} {behind:?}");
         }
     }
 
     /// Answers that all is taken until nothing is left.
     pub(super) fn drain(&mut self) {
-        loop {
+        for turn in 0.. {
+            assert!(turn < 10_000, "it never ends: {:#?}", self.delivery);
             self.send();
             if let Some(lane) = self.sent.keys().next().copied() {
                 self.answer(lane, Outcome::Delivered);
@@ -153,7 +167,9 @@ impl Caller {
                 break;
             }
         }
-        assert_eq!(self.fates.len(), self.tickets.len(), "some have no fate");
+        let open = |number: &&Number| !self.fates.contains_key(number);
+        let open: Vec<_> = self.tickets.keys().filter(open).collect();
+        assert!(open.is_empty(), "{open:?} have no fate: {:#?}", self.delivery);
     }
 
     pub(super) fn fate(&self, number: Number) -> Option<&Fate> {

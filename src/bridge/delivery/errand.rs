@@ -1,0 +1,119 @@
+//! Errands that failed: they wait by themselves, and no live record waits for them.
+
+use super::{
+    super::{Failure, FailureClass, Fault},
+    Delivery, Kind, LetterClass, Millis, Number, Piece,
+    backoff::{long_wait, wait},
+    shelf::Trial,
+};
+
+/// An errand whose key is under way is asked for again after that.
+const BUSY: Millis = 1000;
+/// So many failures while others are taken make an errand refused.
+const TURNS: u32 = 3;
+
+impl Delivery {
+    /// The line of errands that failed.
+    pub(super) fn errand_line(&mut self) -> usize {
+        if let Some(at) = self.errand_line {
+            return at;
+        }
+        let at = self.open_line(Kind::Errands);
+        self.errand_line = Some(at);
+        at
+    }
+
+    /// Puts an errand, whose key is counted nowhere, behind those that failed.
+    pub(super) fn postpone(&mut self, number: Number) {
+        let line = self.errand_line();
+        self.lines[line].backlog.push_back(number);
+    }
+
+    /// What is sent again of errands, and when, or not. They have their fates already, so that what is
+    /// refused is refused once more.
+    pub(super) fn errands_failed(
+        &mut self,
+        at: usize,
+        mut piece: Piece,
+        failure: Failure,
+        now: Millis,
+    ) {
+        let moment = self.tick();
+        let single = piece.tickets.len() == 1;
+        let refused = match failure.class {
+            FailureClass::Refused(class) => Some(LetterClass::Refused(class)),
+            _ => None,
+        };
+        if !self.count_failures(&mut piece, &failure) {
+            return self.close_if_done(at, now);
+        }
+        if let (Some(class), true) = (refused, single) {
+            self.give_up(&piece, &piece.tickets, class, &failure.reason);
+            return self.close_if_done(at, now);
+        }
+        for number in &piece.tickets {
+            let key = self.ticket(*number).key;
+            self.keys.release(key);
+        }
+        let line = self.errand_line();
+        let in_itself = failure.fault == Fault::RecordForGood;
+        let others_taken = self.taken > piece.taken_before;
+        let retry = self.options.retry;
+        let line = &mut self.lines[line];
+        let mut trial = Trial::default();
+        if let Some((number, before)) = &mut line.trial
+            && single
+            && *number == piece.tickets[0]
+        {
+            trial = std::mem::take(before);
+        }
+        line.in_a_row += 1;
+        let due = match failure.class {
+            FailureClass::Refused(_) => 0,
+            FailureClass::Misconfigured => long_wait(&retry, failure.after, &mut self.random),
+            _ => wait(&retry, line.in_a_row, failure.after, &mut self.random),
+        };
+        line.due = line.due.max(now + due);
+        line.size = (piece.tickets.len() / 2).max(1);
+        if single && in_itself {
+            trial.failed(&failure, others_taken, moment);
+        }
+        let given_up = trial.turns >= TURNS;
+        if single {
+            line.trial = (!given_up).then_some((piece.tickets[0], trial));
+        }
+        if given_up {
+            // Its key is not counted any more.
+            self.keys.claim(self.ticket(piece.tickets[0]).key, at);
+            self.give_up(&piece, &piece.tickets, LetterClass::Blocked, &failure.reason);
+        } else {
+            for number in piece.tickets.iter().rev() {
+                line.backlog.push_front(*number);
+            }
+            self.spare(piece.tickets);
+        }
+        self.close_if_done(at, now);
+    }
+
+    /// Makes the next batch of errands that failed, of those whose keys are free.
+    pub(super) fn fill_errands(&mut self, at: usize, now: Millis) -> bool {
+        let most = self.lines[at].size;
+        let mut tickets: Vec<Number> = Vec::new();
+        while let Some(number) = self.lines[at].backlog.front().copied() {
+            let key = self.errands.get(number).key;
+            let taken = self.keys.line(key).is_some_and(|line| line != at);
+            if tickets.len() == most || taken {
+                break;
+            }
+            self.keys.claim(key, at);
+            self.lines[at].backlog.pop_front();
+            tickets.push(number);
+        }
+        if tickets.is_empty() {
+            self.lines[at].due = now + BUSY;
+            return false;
+        }
+        self.lines[at].pieces.push_back(Piece::new(tickets));
+        true
+    }
+}

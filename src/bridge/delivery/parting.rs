@@ -1,0 +1,377 @@
+//! Parting: a batch that fails alike again and again is sent once more by namespaces, and those that
+//! fail then leave the lane, if others are taken.
+//!
+//! Nothing is given up by that. If nobody is taken, it is the sink that fails, and the batch stays as it
+//! was.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    super::{Failure, FailureClass, Fault, Status},
+    Delivery, FIRST_ERRAND, Kind, LetterClass, Millis, Number, Piece, Unit,
+    backoff::{long_wait, wait},
+    verdict::REMEMBERED,
+    witness::WITNESSES,
+};
+
+/// A batch is parted after so many failures that are alike, over so long,
+const ALIKE: u32 = 3;
+const ALIKE_FOR: Millis = 10_000;
+/// or after so many, if the failure is silence or a cut, or a namespace in it was convicted.
+const ALIKE_QUICK: u32 = 2;
+/// A destination that takes nothing for so long, while others do, is waited for by itself.
+const DESTINATION_AFTER: Millis = 30_000;
+
+impl Delivery {
+    /// What is sent again of a lane's batch, and when, or not.
+    pub(super) fn lane_failed(
+        &mut self,
+        at: usize,
+        mut piece: Piece,
+        failure: Failure,
+        named: bool,
+        now: Millis,
+    ) {
+        let moment = self.tick();
+        let refused = matches!(failure.class, FailureClass::Refused(_));
+        if refused && !named && piece.tickets.len() > 1 {
+            // One event may spoil the batch. The first half goes first: order counts.
+            piece.failed_at = moment;
+            let mut first = std::mem::take(&mut piece.tickets);
+            let second = piece.with(first.split_off(first.len() / 2));
+            let first = piece.with(first);
+            let pieces = &mut self.lines[at].pieces;
+            pieces.push_front(second);
+            pieces.push_front(first);
+            return;
+        }
+        // What somebody has to mend is waited for: given up, an expired token would empty the
+        // journal into the dead letters.
+        let mends_itself = !refused && failure.class != FailureClass::Misconfigured;
+        piece.failures += u32::from(mends_itself);
+        piece.in_a_row += 1;
+        piece.stuck.get_or_insert((now, moment));
+        if mends_itself && self.is_last(piece.failures) {
+            let tickets = std::mem::take(&mut piece.tickets);
+            self.give_up(&piece, &tickets, LetterClass::MaxAttempts, &failure.reason);
+            self.end_round_if_over(at, now);
+            return;
+        }
+        if failure.fault == Fault::Sink {
+            piece.failure = Some(failure);
+            if self.stand_aside(at, &mut piece, now) {
+                self.wait(at, piece, now);
+            }
+            return;
+        }
+        let before = std::mem::replace(&mut piece.failed_at, moment);
+        piece.count_alike(&failure, now);
+        let for_good = failure.fault == Fault::RecordForGood;
+        let quick = matches!(failure.status, Status::Cut | Status::Silence);
+        piece.failure = Some(failure);
+        if piece.is_part {
+            self.lines[at].failed_parts.push(piece);
+            self.end_round_if_over(at, now);
+        } else if named && for_good && self.are_others_taken(&piece) {
+            self.lines[at].round_at = piece.sent_at - 1;
+            self.part(at, piece, true, now);
+        } else if self.is_suspicious(&piece, quick, now) {
+            self.lines[at].round_at = before;
+            self.part(at, piece, false, now);
+        } else {
+            self.wait(at, piece, now);
+        }
+    }
+
+    pub(super) fn is_last(&self, failures: u32) -> bool {
+        self.options.retry.max_attempts.is_some_and(|most| failures >= most)
+    }
+
+    fn is_suspicious(&self, piece: &Piece, quick: bool, now: Millis) -> bool {
+        if piece.alike >= ALIKE && now - piece.alike_since >= ALIKE_FOR {
+            return true;
+        }
+        let convicted = |number: &Number| {
+            let past = self.past.get(&self.places.unit(&self.ticket(*number)));
+            past.is_some_and(|past| now < past.convicted + REMEMBERED)
+        };
+        piece.alike >= ALIKE_QUICK && (quick || piece.tickets.iter().any(convicted))
+    }
+
+    /// Whether others were taken in the same attempt, for each record that was not.
+    fn are_others_taken(&self, piece: &Piece) -> bool {
+        piece.tickets.iter().all(|number| {
+            let unit = self.places.unit(&self.ticket(*number));
+            self.places.others_taken(&unit, piece.sent_at - 1)
+        })
+    }
+
+    /// Sends a batch by namespaces, or objects. Where that has been tried, the parts are judged at once.
+    fn part(&mut self, at: usize, mut piece: Piece, tried: bool, now: Millis) {
+        let tickets = std::mem::take(&mut piece.tickets);
+        let mut parts: Vec<(Unit, Vec<Number>)> = Vec::new();
+        let mut places = FxHashMap::default();
+        for number in tickets {
+            let unit = self.places.unit(&self.ticket(number));
+            match places.entry(unit) {
+                Entry::Occupied(place) => {
+                    let (_, part): &mut (_, Vec<_>) = &mut parts[*place.get()];
+                    part.push(number);
+                }
+                Entry::Vacant(place) => {
+                    place.insert(parts.len());
+                    parts.push((unit, vec![number]));
+                }
+            }
+        }
+        let tried = tried || parts.len() == 1;
+        if !tried {
+            self.lines[at].round_at = piece.failed_at;
+        }
+        // Who was convicted goes last.
+        parts.sort_by_key(|(unit, _)| self.past.contains_key(unit));
+        for (_, tickets) in parts.into_iter().rev() {
+            let mut part = piece.with(tickets);
+            part.is_part = true;
+            part.failure.clone_from(&piece.failure);
+            part.in_a_row = piece.in_a_row;
+            part.rounds = piece.rounds;
+            let line = &mut self.lines[at];
+            if tried {
+                line.failed_parts.push(part);
+            } else {
+                part.failure = None;
+                line.pieces.push_front(part);
+            }
+        }
+        self.keep_keys();
+        self.end_round_if_over(at, now);
+    }
+
+    /// Ends a round when each part has been tried, or when it is clear that nobody is taken.
+    pub(super) fn end_round_if_over(&mut self, at: usize, now: Millis) {
+        let line = &self.lines[at];
+        let tried = line.pieces.front().is_none_or(|piece| !piece.is_part);
+        if line.failed_parts.is_empty() {
+            return if tried { self.close_if_done(at, now) };
+        }
+        let round_at = line.round_at;
+        let taken = |piece: &Piece| {
+            let unit = self.places.unit(&self.ticket(piece.tickets[0]));
+            self.places.others_taken(&unit, round_at)
+                || self.places.other_takes(unit.destination, round_at)
+        };
+        if tried || line.failed_parts.len() >= WITNESSES && !line.failed_parts.iter().any(taken) {
+            self.end_round(at, now);
+        }
+    }
+
+    fn end_round(&mut self, at: usize, now: Millis) {
+        let round_at = self.lines[at].round_at;
+        let mut at_part = 0;
+        while let Some(piece) = self.lines[at].failed_parts.get(at_part) {
+            let unit = self.places.unit(&self.ticket(piece.tickets[0]));
+            if self.places.others_taken(&unit, round_at) {
+                let piece = self.lines[at].failed_parts.remove(at_part);
+                self.leave(at, piece, Kind::Queue(unit), now);
+            } else {
+                at_part += 1;
+            }
+        }
+        let left = &self.lines[at].failed_parts;
+        let fails: Vec<Unit> =
+            left.iter().map(|part| self.places.unit(&self.ticket(part.tickets[0]))).collect();
+        let Some(unit) = fails.first().copied() else {
+            self.lines[at].failed_witnesses.clear();
+            self.close_if_done(at, now);
+            return;
+        };
+        if self.draw_witness(at, &fails) {
+            return;
+        }
+        let lane = matches!(self.lines[at].kind, Kind::Lane);
+        let kind = if lane && self.places.other_takes(unit.destination, round_at) {
+            Some(Kind::Destination(unit.destination))
+        } else if lane && fails.len() == 1 && !self.has_room() && self.nobody_waits(&unit) {
+            // Whoever could be taken is not in sight: all that is, is of the one that fails.
+            Some(Kind::Queue(unit))
+        } else {
+            None
+        };
+        if let Some(kind) = kind {
+            let piece = self.lines[at].failed_parts.remove(0);
+            self.leave(at, piece, kind, now);
+            return self.end_round_if_over(at, now);
+        }
+        self.undecided(at, now);
+    }
+
+    fn nobody_waits(&self, unit: &Unit) -> bool {
+        (self.fresh..self.live.next())
+            .filter(|number| self.live.waits(*number))
+            .all(|number| unit.has(&self.live.get(number)))
+    }
+
+    /// Nobody was taken: what is left of the batch is one again, and waits.
+    fn undecided(&mut self, at: usize, now: Millis) {
+        let line = &mut self.lines[at];
+        line.failed_witnesses.clear();
+        let mut parts = std::mem::take(&mut line.failed_parts);
+        while let Some(part) = line.pieces.pop_front_if(|piece| piece.is_part) {
+            parts.push(part);
+        }
+        let mut parts = parts.into_iter();
+        let Some(mut piece) = parts.next() else { return };
+        for part in parts {
+            piece.tickets.extend(part.tickets);
+            piece.attempts = piece.attempts.max(part.attempts);
+            piece.failures = piece.failures.max(part.failures);
+        }
+        piece.tickets.sort_unstable();
+        piece.is_part = false;
+        piece.rounds += 1;
+        piece.alike = ALIKE;
+        piece.alike_since = now.saturating_sub(ALIKE_FOR);
+        self.wait(at, piece, now);
+    }
+
+    /// Puts a batch back that is sent again after a wait.
+    fn wait(&mut self, at: usize, piece: Piece, now: Millis) {
+        let retry = self.options.retry;
+        let Some(failure) = &piece.failure else { return };
+        // What may be a record's fault is tried soon, until that is known.
+        let long = failure.class == FailureClass::Misconfigured
+            && (failure.fault == Fault::Sink || piece.rounds > 0);
+        let mut due = now
+            + if long {
+                long_wait(&retry, failure.after, &mut self.random)
+            } else {
+                wait(&retry, piece.in_a_row, failure.after, &mut self.random)
+            };
+        let decided = piece.alike_since + ALIKE_FOR;
+        if piece.alike > 0 && piece.rounds == 0 && failure.after.is_none() && now < decided {
+            due = due.min(decided);
+        }
+        let line = &mut self.lines[at];
+        line.due = due;
+        line.pieces.push_front(piece);
+    }
+
+    /// Records of destinations that take nothing, while others do, leave the lane. Answers whether any
+    /// are left.
+    fn stand_aside(&mut self, at: usize, piece: &mut Piece, now: Millis) -> bool {
+        let Some((since, moment)) = piece.stuck else { return true };
+        if now - since < DESTINATION_AFTER || !matches!(self.lines[at].kind, Kind::Lane) {
+            return true;
+        }
+        let mut stands: Vec<u64> =
+            piece.tickets.iter().map(|number| self.ticket(*number).destination).collect();
+        stands.sort_unstable();
+        stands.dedup();
+        for destination in stands {
+            if self.places.takes(destination, moment)
+                || !self.places.other_takes(destination, moment)
+            {
+                continue;
+            }
+            let tickets = std::mem::take(&mut piece.tickets);
+            let of = |number: &Number| self.ticket(*number).destination == destination;
+            let (leave, stay): (Vec<_>, Vec<_>) = tickets.into_iter().partition(of);
+            piece.tickets = stay;
+            let mut part = piece.with(leave);
+            part.failure.clone_from(&piece.failure);
+            // Its keys have to be known before it leaves.
+            self.lines[at].failed_parts.push(piece.with(piece.tickets.clone()));
+            self.lines[at].failed_parts.push(part);
+            self.keep_keys();
+            if let Some(part) = self.lines[at].failed_parts.pop() {
+                self.lines[at].failed_parts.pop();
+                self.leave(at, part, Kind::Destination(destination), now);
+            }
+        }
+        !piece.tickets.is_empty()
+    }
+
+    /// Moves a part, and all behind it that stands or falls with it, to a line of its own.
+    fn leave(&mut self, at: usize, piece: Piece, kind: Kind, now: Millis) {
+        let known = match &kind {
+            Kind::Queue(unit) => self.queues.get(unit),
+            Kind::Destination(destination) => self.destinations.get(destination),
+            _ => None,
+        };
+        let line = known.copied();
+        let (unit, destination) = match kind {
+            Kind::Queue(unit) => (Some(unit), unit.destination),
+            Kind::Destination(destination) => (None, destination),
+            _ => return,
+        };
+        let line = line.unwrap_or_else(|| {
+            let line = self.open_line(kind);
+            match unit {
+                Some(unit) => self.queues.insert(unit, line),
+                None => self.destinations.insert(destination, line),
+            };
+            line
+        });
+        let leaves = |ticket: &super::Ticket| match &unit {
+            Some(unit) => unit.has(ticket),
+            None => ticket.destination == destination,
+        };
+        self.keep_tally(&piece);
+        let failed = piece.tickets.len();
+        let mut moved = piece.tickets;
+        let mut from = std::mem::take(&mut self.lines[at].pieces);
+        for piece in &mut from {
+            let tickets = std::mem::take(&mut piece.tickets);
+            let of = |number: &Number| leaves(&self.ticket(*number));
+            let (left, stay): (Vec<_>, Vec<_>) = tickets.into_iter().partition(of);
+            if !left.is_empty() {
+                self.keep_tally(&piece.with(left.clone()));
+            }
+            moved.extend(left);
+            piece.tickets = stay;
+        }
+        from.retain(|piece| !piece.tickets.is_empty());
+        self.lines[at].pieces = from;
+        let backlog = std::mem::take(&mut self.lines[at].backlog);
+        let of = |number: &Number| leaves(&self.ticket(*number));
+        let (left, stay): (Vec<_>, Vec<_>) = backlog.into_iter().partition(of);
+        moved.extend(left);
+        self.lines[at].backlog = stay.into();
+        let to = &mut self.lines[line];
+        if to.is_empty() && !to.sending {
+            to.due = now;
+            to.failed_before = failed;
+            to.failed_at = piece.failed_at;
+        }
+        for number in moved {
+            let ticket = self.ticket(number);
+            if number >= FIRST_ERRAND {
+                // No order holds for it.
+                self.keys.release(ticket.key);
+                self.postpone(number);
+            } else {
+                self.keys.move_to(ticket.key, line);
+                self.queue_up(line, number, &ticket);
+            }
+        }
+    }
+
+    /// Closes a line beside the lanes that is not needed any more.
+    pub(super) fn close_if_done(&mut self, at: usize, now: Millis) {
+        let Some(line) = self.lines.get(at) else { return };
+        if at < self.options.lanes || line.sending || !line.is_empty() {
+            return;
+        }
+        if let Kind::Queue(unit) = &line.kind
+            && let Some(past) = self.past.get(unit)
+            && now < past.until
+        {
+            self.lines[at].due = past.until;
+            return;
+        }
+        self.close_line(at);
+    }
+}

@@ -1,0 +1,101 @@
+//! Witnesses: records of other namespaces that are tried beside one that fails, drawn at random.
+//!
+//! Nobody can choose them, so whoever has several namespaces cannot see to it that all of them fail.
+
+use super::{Delivery, Millis, Moment, Number, line::Witness, places::Unit};
+
+/// So many witnesses that fail end a round.
+pub(super) const WITNESSES: usize = 3;
+
+impl Delivery {
+    /// Draws a witness for what fails in a line, among the namespaces, or objects, with a record that
+    /// waits for the same destination: the first of its object. Answers whether there is one.
+    pub(super) fn draw_witness(&mut self, at: usize, fails: &[Unit]) -> bool {
+        let line = &self.lines[at];
+        let Some(unit) = fails.first() else { return false };
+        if line.failed_witnesses.len() >= WITNESSES {
+            return false;
+        }
+        // The first record of each that may be drawn.
+        let mut candidates: Vec<(u64, Number)> = Vec::new();
+        let mut seen = rustc_hash::FxHashSet::default();
+        let waiting = self.returned.iter().copied();
+        let waiting = waiting.chain((self.fresh..self.live.next()).filter(|at| self.live.waits(*at)));
+        for number in waiting {
+            let ticket = self.live.get(number);
+            let first = seen.insert(ticket.key);
+            let of = if unit.by_object { ticket.key } else { ticket.namespace };
+            if first
+                && ticket.destination == unit.destination
+                && !fails.iter().any(|unit| unit.has(&ticket))
+                && !line.failed_witnesses.contains(&of)
+                && self.keys.line(ticket.key).is_none()
+                && self.route(&ticket).is_none()
+                && !candidates.iter().any(|(other, _)| *other == of)
+            {
+                candidates.push((of, number));
+            }
+        }
+        if candidates.is_empty() {
+            return false;
+        }
+        let (_, number) = candidates[self.random.usize(..candidates.len())];
+        if let Some(place) = self.returned.iter().position(|other| *other == number) {
+            self.returned.remove(place);
+        } else {
+            self.live.draw(number);
+        }
+        self.keep_keys();
+        self.keys.claim(self.live.get(number).key, at);
+        self.lines[at].witness = Some(Witness { ticket: [number], sent_at: 0 });
+        true
+    }
+
+    /// Puts back a witness, and what queued up behind it meanwhile.
+    pub(super) fn return_witness(&mut self, at: usize, number: Number) {
+        let key = self.live.get(number).key;
+        // It may have been drawn from among these, with later records of its object.
+        self.returned.push_front(number);
+        self.return_followers(at, key);
+    }
+
+    /// Puts back what queued up behind a witness.
+    pub(super) fn return_followers(&mut self, at: usize, key: u64) {
+        if self.keys.line(key) != Some(at) || self.keys.forget(key) == 0 {
+            return;
+        }
+        let (live, errands) = (&self.live, &self.errands);
+        let of_key = |number: &Number| super::ticket_of(live, errands, *number).key == key;
+        let backlog = std::mem::take(&mut self.lines[at].backlog);
+        let (back, stays): (Vec<_>, Vec<_>) = backlog.into_iter().partition(of_key);
+        self.lines[at].backlog = stays.into();
+        for number in back {
+            if number >= super::FIRST_ERRAND {
+                // No order holds for it.
+                self.postpone(number);
+            } else {
+                self.returned.push_back(number);
+            }
+        }
+    }
+
+    /// Takes the answer to a witness: whether it was taken.
+    pub(super) fn witness_failed(&mut self, at: usize, number: Number) {
+        let ticket = self.live.get(number);
+        let by_object = self.places.unit(&ticket).by_object;
+        let of = if by_object { ticket.key } else { ticket.namespace };
+        self.lines[at].failed_witnesses.push(of);
+        self.return_witness(at, number);
+    }
+
+    /// The next moment.
+    pub(super) fn tick(&mut self) -> Moment {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// Whether an answer took long.
+    pub(super) fn was_slow(sent: Millis, now: Millis) -> bool {
+        now.saturating_sub(sent) >= super::SLOW
+    }
+}
