@@ -28,6 +28,7 @@ mod line;
 mod parting;
 mod places;
 mod queue;
+mod returned;
 mod set_aside;
 mod shelf;
 #[cfg(test)]
@@ -37,10 +38,7 @@ mod verdict;
 mod window;
 mod witness;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-};
+use std::{collections::HashMap, ops::Range};
 
 use rustc_hash::FxBuildHasher;
 
@@ -51,6 +49,7 @@ use self::{
     keys::Keys,
     line::{Kind, Line, Piece},
     places::{Places, Unit},
+    returned::Returned,
     set_aside::Shares,
     ticket::Moment,
     verdict::Past,
@@ -96,8 +95,8 @@ pub(super) struct Delivery {
     errands: Window,
     /// The first live ticket that no line has.
     fresh: Number,
-    /// Tickets before that which no line has any more, in the order of each key.
-    returned: VecDeque<Number>,
+    /// Tickets before that which no line has any more.
+    returned: Returned,
     /// The first errand that no line has.
     fresh_errand: Number,
     /// Batches of live records since the last errand.
@@ -153,7 +152,7 @@ impl Delivery {
             live: Window::new(first),
             errands: Window::new(FIRST_ERRAND),
             fresh: first,
-            returned: VecDeque::new(),
+            returned: Returned::default(),
             fresh_errand: FIRST_ERRAND,
             live_in_a_row: 0,
             lines: std::iter::repeat_with(lane).take(options.lanes).collect(),
@@ -310,6 +309,14 @@ impl Delivery {
         }
         let fresh = at < self.options.lanes && self.has_fresh();
         (fresh || !line.is_empty()).then_some(line.due)
+    }
+
+    pub(super) fn dbg(&self) {
+        println!("returned {:?} fresh {} taken {} mom {}", self.returned.is_empty(), self.live.next() - self.fresh.min(self.live.next()), self.taken, self.moment);
+        for (i, l) in self.lines.iter().enumerate() {
+            let sh = match &l.kind { Kind::Shelf(_, s) => format!("objs {} tickets {} going {} due {:?}", s.objects().count(), s.len(), s.going, s.due()), _ => String::new() };
+            println!("{i} {} pieces {:?} backlog {} sending {} due {} size {} slow {} sent {} {sh}", format!("{:?}", l.kind).chars().take(60).collect::<String>(), l.pieces.iter().map(|p| (p.tickets.len(), p.in_a_row, p.alike, p.rounds)).collect::<Vec<_>>(), l.backlog.len(), l.sending, l.due, l.size, l.slow, l.sent);
+        }
     }
 
     fn has_fresh(&self) -> bool {

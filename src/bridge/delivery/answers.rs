@@ -119,14 +119,19 @@ impl Delivery {
         if self.watching {
             let ticket = self.ticket(number);
             self.places.taken(&ticket, piece.sent_at);
+            let mut failure = piece.failure.as_ref().or(piece.trial.failure.as_ref());
+            if let Kind::Shelf(_, shelf) = &mut self.lines[at].kind {
+                shelf.going = true;
+                failure = shelf.get(ticket.key).and_then(|aside| aside.trial.failure.as_ref());
+            }
             // It has failed with the same records before: that was not for what they hold.
-            let failure = piece.failure.as_ref().or(piece.trial.failure.as_ref());
-            if let Some(failure) = failure.filter(|failure| failure.fault != Fault::Sink) {
-                self.places.passed(ticket.destination, failure.status, now);
+            let failure = failure.filter(|failure| failure.fault != Fault::Sink);
+            if let Some(status) = failure.map(|failure| failure.status) {
+                self.places.passed(ticket.destination, status, now);
+                self.acquit(at);
             }
-            if let Kind::Shelf(..) = &self.lines[at].kind {
-                self.shelf_taken(at, number, &ticket, now);
-            }
+            self.finish(number, fate);
+            return self.leave_shelf(at, ticket.key);
         }
         self.finish(number, fate);
     }
@@ -141,7 +146,7 @@ impl Delivery {
                     || !lane.failed_parts.is_empty()
                     || lane.witness.is_some()
             });
-        if !self.watching && lanes == 1 {
+        if !self.watching && lanes == 1 && self.is_simple() {
             self.keys.forget_all();
         }
     }

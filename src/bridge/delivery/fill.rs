@@ -2,7 +2,7 @@
 
 use super::{
     Delivery, DeliveryOptions, FIRST_ERRAND, Kind, LIVE_FIRST, Line, Millis, Notice, Number, Piece,
-    Ticket, Unit, Window, ticket_of,
+    Ticket, Unit, Window, returned::RETURNED, ticket_of,
 };
 
 impl Delivery {
@@ -56,38 +56,16 @@ impl Delivery {
         batch.fill(&mut self.lines[at], window, errands);
         // Behind what queues up there may be more of the same keys.
         while self.lines[at].backlog.is_empty() {
-            let returned = if errands { None } else { self.returned.front().copied() };
-            let fresh = if errands { &mut self.fresh_errand } else { &mut self.fresh };
-            let window = if errands { &self.errands } else { &self.live };
-            let number = match returned {
-                Some(number) => number,
-                None if *fresh >= window.next() => break,
-                None if !window.waits(*fresh) => {
-                    *fresh += 1;
-                    continue;
-                }
-                None => *fresh,
+            let more = match (errands, self.returned.first) {
+                (true, _) => self.take_errand(at, &mut batch),
+                (_, true) => self.take_returned(at, &mut batch) || self.take_fresh(at, &mut batch),
+                _ => self.take_fresh(at, &mut batch) || self.take_returned(at, &mut batch),
             };
-            let ticket = window.get(number);
-            if !batch.has_room_for(&ticket) {
+            if !more {
                 break;
             }
-            match returned {
-                Some(_) => _ = self.returned.pop_front(),
-                None => *fresh += 1,
-            }
-            if errands && self.keys.line(ticket.key).is_some_and(|line| line >= self.options.lanes) {
-                self.postpone(number);
-                continue;
-            }
-            let offered = if errands { None } else { self.route(&ticket) };
-            let line = self.keys.claim(ticket.key, offered.unwrap_or(at));
-            if line == at {
-                batch.add(number, &ticket);
-            } else {
-                self.queue_up(line, number, &ticket);
-            }
         }
+        self.returned.first = !self.returned.first && !self.returned.is_empty();
         let tickets = batch.tickets;
         if tickets.is_empty() {
             self.spare.push(tickets);
@@ -96,6 +74,73 @@ impl Delivery {
         }
         self.live_in_a_row = if errands { 0 } else { self.live_in_a_row.saturating_add(1) };
         self.lines[at].pieces.push_back(Piece::new(tickets));
+        true
+    }
+
+    /// Takes the next record into a lane's batch, or to where its key is. Answers whether there was one
+    /// that fits.
+    fn take_fresh(&mut self, at: usize, batch: &mut Filling) -> bool {
+        while self.fresh < self.live.next() && !self.live.waits(self.fresh) {
+            self.fresh += 1;
+        }
+        let number = self.fresh;
+        if number >= self.live.next() {
+            return false;
+        }
+        let ticket = self.live.get(number);
+        if !batch.has_room_for(&ticket) {
+            return false;
+        }
+        self.fresh += 1;
+        let offered = self.route(&ticket).unwrap_or(at);
+        match self.keys.claim(ticket.key, offered) {
+            line if line == at => batch.add(number, &ticket),
+            RETURNED => self.returned.push(ticket.key, number),
+            line => self.queue_up(line, number, &ticket),
+        }
+        true
+    }
+
+    /// Takes all records of the next key that came back.
+    fn take_returned(&mut self, at: usize, batch: &mut Filling) -> bool {
+        let Some((key, first)) = self.returned.next() else { return false };
+        let ticket = self.live.get(first);
+        if !batch.has_room_for(&ticket) {
+            return false;
+        }
+        let line = self.route(&ticket).unwrap_or(at);
+        self.keys.move_to(key, line);
+        for number in self.returned.take(key) {
+            let ticket = self.live.get(number);
+            if line != at {
+                self.queue_up(line, number, &ticket);
+            } else if self.lines[at].backlog.is_empty() && batch.has_room_for(&ticket) {
+                batch.add(number, &ticket);
+            } else {
+                self.lines[at].backlog.push_back(number);
+            }
+        }
+        true
+    }
+
+    fn take_errand(&mut self, at: usize, batch: &mut Filling) -> bool {
+        let number = self.fresh_errand;
+        if number >= self.errands.next() {
+            return false;
+        }
+        let ticket = self.errands.get(number);
+        if !batch.has_room_for(&ticket) {
+            return false;
+        }
+        self.fresh_errand += 1;
+        if self.keys.line(ticket.key).is_some_and(|line| line >= self.options.lanes) {
+            self.postpone(number);
+            return true;
+        }
+        match self.keys.claim(ticket.key, at) {
+            line if line == at => batch.add(number, &ticket),
+            line => self.queue_up(line, number, &ticket),
+        }
         true
     }
 
@@ -168,7 +213,8 @@ impl Delivery {
     /// Closes a line that is empty.
     pub(super) fn close_line(&mut self, at: usize) {
         match &self.lines[at].kind {
-            Kind::Queue(unit) => _ = self.queues.remove(unit),
+            Kind::Queue(unit) if self.queues.get(unit) == Some(&at) => _ = self.queues.remove(unit),
+            Kind::Queue(_) => {}
             Kind::Shelf(unit, _) => _ = self.shelves.remove(unit),
             Kind::Destination(destination) => _ = self.destinations.remove(destination),
             Kind::Errands => self.errand_line = None,
@@ -181,9 +227,14 @@ impl Delivery {
         {
             self.lines.pop();
         }
-        if lanes == 1 && self.lines.len() == 1 && self.lines[0].witness.is_none() {
+        if lanes == 1 && self.lines.len() == 1 && self.is_simple() {
             self.keys.forget_all();
         }
+    }
+
+    /// Whether nothing but the lanes has records.
+    pub(super) fn is_simple(&self) -> bool {
+        self.lines[0].witness.is_none() && self.returned.is_empty()
     }
 
     /// Keeps keys from now on: there is more than one line.

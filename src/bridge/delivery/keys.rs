@@ -71,10 +71,4 @@ impl Keys {
             held.line = line;
         }
     }
-
-    /// Lets go of a key, whose records are to come again. Answers how many there are.
-    pub(super) fn forget(&mut self, key: u64) -> u32 {
-        let held = self.held.as_mut().and_then(|held| held.remove(&key));
-        held.map_or(0, |held| held.records)
-    }
 }

@@ -1,10 +1,13 @@
 //! Queues of namespaces, or objects, whose records fail while others are taken: sent beside the lanes,
 //! halved at a failure until the culprit stands alone, and judged there.
 
+use rustc_hash::FxHashSet;
+
 use super::{
     super::{Failure, FailureClass, Fault},
     Delivery, Kind, LetterClass, Millis, Number, Piece, Unit,
     backoff::wait,
+    returned::RETURNED,
     shelf::Shelf,
     verdict::Verdict,
 };
@@ -18,7 +21,7 @@ impl Delivery {
         let unit = *unit;
         let Some(piece) = line.pieces.front() else { return false };
         let failed_before = match &line.kind {
-            Kind::Shelf(..) => true,
+            Kind::Shelf(_, shelf) => shelf.has_failed(self.live.get(piece.tickets[0]).key),
             _ => piece.failed_before || piece.trial.failure.is_some(),
         };
         let others_taken = self.places.others_taken(&unit, line.failed_at);
@@ -57,10 +60,34 @@ impl Delivery {
         }
     }
 
-    fn short_wait(&mut self, at: usize) -> Millis {
+    pub(super) fn short_wait(&mut self, at: usize) -> Millis {
         let line = &mut self.lines[at];
         line.in_a_row += 1;
         wait(&self.options.retry, line.in_a_row, None, &mut self.random)
+    }
+
+    /// Ends the probation of a namespace, or object: a record of it was taken that had failed, so that
+    /// it was not to blame. What is queued goes back to the lanes.
+    pub(super) fn acquit(&mut self, at: usize) {
+        let (Kind::Queue(unit) | Kind::Shelf(unit, _)) = &self.lines[at].kind else { return };
+        let unit = *unit;
+        self.past.remove(&unit);
+        // No more records go there.
+        let Some(queue) = self.queues.remove(&unit) else { return };
+        let backlog = std::mem::take(&mut self.lines[queue].backlog);
+        self.lines[queue].failed_before = 0;
+        let under_way = self.lines[queue].pieces.iter().flat_map(|piece| &piece.tickets);
+        let keys: FxHashSet<u64> = under_way.map(|number| self.live.get(*number).key).collect();
+        for number in backlog {
+            let key = self.live.get(number).key;
+            if keys.contains(&key) {
+                self.lines[queue].backlog.push_back(number);
+            } else {
+                self.keys.move_to(key, RETURNED);
+                self.returned.push(key, number);
+            }
+        }
+        self.lines[queue].due = 0;
     }
 
     pub(super) fn queue_taken(&mut self, at: usize, now: Millis) {

@@ -5,12 +5,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::FxBuildHasher;
 
 use super::{
     super::{Failure, Fault},
     Delivery, FIRST_ERRAND, Fate, Kind, LetterClass, Millis, Notice, Number, Piece, Ticket, Unit,
-    shelf::{Aside, Shelf, Trial},
+    returned::RETURNED,
+    shelf::{Aside, Trial},
     verdict::Verdict,
 };
 
@@ -115,38 +116,27 @@ impl Delivery {
         }
     }
 
-    fn aside_wait(&mut self, in_a_row: u32) -> Millis {
-        let bound = LEAST_WAIT.saturating_mul(1 << in_a_row.min(8)).min(MOST_WAIT);
-        self.random.u64(LEAST_WAIT..=bound)
-    }
-
-    fn shelf_of(&mut self, at: usize) -> Option<&mut Shelf> {
-        match &mut self.lines[at].kind {
-            Kind::Shelf(_, shelf) => Some(shelf),
-            _ => None,
+    /// Takes in that a record which was set aside has its fate: those behind it are queued again.
+    pub(super) fn leave_shelf(&mut self, at: usize, key: u64) {
+        let Kind::Shelf(unit, shelf) = &mut self.lines[at].kind else { return };
+        let unit = *unit;
+        let Some(mut aside) = shelf.take(key) else { return };
+        aside.tickets.pop_front();
+        if aside.tickets.is_empty() {
+            return;
         }
-    }
-
-    /// Takes in that a record which was set aside was taken: the next ones follow.
-    pub(super) fn shelf_taken(
-        &mut self,
-        at: usize,
-        number: Number,
-        ticket: &Ticket,
-        now: Millis,
-    ) {
-        let destination = ticket.destination;
-        let Some(shelf) = self.shelf_of(at) else { return };
-        shelf.going = true;
-        let Some(mut aside) = shelf.take(ticket.key) else { return };
-        aside.tickets.retain(|other| *other != number);
-        let failure = std::mem::take(&mut aside.trial).failure;
-        if !aside.tickets.is_empty() {
-            (aside.due, aside.in_a_row) = (now, 0);
-            shelf.add(ticket.key, aside);
-        }
-        if let Some(failure) = failure.filter(|failure| failure.fault != Fault::Sink) {
-            self.places.passed(destination, failure.status, now);
+        if let Some(queue) = self.queues.get(&unit).copied() {
+            self.keys.move_to(key, queue);
+            let line = &mut self.lines[queue];
+            if line.is_empty() && !line.sending {
+                line.due = 0;
+            }
+            line.backlog.extend(aside.tickets);
+        } else {
+            self.keys.move_to(key, RETURNED);
+            for number in aside.tickets {
+                self.returned.push(key, number);
+            }
         }
     }
 
@@ -160,55 +150,60 @@ impl Delivery {
         now: Millis,
     ) {
         let moment = self.tick();
-        let single = piece.tickets.len() == 1;
-        let others_taken = piece.others_taken;
-        let before = piece.tickets.clone();
+        let tried: Vec<(Number, u64)> =
+            piece.tickets.iter().map(|number| (*number, self.live.get(*number).key)).collect();
         self.count_failures(&mut piece, failure);
-        let in_itself = failure.fault != Fault::Sink;
-        if in_itself {
-            self.lines[at].failed_at = moment;
+        for (number, key) in &tried {
+            if !piece.tickets.contains(number) {
+                self.leave_shelf(at, *key);
+            }
         }
-        let mut seen = FxHashSet::default();
-        for number in before {
-            let given_up = !piece.tickets.contains(&number);
-            let key = match given_up {
-                true => self.given_up_key(at, number),
-                false => Some(self.live.get(number).key),
-            };
-            let Some(key) = key else { continue };
-            let Some(shelf) = self.shelf_of(at) else { return };
-            shelf.going &= !in_itself;
-            let Some(mut aside) = shelf.take(key) else { continue };
-            if given_up {
-                aside.tickets.retain(|other| *other != number);
-                aside.trial = Trial::default();
-            }
-            if seen.insert(key) {
-                aside.in_a_row += 1;
-            }
-            let wait = self.aside_wait(aside.in_a_row);
-            aside.due = now + wait;
-            if single && in_itself && !given_up {
-                aside.trial.failed(failure, others_taken, moment);
-                if let Verdict::GivenUp(class) = self.judge(unit, &aside.trial, failure, now) {
-                    aside.tickets.pop_front();
-                    (aside.due, aside.in_a_row, aside.trial) = (now, 0, Trial::default());
-                    self.give_up(&piece, &[number], class, &failure.reason);
-                }
-            }
-            if let (Some(shelf), false) = (self.shelf_of(at), aside.tickets.is_empty()) {
-                shelf.add(key, aside);
-            }
+        if failure.fault == Fault::Sink {
+            let wait = self.short_wait(at);
+            self.lines[at].due = now + wait;
+            return self.spare(piece.tickets);
+        }
+        let line = &mut self.lines[at];
+        line.failed_at = moment;
+        if let Kind::Shelf(_, shelf) = &mut line.kind {
+            // One of several says nothing about the others.
+            shelf.going = false;
+        }
+        if let (&[(number, key)], [_]) = (&tried[..], &piece.tickets[..]) {
+            self.aside_failed(at, unit, (number, key), &piece, failure, now);
         }
         self.spare(piece.tickets);
         self.close_if_done(at, now);
     }
 
-    /// The object of a record that has been given up.
-    fn given_up_key(&mut self, at: usize, number: Number) -> Option<u64> {
-        let shelf = self.shelf_of(at)?;
-        let has = |aside: &Aside| aside.tickets.contains(&number);
-        shelf.objects().find(|(_, aside)| has(aside)).map(|(key, _)| key)
+    fn aside_failed(
+        &mut self,
+        at: usize,
+        unit: Unit,
+        (number, key): (Number, u64),
+        piece: &Piece,
+        failure: &Failure,
+        now: Millis,
+    ) {
+        let moment = self.moment;
+        let Kind::Shelf(_, shelf) = &mut self.lines[at].kind else { return };
+        let Some(mut aside) = shelf.take(key) else { return };
+        aside.in_a_row += 1;
+        aside.due = now + self.aside_wait(aside.in_a_row);
+        aside.trial.failed(failure, piece.others_taken, moment);
+        let verdict = self.judge(unit, &aside.trial, failure, now);
+        if let Kind::Shelf(_, shelf) = &mut self.lines[at].kind {
+            shelf.add(key, aside);
+        }
+        if let Verdict::GivenUp(class) = verdict {
+            self.give_up(piece, &[number], class, &failure.reason);
+            self.leave_shelf(at, key);
+        }
+    }
+
+    fn aside_wait(&mut self, in_a_row: u32) -> Millis {
+        let bound = LEAST_WAIT.saturating_mul(1 << in_a_row.min(8)).min(MOST_WAIT);
+        self.random.u64(LEAST_WAIT..=bound)
     }
 
     /// Makes room in the log: the oldest record that is held by reference, of the namespace that holds

@@ -88,14 +88,15 @@ impl Shelf {
         Some(if self.going { 0 } else { first })
     }
 
-    /// What is tried next, in order; at most so many.
+    /// What is tried next: the first record of one object, or of so many.
     pub(super) fn next(&self, most: usize) -> Vec<Number> {
-        let of = |(_, key): &(Millis, u64)| self.objects[key].tickets.iter().copied();
-        if self.going {
-            self.due.iter().flat_map(of).take(most).collect()
-        } else {
-            self.due.first().and_then(|first| of(first).next()).into_iter().collect()
-        }
+        let first = |(_, key): &(Millis, u64)| self.objects[key].tickets.front().copied();
+        self.due.iter().take(if self.going { most } else { 1 }).filter_map(first).collect()
+    }
+
+    /// Whether the record of an object that is tried has failed before.
+    pub(super) fn has_failed(&self, key: u64) -> bool {
+        self.objects.get(&key).is_some_and(|aside| aside.trial.failure.is_some())
     }
 
     pub(super) fn objects(&self) -> impl Iterator<Item = (u64, &Aside)> {

@@ -2,7 +2,10 @@
 //!
 //! Nobody can choose them, so whoever has several namespaces cannot see to it that all of them fail.
 
-use super::{Delivery, Millis, Moment, Number, line::Witness, places::Unit};
+use super::{
+    Delivery, FIRST_ERRAND, Kind, Millis, Moment, Number, line::Witness, places::Unit,
+    returned::RETURNED,
+};
 
 /// So many witnesses that fail end a round.
 pub(super) const WITNESSES: usize = 3;
@@ -19,8 +22,8 @@ impl Delivery {
         // The first record of each that may be drawn.
         let mut candidates: Vec<(u64, Number)> = Vec::new();
         let mut seen = rustc_hash::FxHashSet::default();
-        let waiting = self.returned.iter().copied();
-        let waiting = waiting.chain((self.fresh..self.live.next()).filter(|at| self.live.waits(*at)));
+        let fresh = (self.fresh..self.live.next()).filter(|at| self.live.waits(*at));
+        let waiting = self.returned.firsts().chain(fresh);
         for number in waiting {
             let ticket = self.live.get(number);
             let first = seen.insert(ticket.key);
@@ -29,7 +32,7 @@ impl Delivery {
                 && ticket.destination == unit.destination
                 && !fails.iter().any(|unit| unit.has(&ticket))
                 && !line.failed_witnesses.contains(&of)
-                && self.keys.line(ticket.key).is_none()
+                && self.keys.line(ticket.key).is_none_or(|line| line == RETURNED)
                 && self.route(&ticket).is_none()
                 && !candidates.iter().any(|(other, _)| *other == of)
             {
@@ -40,13 +43,16 @@ impl Delivery {
             return false;
         }
         let (_, number) = candidates[self.random.usize(..candidates.len())];
-        if let Some(place) = self.returned.iter().position(|other| *other == number) {
-            self.returned.remove(place);
+        let key = self.live.get(number).key;
+        self.keep_keys();
+        let mut behind = self.returned.take(key);
+        if behind.pop_front().is_some() {
+            self.keys.move_to(key, at);
+            self.lines[at].backlog.extend(behind);
         } else {
             self.live.draw(number);
+            self.keys.claim(key, at);
         }
-        self.keep_keys();
-        self.keys.claim(self.live.get(number).key, at);
         self.lines[at].witness = Some(Witness { ticket: [number], sent_at: 0 });
         true
     }
@@ -54,27 +60,35 @@ impl Delivery {
     /// Puts back a witness, and what queued up behind it meanwhile.
     pub(super) fn return_witness(&mut self, at: usize, number: Number) {
         let key = self.live.get(number).key;
-        // It may have been drawn from among these, with later records of its object.
-        self.returned.push_front(number);
-        self.return_followers(at, key);
+        self.returned.push(key, number);
+        self.keys.move_to(key, RETURNED);
+        self.return_behind(at, key);
     }
 
-    /// Puts back what queued up behind a witness.
+    /// Puts back what queued up behind a witness, or an errand, that is taken.
     pub(super) fn return_followers(&mut self, at: usize, key: u64) {
-        if self.keys.line(key) != Some(at) || self.keys.forget(key) == 0 {
-            return;
+        if self.keys.line(key) == Some(at) {
+            self.keys.move_to(key, RETURNED);
+            self.return_behind(at, key);
         }
-        let (live, errands) = (&self.live, &self.errands);
-        let of_key = |number: &Number| super::ticket_of(live, errands, *number).key == key;
+    }
+
+    fn return_behind(&mut self, at: usize, key: u64) {
         let backlog = std::mem::take(&mut self.lines[at].backlog);
+        // Errands that wait by themselves are not counted.
+        let errands = matches!(self.lines[at].kind, Kind::Errands);
+        let of_key = |number: &Number| {
+            self.ticket(*number).key == key && !(errands && *number >= FIRST_ERRAND)
+        };
         let (back, stays): (Vec<_>, Vec<_>) = backlog.into_iter().partition(of_key);
         self.lines[at].backlog = stays.into();
         for number in back {
-            if number >= super::FIRST_ERRAND {
-                // No order holds for it.
-                self.postpone(number);
+            if number < FIRST_ERRAND {
+                self.returned.push(key, number);
             } else {
-                self.returned.push_back(number);
+                // No order holds for it.
+                self.keys.release(key);
+                self.postpone(number);
             }
         }
     }

@@ -161,7 +161,7 @@ impl Caller {
             if let Some(lane) = self.sent.keys().next().copied() {
                 self.answer(lane, Outcome::Delivered);
             } else if let Some(wake) = self.delivery.wake_at() {
-                assert!(wake > self.now, "{wake} is not after {}", self.now);
+                assert!(wake > self.now, "{wake} is not after {}: {:#?}", self.now, self.delivery);
                 self.now = wake;
             } else {
                 break;
