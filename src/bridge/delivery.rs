@@ -111,6 +111,8 @@ pub(super) struct Delivery {
     errand_line: Option<usize>,
     places: Places,
     past: HashMap<Unit, Past, FxBuildHasher>,
+    /// Its records are no more to blame, by the answer that is taken in.
+    acquitted: Option<Unit>,
     shares: Shares,
     /// What records that failed have been through, while they are in no lane.
     tallies: HashMap<Number, Tally, FxBuildHasher>,
@@ -163,6 +165,7 @@ impl Delivery {
             errand_line: None,
             places: Places::default(),
             past: HashMap::default(),
+            acquitted: None,
             shares: Shares::default(),
             tallies: HashMap::default(),
             watching: false,
@@ -308,9 +311,11 @@ impl Delivery {
             return Some(shelf.due()?.max(line.due));
         }
         let fresh = at < self.options.lanes && self.has_fresh();
+        let fresh = fresh || matches!(line.kind, Kind::Queue(_));
         (fresh || !line.is_empty()).then_some(line.due)
     }
 
+    pub(super) fn dbg2(&self) { eprintln!("   ret {:?} keys {:?}", self.returned, self.keys); for (i,l) in self.lines.iter().enumerate() { eprintln!("   {i} {:.20} {:?} parts {:?} back {:?} w {:?}", format!("{:?}", l.kind), l.pieces.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.failed_parts.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.backlog, l.witness); } }
     pub(super) fn dbg(&self) {
         println!("returned {:?} fresh {} taken {} mom {}", self.returned.is_empty(), self.live.next() - self.fresh.min(self.live.next()), self.taken, self.moment);
         for (i, l) in self.lines.iter().enumerate() {
@@ -321,7 +326,7 @@ impl Delivery {
 
     fn has_fresh(&self) -> bool {
         self.fresh < self.live.next()
-            || !self.returned.is_empty()
+            || self.returned.next().is_some()
             || self.fresh_errand < self.errands.next()
     }
 }

@@ -30,6 +30,9 @@ impl Delivery {
                 self.close_if_done(at, now);
             }
         }
+        if let Some(unit) = self.acquitted.take() {
+            self.acquit(unit, now);
+        }
     }
 
     fn keys_of(&self, numbers: &[Number]) -> Vec<u64> {
@@ -103,7 +106,8 @@ impl Delivery {
             self.return_followers(at, key);
             self.witness_answered(at, number, None, now);
         }
-        match &self.lines[at].kind {
+        let Some(line) = self.lines.get(at) else { return };
+        match &line.kind {
             _ if witness.is_some() => {}
             Kind::Lane | Kind::Destination(_) if piece.is_part => self.end_round_if_over(at, now),
             Kind::Queue(_) => self.queue_taken(at, now),
@@ -128,7 +132,9 @@ impl Delivery {
             let failure = failure.filter(|failure| failure.fault != Fault::Sink);
             if let Some(status) = failure.map(|failure| failure.status) {
                 self.places.passed(ticket.destination, status, now);
-                self.acquit(at);
+                if let Kind::Queue(unit) | Kind::Shelf(unit, _) = &self.lines[at].kind {
+                    self.acquitted = Some(*unit);
+                }
             }
             self.finish(number, fate);
             return self.leave_shelf(at, ticket.key);
@@ -257,6 +263,9 @@ impl Delivery {
         let ticket = window.close(number);
         self.shares.drop(&ticket, copied);
         self.keys.release(ticket.key);
+        if !self.returned.is_empty() {
+            self.returned.finished(ticket.key);
+        }
         fates::add(&mut self.fates, number, fate);
     }
 }

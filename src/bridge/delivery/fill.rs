@@ -5,6 +5,9 @@ use super::{
     Ticket, Unit, Window, returned::RETURNED, ticket_of,
 };
 
+/// Of so many batches, records that came back go first in one.
+const RETURNED_EACH: u32 = 4;
+
 impl Delivery {
     /// Whether a line has something to send now, which is its witness or its first piece then.
     pub(super) fn is_ready(&mut self, at: usize, now: Millis) -> bool {
@@ -46,7 +49,7 @@ impl Delivery {
         let DeliveryOptions { batch_events, batch_bytes, .. } = self.options;
         let errands = match self.lines[at].backlog.front() {
             Some(first) => *first >= FIRST_ERRAND,
-            None if self.fresh >= self.live.next() && self.returned.is_empty() => true,
+            None if self.fresh >= self.live.next() && self.returned.next().is_none() => true,
             None => {
                 self.fresh_errand < self.errands.next() && self.live_in_a_row >= LIVE_FIRST
             }
@@ -56,16 +59,16 @@ impl Delivery {
         batch.fill(&mut self.lines[at], window, errands);
         // Behind what queues up there may be more of the same keys.
         while self.lines[at].backlog.is_empty() {
-            let more = match (errands, self.returned.first) {
+            let more = match (errands, self.returned.turn == 0) {
                 (true, _) => self.take_errand(at, &mut batch),
-                (_, true) => self.take_returned(at, &mut batch) || self.take_fresh(at, &mut batch),
-                _ => self.take_fresh(at, &mut batch) || self.take_returned(at, &mut batch),
+                (_, true) => self.take_returned(&mut batch) || self.take_fresh(at, &mut batch),
+                _ => self.take_fresh(at, &mut batch) || self.take_returned(&mut batch),
             };
             if !more {
                 break;
             }
         }
-        self.returned.first = !self.returned.first && !self.returned.is_empty();
+        self.returned.turn = (self.returned.turn + 1) % RETURNED_EACH;
         let tickets = batch.tickets;
         if tickets.is_empty() {
             self.spare.push(tickets);
@@ -95,30 +98,36 @@ impl Delivery {
         let offered = self.route(&ticket).unwrap_or(at);
         match self.keys.claim(ticket.key, offered) {
             line if line == at => batch.add(number, &ticket),
-            RETURNED => self.returned.push(ticket.key, number),
+            RETURNED => {
+                self.move_away(number);
+                self.returned.push(ticket.key, number);
+            }
             line => self.queue_up(line, number, &ticket),
         }
         true
     }
 
     /// Takes all records of the next key that came back.
-    fn take_returned(&mut self, at: usize, batch: &mut Filling) -> bool {
+    fn take_returned(&mut self, batch: &mut Filling) -> bool {
         let Some((key, first)) = self.returned.next() else { return false };
         let ticket = self.live.get(first);
         if !batch.has_room_for(&ticket) {
             return false;
         }
-        let line = self.route(&ticket).unwrap_or(at);
-        self.keys.move_to(key, line);
-        for number in self.returned.take(key) {
-            let ticket = self.live.get(number);
-            if line != at {
+        if let Some(line) = self.route(&ticket) {
+            self.keys.move_to(key, line);
+            for number in self.returned.take(key) {
                 self.queue_up(line, number, &ticket);
-            } else if self.lines[at].backlog.is_empty() && batch.has_room_for(&ticket) {
-                batch.add(number, &ticket);
-            } else {
-                self.lines[at].backlog.push_back(number);
             }
+            return true;
+        }
+        while let Some(number) = self.returned.next_of(key) {
+            let ticket = self.live.get(number);
+            if !batch.has_room_for(&ticket) {
+                break;
+            }
+            self.returned.take_next(key);
+            batch.add(number, &ticket);
         }
         true
     }
@@ -176,9 +185,7 @@ impl Delivery {
     /// Puts a record behind those of a line.
     pub(super) fn queue_up(&mut self, at: usize, number: Number, ticket: &Ticket) {
         if at >= self.options.lanes && number < FIRST_ERRAND {
-            if self.live.move_away(number) {
-                self.notices.push(Notice::Queued(number));
-            }
+            self.move_away(number);
             if let Kind::Shelf(_, shelf) = &mut self.lines[at].kind {
                 shelf.push(ticket.key, number);
                 return self.keep_aside(number);
@@ -189,6 +196,13 @@ impl Delivery {
             line.due = 0;
         }
         line.backlog.push_back(number);
+    }
+
+    /// Lets go of a record, which is not sent soon.
+    fn move_away(&mut self, number: Number) {
+        if self.live.move_away(number) {
+            self.notices.push(Notice::Queued(number));
+        }
     }
 
     /// Opens a line beside the lanes.

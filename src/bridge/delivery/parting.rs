@@ -346,6 +346,7 @@ impl Delivery {
             to.failed_before = failed;
             to.failed_at = piece.failed_at;
         }
+        let mut keys = Vec::new();
         for number in moved {
             let ticket = self.ticket(number);
             if number >= FIRST_ERRAND {
@@ -354,6 +355,13 @@ impl Delivery {
                 self.postpone(number);
             } else {
                 self.keys.move_to(ticket.key, line);
+                self.queue_up(line, number, &ticket);
+                keys.push(ticket.key);
+            }
+        }
+        for key in keys {
+            for number in self.returned.take(key) {
+                let ticket = self.ticket(number);
                 self.queue_up(line, number, &ticket);
             }
         }

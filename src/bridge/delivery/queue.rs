@@ -68,9 +68,7 @@ impl Delivery {
 
     /// Ends the probation of a namespace, or object: a record of it was taken that had failed, so that
     /// it was not to blame. What is queued goes back to the lanes.
-    pub(super) fn acquit(&mut self, at: usize) {
-        let (Kind::Queue(unit) | Kind::Shelf(unit, _)) = &self.lines[at].kind else { return };
-        let unit = *unit;
+    pub(super) fn acquit(&mut self, unit: Unit, now: Millis) {
         self.past.remove(&unit);
         // No more records go there.
         let Some(queue) = self.queues.remove(&unit) else { return };
@@ -87,7 +85,8 @@ impl Delivery {
                 self.returned.push(key, number);
             }
         }
-        self.lines[queue].due = 0;
+        self.lines[queue].due = now;
+        self.close_if_done(queue, now);
     }
 
     pub(super) fn queue_taken(&mut self, at: usize, now: Millis) {

@@ -10,14 +10,21 @@ use super::ticket::Number;
 /// The line of keys that are here.
 pub(super) const RETURNED: usize = usize::MAX;
 
-/// See the [module](self). A lane takes all of one key at once, so that no later one overtakes.
+/// See the [module](self). While a lane has records of a key, the others of it wait here.
 #[derive(Debug, Default)]
 pub(super) struct Returned {
-    of: HashMap<u64, VecDeque<Number>, FxBuildHasher>,
-    /// Keys in the order in which they came; some may be gone.
+    of: HashMap<u64, Waiting, FxBuildHasher>,
+    /// Keys of which no lane has a record, in the order in which they came.
     order: VecDeque<u64>,
-    /// They go before fresh records this time.
-    pub(super) first: bool,
+    /// Counts batches, so that they go before fresh records now and then.
+    pub(super) turn: u32,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    tickets: VecDeque<Number>,
+    /// So many are in a lane.
+    in_lane: usize,
 }
 
 impl Returned {
@@ -27,35 +34,59 @@ impl Returned {
 
     /// Puts a record behind those of its key.
     pub(super) fn push(&mut self, key: u64, number: Number) {
-        let order = &mut self.order;
-        let of = self.of.entry(key).or_insert_with(|| {
-            order.push_back(key);
-            VecDeque::new()
-        });
-        of.push_back(number);
+        let of = self.of.entry(key).or_default();
+        if of.tickets.is_empty() && of.in_lane == 0 {
+            self.order.push_back(key);
+        }
+        of.tickets.push_back(number);
     }
 
-    /// The next key.
-    pub(super) fn next(&mut self) -> Option<(u64, Number)> {
-        loop {
-            let key = *self.order.front()?;
-            if let Some(first) = self.of.get(&key).and_then(|of| of.front()) {
-                return Some((key, *first));
+    /// The next key and its first record.
+    pub(super) fn next(&self) -> Option<(u64, Number)> {
+        let key = *self.order.front()?;
+        Some((key, *self.of.get(&key)?.tickets.front()?))
+    }
+
+    /// Takes the next record of a key into a lane.
+    pub(super) fn take_next(&mut self, key: u64) {
+        if let Some(of) = self.of.get_mut(&key) {
+            of.tickets.pop_front();
+            of.in_lane += 1;
+            if self.order.front() == Some(&key) {
+                self.order.pop_front();
             }
-            self.order.pop_front();
+        }
+    }
+
+    /// The next record of a key.
+    pub(super) fn next_of(&self, key: u64) -> Option<Number> {
+        self.of.get(&key)?.tickets.front().copied()
+    }
+
+    /// Takes in that a record of a key, which a lane had, has its fate.
+    pub(super) fn finished(&mut self, key: u64) {
+        let Some(of) = self.of.get_mut(&key) else { return };
+        if of.in_lane == 0 {
+            return;
+        }
+        of.in_lane -= 1;
+        match (of.in_lane, of.tickets.is_empty()) {
+            (0, true) => _ = self.of.remove(&key),
+            (0, false) => self.order.push_back(key),
+            _ => {}
         }
     }
 
     /// Takes all of a key.
     pub(super) fn take(&mut self, key: u64) -> VecDeque<Number> {
-        if self.order.front() == Some(&key) {
-            self.order.pop_front();
-        }
-        self.of.remove(&key).unwrap_or_default()
+        let Some(of) = self.of.remove(&key) else { return VecDeque::new() };
+        self.order.retain(|other| *other != key);
+        of.tickets
     }
 
-    /// The first record of each key.
+    /// The first record of each key of which no lane has one.
     pub(super) fn firsts(&self) -> impl Iterator<Item = Number> {
-        self.of.values().filter_map(|of| of.front().copied())
+        let free = self.of.values().filter(|of| of.in_lane == 0);
+        free.filter_map(|of| of.tickets.front().copied())
     }
 }

@@ -23,8 +23,8 @@ impl Delivery {
         let mut candidates: Vec<(u64, Number)> = Vec::new();
         let mut seen = rustc_hash::FxHashSet::default();
         let fresh = (self.fresh..self.live.next()).filter(|at| self.live.waits(*at));
-        let waiting = self.returned.firsts().chain(fresh);
-        for number in waiting {
+        let returned = self.returned.firsts().map(|number| (number, Some(RETURNED)));
+        for (number, keeper) in returned.chain(fresh.map(|number| (number, None))) {
             let ticket = self.live.get(number);
             let first = seen.insert(ticket.key);
             let of = if unit.by_object { ticket.key } else { ticket.namespace };
@@ -32,7 +32,7 @@ impl Delivery {
                 && ticket.destination == unit.destination
                 && !fails.iter().any(|unit| unit.has(&ticket))
                 && !line.failed_witnesses.contains(&of)
-                && self.keys.line(ticket.key).is_none_or(|line| line == RETURNED)
+                && self.keys.line(ticket.key) == keeper
                 && self.route(&ticket).is_none()
                 && !candidates.iter().any(|(other, _)| *other == of)
             {
