@@ -121,6 +121,9 @@ pub(super) struct Delivery {
     moment: Moment,
     /// Nothing is sent before that, because the receiver asked for less.
     paused_until: Millis,
+    /// Requests for less in a row, and the moment of the last one.
+    throttled: u32,
+    throttled_at: Moment,
     /// How many attempts had something taken.
     taken: u64,
     /// Attempts of lanes, and of others.
@@ -171,6 +174,8 @@ impl Delivery {
             watching: false,
             moment: 1,
             paused_until: 0,
+            throttled: 0,
+            throttled_at: 0,
             taken: 0,
             under_way: 0,
             beside: 0,

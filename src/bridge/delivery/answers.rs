@@ -3,6 +3,7 @@
 use super::{
     super::{EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass, Secrets},
     Delivery, FIRST_ERRAND, Fate, Kind, Letter, LetterClass, Millis, Number, Piece, Tally,
+    backoff::wait,
     fates, ticket_of,
 };
 
@@ -97,6 +98,7 @@ impl Delivery {
         witness: Option<(Number, u64)>,
     ) {
         self.taken += 1;
+        self.throttled = 0;
         let tickets = std::mem::take(&mut piece.tickets);
         for number in &tickets {
             self.one_taken(at, *number, &piece, Fate::Delivered, now);
@@ -204,14 +206,13 @@ impl Delivery {
         self.spare.push(tickets);
     }
 
+    /// Slows all lanes. Requests for less that answer what was sent before the first of them are one.
     fn pause(&mut self, piece: &Piece, failure: &Failure, now: Millis) {
-        let asked = failure.after;
-        let wait = super::backoff::wait(
-            &self.options.retry,
-            piece.in_a_row + 1,
-            asked,
-            &mut self.random,
-        );
+        if piece.sent_at > self.throttled_at {
+            self.throttled_at = self.moment;
+            self.throttled += 1;
+        }
+        let wait = wait(&self.options.retry, self.throttled, failure.after, &mut self.random);
         self.paused_until = self.paused_until.max(now + wait);
     }
 

@@ -244,8 +244,11 @@ impl Delivery {
         // What may be a record's fault is tried soon, until that is known.
         let long = failure.class == FailureClass::Misconfigured
             && (failure.fault == Fault::Sink || piece.rounds > 0);
+        let throttled = failure.class == FailureClass::Throttled;
         let mut due = now
-            + if long {
+            + if throttled {
+                0
+            } else if long {
                 long_wait(&retry, failure.after, &mut self.random)
             } else {
                 wait(&retry, piece.in_a_row, failure.after, &mut self.random)
