@@ -77,11 +77,12 @@ pub(super) struct Tally {
     pub(super) first: Millis,
 }
 
-/// Adds the fate of one more ticket.
-#[inline]
-pub(super) fn add(fates: &mut Vec<Fated>, number: Number, fate: Fate) {
+/// Adds the fate of tickets that follow each other.
+pub(super) fn add_all(fates: &mut Vec<Fated>, tickets: Range<Number>, fate: Fate) {
     match fates.last_mut() {
-        Some(last) if last.tickets.end == number && last.fate == fate => last.tickets.end += 1,
-        _ => fates.push(Fated { tickets: number..number + 1, fate }),
+        Some(last) if last.tickets.end == tickets.start && last.fate == fate => {
+            last.tickets.end = tickets.end;
+        }
+        _ => fates.push(Fated { tickets, fate }),
     }
 }

@@ -83,18 +83,16 @@ impl Delivery {
     /// Takes the next record into a lane's batch, or to where its key is. Answers whether there was one
     /// that fits.
     fn take_fresh(&mut self, at: usize, batch: &mut Filling) -> bool {
-        while self.fresh < self.live.next() && !self.live.waits(self.fresh) {
-            self.fresh += 1;
-        }
-        let number = self.fresh;
-        if number >= self.live.next() {
+        let Some((number, ticket)) = self.live.next_waiting(self.fresh) else {
+            self.fresh = self.live.next();
             return false;
-        }
-        let ticket = self.live.get(number);
+        };
+        let ticket = *ticket;
         if !batch.has_room_for(&ticket) {
+            self.fresh = number;
             return false;
         }
-        self.fresh += 1;
+        self.fresh = number + 1;
         let offered = self.route(&ticket).unwrap_or(at);
         match self.keys.claim(ticket.key, offered) {
             line if line == at => batch.add(number, &ticket),
@@ -230,7 +228,10 @@ impl Delivery {
             Kind::Queue(unit) if self.queues.get(unit) == Some(&at) => _ = self.queues.remove(unit),
             Kind::Queue(_) => {}
             Kind::Shelf(unit, _) => _ = self.shelves.remove(unit),
-            Kind::Destination(destination) => _ = self.destinations.remove(destination),
+            Kind::Destination(to) if self.destinations.get(to) == Some(&at) => {
+                self.destinations.remove(to);
+            }
+            Kind::Destination(_) => {}
             Kind::Errands => self.errand_line = None,
             Kind::Lane | Kind::Closed => return,
         }

@@ -52,7 +52,7 @@ impl Delivery {
         let mends_itself = !refused && failure.class != FailureClass::Misconfigured;
         piece.failures += u32::from(mends_itself);
         piece.in_a_row += 1;
-        piece.stuck.get_or_insert((now, moment));
+        piece.stuck.get_or_insert((now, piece.sent_at - 1));
         if mends_itself && self.is_last(piece.failures) {
             let tickets = std::mem::take(&mut piece.tickets);
             self.give_up(&piece, &tickets, LetterClass::MaxAttempts, &failure.reason);
@@ -64,6 +64,9 @@ impl Delivery {
             if self.stand_aside(at, &mut piece, now) {
                 self.wait(at, piece, now);
             }
+            return;
+        }
+        if !piece.is_part && !self.stand_aside(at, &mut piece, now) {
             return;
         }
         let before = std::mem::replace(&mut piece.failed_at, moment);
@@ -160,8 +163,7 @@ impl Delivery {
         let round_at = line.round_at;
         let taken = |piece: &Piece| {
             let unit = self.places.unit(&self.ticket(piece.tickets[0]));
-            self.places.others_taken(&unit, round_at)
-                || self.places.other_takes(unit.destination, round_at)
+            self.places.others_taken(&unit, round_at) || self.do_others_take(piece)
         };
         if tried || line.failed_parts.len() >= WITNESSES && !line.failed_parts.iter().any(taken) {
             self.end_round(at, now);
@@ -192,7 +194,7 @@ impl Delivery {
             return;
         }
         let lane = matches!(self.lines[at].kind, Kind::Lane);
-        let kind = if lane && self.places.other_takes(unit.destination, round_at) {
+        let kind = if lane && self.do_others_take(&self.lines[at].failed_parts[0]) {
             Some(Kind::Destination(unit.destination))
         } else if lane && fails.len() == 1 && !self.has_room() && self.nobody_waits(&unit) {
             // Whoever could be taken is not in sight: all that is, is of the one that fails.
@@ -206,6 +208,12 @@ impl Delivery {
             return self.end_round_if_over(at, now);
         }
         self.undecided(at, now);
+    }
+
+    /// Whether other destinations have taken anything since a batch failed first.
+    fn do_others_take(&self, piece: &Piece) -> bool {
+        let destination = self.ticket(piece.tickets[0]).destination;
+        piece.stuck.is_some_and(|(_, moment)| self.places.other_takes(destination, moment))
     }
 
     fn nobody_waits(&self, unit: &Unit) -> bool {
@@ -253,9 +261,15 @@ impl Delivery {
             } else {
                 wait(&retry, piece.in_a_row, failure.after, &mut self.random)
             };
-        let decided = piece.alike_since + ALIKE_FOR;
-        if piece.alike > 0 && piece.rounds == 0 && failure.after.is_none() && now < decided {
-            due = due.min(decided);
+        // There is something to decide then.
+        let alike = piece.alike > 0 && piece.rounds == 0;
+        let alike = alike.then_some(piece.alike_since + ALIKE_FOR);
+        let stuck = piece.stuck.filter(|_| self.places.are_several());
+        let stuck = stuck.map(|(since, _)| since + DESTINATION_AFTER);
+        if failure.after.is_none() {
+            for decided in alike.into_iter().chain(stuck).filter(|decided| now < *decided) {
+                due = due.min(decided);
+            }
         }
         let line = &mut self.lines[at];
         line.due = due;
@@ -266,7 +280,11 @@ impl Delivery {
     /// are left.
     fn stand_aside(&mut self, at: usize, piece: &mut Piece, now: Millis) -> bool {
         let Some((since, moment)) = piece.stuck else { return true };
-        if now - since < DESTINATION_AFTER || !matches!(self.lines[at].kind, Kind::Lane) {
+        if !matches!(self.lines[at].kind, Kind::Lane) {
+            return true;
+        }
+        let long = now - since >= DESTINATION_AFTER;
+        if !long && self.destinations.is_empty() {
             return true;
         }
         let mut stands: Vec<u64> =
@@ -274,9 +292,11 @@ impl Delivery {
         stands.sort_unstable();
         stands.dedup();
         for destination in stands {
-            if self.places.takes(destination, moment)
-                || !self.places.other_takes(destination, moment)
-            {
+            let stands = self.destinations.contains_key(&destination)
+                || long
+                    && !self.places.takes(destination, moment)
+                    && self.places.other_takes(destination, moment);
+            if !stands {
                 continue;
             }
             let tickets = std::mem::take(&mut piece.tickets);

@@ -72,21 +72,28 @@ impl Delivery {
         self.past.remove(&unit);
         // No more records go there.
         let Some(queue) = self.queues.remove(&unit) else { return };
-        let backlog = std::mem::take(&mut self.lines[queue].backlog);
-        self.lines[queue].failed_before = 0;
-        let under_way = self.lines[queue].pieces.iter().flat_map(|piece| &piece.tickets);
-        let keys: FxHashSet<u64> = under_way.map(|number| self.live.get(*number).key).collect();
+        self.return_backlog(queue);
+        self.lines[queue].due = now;
+        self.close_if_done(queue, now);
+    }
+
+    /// Gives the backlog of a line back to the lanes, but for objects that it has in hand.
+    pub(super) fn return_backlog(&mut self, at: usize) {
+        let line = &mut self.lines[at];
+        line.failed_before = 0;
+        let backlog = std::mem::take(&mut line.backlog);
+        let line = &self.lines[at];
+        let in_hand = line.pieces.iter().chain(&line.failed_parts).flat_map(|piece| &piece.tickets);
+        let in_hand: FxHashSet<u64> = in_hand.map(|number| self.live.get(*number).key).collect();
         for number in backlog {
             let key = self.live.get(number).key;
-            if keys.contains(&key) {
-                self.lines[queue].backlog.push_back(number);
+            if in_hand.contains(&key) {
+                self.lines[at].backlog.push_back(number);
             } else {
                 self.keys.move_to(key, RETURNED);
                 self.returned.push(key, number);
             }
         }
-        self.lines[queue].due = now;
-        self.close_if_done(queue, now);
     }
 
     pub(super) fn queue_taken(&mut self, at: usize, now: Millis) {

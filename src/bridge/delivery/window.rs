@@ -93,6 +93,14 @@ impl Window {
         }
     }
 
+    /// The next ticket from a number on whose turn is still to come.
+    pub(super) fn next_waiting(&self, from: Number) -> Option<(Number, &Ticket)> {
+        let from = from.max(self.base);
+        let slots = self.slots.range((from - self.base) as usize..).zip(from..);
+        let mut waiting = slots.filter(|(slot, _)| slot.state == State::Open);
+        waiting.next().map(|(slot, number)| (number, &slot.ticket))
+    }
+
     /// Whether its turn is still to come.
     pub(super) fn waits(&self, number: Number) -> bool {
         let slot = number.checked_sub(self.base).and_then(|at| self.slots.get(at as usize));
@@ -124,6 +132,27 @@ impl Window {
                 debug_assert!(far.is_some(), "ticket {number} has a fate already");
                 far.unwrap_or(Ticket { key: 0, namespace: 0, destination: 0, bytes: 0 })
             }
+        }
+    }
+
+    /// Whether all tickets that are open have their records in memory.
+    pub(super) fn is_near(&self) -> bool {
+        self.far.is_empty() && self.copied.is_empty()
+    }
+
+    /// Closes tickets that have their records in memory, and calls back with the key of each.
+    pub(super) fn close_near(&mut self, numbers: &[Number], mut closed: impl FnMut(u64)) {
+        for number in numbers {
+            let slot = &mut self.slots[(number - self.base) as usize];
+            debug_assert!(slot.state != State::Closed, "ticket {number} has a fate already");
+            slot.state = State::Closed;
+            self.open_bytes -= u64::from(slot.ticket.bytes);
+            closed(slot.ticket.key);
+        }
+        self.open -= numbers.len();
+        while self.slots.front().is_some_and(|slot| slot.state == State::Closed) {
+            self.slots.pop_front();
+            self.base += 1;
         }
     }
 

@@ -37,11 +37,20 @@ pub(super) struct World {
     pub(super) lanes: usize,
     pub(super) latency: u64,
     pub(super) retention: u64,
-    /// A destination for each namespace.
-    pub(super) destinations: bool,
+    pub(super) destinations: Destinations,
     /// Times at which the bridge is killed.
     pub(super) kills: &'static [u64],
     pub(super) seed: u64,
+}
+
+/// Where records go.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Destinations {
+    One,
+    /// One for each namespace.
+    ByNamespace,
+    /// So many, by objects.
+    ByObject(u64),
 }
 
 /// The fates of a run.
@@ -219,7 +228,11 @@ impl Model<'_> {
         Ticket {
             key: hash(object),
             namespace: hash(namespace),
-            destination: if self.world.destinations { hash(namespace) } else { 0 },
+            destination: match self.world.destinations {
+                Destinations::One => 0,
+                Destinations::ByNamespace => hash(namespace),
+                Destinations::ByObject(of) => hash(object % of),
+            },
             bytes: 1000,
         }
     }
@@ -335,7 +348,6 @@ impl Model<'_> {
             let open = self.is[record] == Is::Open && !self.set_aside.contains_key(&record);
             assert_eq!(said[record], !open, "position and fates are not of one mind");
         }
-        if std::env::var("DBG").is_ok() { self.delivery.dbg(); }
         self.report.aside_at_end = self.set_aside.len();
         self.report.delivered = self.is.iter().filter(|is| **is == Is::Delivered).count();
         let open = |record: &usize| self.is[*record] == Is::Open;

@@ -12,6 +12,8 @@ pub(super) enum Script {
     Culprit(Wrong),
     /// Each batch with a record of every second namespace.
     HalfOfNamespaces(Wrong),
+    /// Each batch with a record of the first of eight destinations.
+    Destination(Wrong),
     /// Each batch with a record of every fourth object.
     QuarterOfObjects(Wrong),
     /// So many of a hundred, at random.
@@ -101,6 +103,7 @@ impl Receiver {
         match *script {
             Script::Culprit(wrong) => any(|record| record.culprit, wrong),
             Script::HalfOfNamespaces(wrong) => any(|record| record.namespace % 2 == 0, wrong),
+            Script::Destination(wrong) => any(|record| record.object % 8 == 0, wrong),
             Script::QuarterOfObjects(wrong) => any(|record| record.object % 4 == 0, wrong),
             Script::Random(percent, wrong) => {
                 (self.random.u64(0..100) < percent).then_some((wrong, |_| true))
@@ -114,6 +117,9 @@ impl Receiver {
     }
 }
 
+/// The code that stands for a partition without a leader.
+pub(super) const NO_LEADER: u16 = 599;
+
 fn http(code: u16) -> Failure {
     let class = match code {
         400 | 422 => FailureClass::Refused(RefusedClass::Invalid),
@@ -123,7 +129,7 @@ fn http(code: u16) -> Failure {
         _ => FailureClass::Misconfigured,
     };
     let fault = match code {
-        401 | 429 => Fault::Sink,
+        401 | 429 | NO_LEADER => Fault::Sink,
         500.. => Fault::RecordForNow,
         _ => Fault::RecordForGood,
     };

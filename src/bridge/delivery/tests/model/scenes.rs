@@ -3,8 +3,8 @@
 use std::{env, ops::Range};
 
 use super::{
-    Record, Report, World,
-    receiver::{Receiver, Script, Wrong},
+    Destinations, Record, Report, World,
+    receiver::{NO_LEADER, Receiver, Script, Wrong},
     run,
 };
 
@@ -20,7 +20,7 @@ const B500X1: World = World {
     lanes: 1,
     latency: 50,
     retention: 1 << 30,
-    destinations: false,
+    destinations: Destinations::One,
     kills: &[],
     seed: 0,
 };
@@ -126,6 +126,7 @@ impl Scene {
                     || record.culprit
             }
             Script::HalfOfNamespaces(_) => record.namespace % 2 == 0,
+            Script::Destination(_) => record.object % 8 == 0,
             Script::QuarterOfObjects(_) => record.object % 4 == 0,
             _ => false,
         });
@@ -275,8 +276,21 @@ fn scenes() -> Vec<Scene> {
         add(Scene { rate: 0.5, ..scene }, Some((p99, 1e9)));
     }
     for (world, name, p99) in [(B1X8, "m a URL each 1x8", 0.3), (B1X1, "m a URL each 1x1", 4.9)] {
-        let scene = culprit(name, World { destinations: true, ..world }, 1, Wrong::Http(403));
+        let scene = culprit(name, World { destinations: Destinations::ByNamespace, ..world }, 1, Wrong::Http(403));
         add(scene, Some((p99, 1e9)));
+    }
+    for (world, wrong, name, p99) in [
+        (B500X1, Wrong::Named(NO_LEADER), "n a partition without a leader 500x1", 40.0),
+        (B500X8, Wrong::Named(NO_LEADER), "n a partition without a leader 500x8", 40.0),
+        (B1X8, Wrong::Http(NO_LEADER), "n a partition without a leader 1x8", 40.0),
+        (B500X1, Wrong::Named(403), "n an index forbidden 500x1", 20.0),
+        (B500X8, Wrong::Named(403), "n an index forbidden 500x8", 20.0),
+        (B1X8, Wrong::Http(404), "n a URL wrong 1x8", 20.0),
+        (B500X1, Wrong::Http(403), "n a topic forbidden 500x1", 20.0),
+    ] {
+        let world = World { destinations: Destinations::ByObject(8), ..world };
+        let faults = vec![(during.clone(), Script::Destination(wrong))];
+        add(Scene { until: long, ..scene(name, world, faults) }, Some((p99, 1e9)));
     }
     let kills: &[u64] = &[70_000, 75_300, 120_000, 300_000];
     for (world, wrong, name) in [
