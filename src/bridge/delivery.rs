@@ -24,10 +24,12 @@ mod errand;
 mod fates;
 mod fill;
 mod keys;
+mod leaving;
 mod line;
 mod parting;
 mod places;
 mod queue;
+mod relief;
 mod returned;
 mod set_aside;
 mod shelf;
@@ -58,6 +60,7 @@ use self::{
 
 pub(super) use self::{
     fates::{Fate, Fated, Letter, LetterClass, Notice},
+    relief::{Held, HeldBy},
     ticket::{FIRST_COPY, FIRST_ERRAND, Millis, Number, Ticket},
 };
 
@@ -320,15 +323,7 @@ impl Delivery {
         (fresh || !line.is_empty()).then_some(line.due)
     }
 
-    pub(super) fn dbg2(&self) { eprintln!("   ret {:?} keys {:?}", self.returned, self.keys); for (i,l) in self.lines.iter().enumerate() { eprintln!("   {i} {:.20} {:?} parts {:?} back {:?} w {:?}", format!("{:?}", l.kind), l.pieces.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.failed_parts.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.backlog, l.witness); } }
-    pub(super) fn dbg(&self) {
-        println!("returned {:?} fresh {} taken {} mom {}", self.returned.is_empty(), self.live.next() - self.fresh.min(self.live.next()), self.taken, self.moment);
-        for (i, l) in self.lines.iter().enumerate() {
-            let sh = match &l.kind { Kind::Shelf(_, s) => format!("objs {} tickets {} going {} due {:?}", s.objects().count(), s.len(), s.going, s.due()), _ => String::new() };
-            println!("{i} {} pieces {:?} backlog {} sending {} due {} size {} slow {} sent {} {sh}", format!("{:?}", l.kind).chars().take(60).collect::<String>(), l.pieces.iter().map(|p| (p.tickets.len(), p.in_a_row, p.alike, p.rounds)).collect::<Vec<_>>(), l.backlog.len(), l.sending, l.due, l.size, l.slow, l.sent);
-        }
-    }
-
+    pub(super) fn dbg2(&self) { eprintln!("   ret {:?} keys {:?}", self.returned, self.keys); for (i,l) in self.lines.iter().enumerate() { eprintln!("   {i} {:.20} {:?} parts {:?} back {:?} w {:?} {}", format!("{:?}", l.kind), l.pieces.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.failed_parts.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.backlog, l.witness, l.sending); } }
     fn has_fresh(&self) -> bool {
         self.fresh < self.live.next()
             || self.returned.next().is_some()

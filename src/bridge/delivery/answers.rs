@@ -78,25 +78,19 @@ impl Delivery {
             return self.witness_answered(at, number, Some(&failure), now);
         }
         match &self.lines[at].kind {
-            Kind::Errands => self.errands_failed(at, piece, failure, now),
+            Kind::Errands => self.errands_failed(at, piece, &failure, now),
             Kind::Lane if piece.tickets[0] >= FIRST_ERRAND => {
-                self.errands_failed(at, piece, failure, now);
+                self.errands_failed(at, piece, &failure, now);
             }
             Kind::Lane | Kind::Destination(_) => self.lane_failed(at, piece, failure, named, now),
-            Kind::Queue(unit) => self.queue_failed(at, *unit, piece, failure, now),
+            Kind::Queue(unit) => self.queue_failed(at, *unit, piece, &failure, now),
             Kind::Shelf(unit, _) => self.shelf_failed(at, *unit, piece, &failure, now),
             Kind::Closed => {}
         }
     }
 
     /// Takes in that the receiver has what is left of a piece.
-    fn taken(
-        &mut self,
-        at: usize,
-        mut piece: Piece,
-        now: Millis,
-        witness: Option<(Number, u64)>,
-    ) {
+    fn taken(&mut self, at: usize, mut piece: Piece, now: Millis, witness: Option<(Number, u64)>) {
         self.taken += 1;
         self.throttled = 0;
         let tickets = std::mem::take(&mut piece.tickets);

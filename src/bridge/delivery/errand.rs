@@ -35,7 +35,7 @@ impl Delivery {
         &mut self,
         at: usize,
         mut piece: Piece,
-        failure: Failure,
+        failure: &Failure,
         now: Millis,
     ) {
         let moment = self.tick();
@@ -44,7 +44,7 @@ impl Delivery {
             FailureClass::Refused(class) => Some(LetterClass::Refused(class)),
             _ => None,
         };
-        if !self.count_failures(&mut piece, &failure) {
+        if !self.count_failures(&mut piece, failure) {
             return self.close_if_done(at, now);
         }
         if let (Some(class), true) = (refused, single) {
@@ -76,7 +76,7 @@ impl Delivery {
         line.due = line.due.max(now + due);
         line.size = (piece.tickets.len() / 2).max(1);
         if single && in_itself {
-            trial.failed(&failure, others_taken, moment);
+            trial.failed(failure, others_taken, moment);
         }
         let given_up = trial.turns >= TURNS;
         if single {

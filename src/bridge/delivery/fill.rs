@@ -50,11 +50,10 @@ impl Delivery {
         let errands = match self.lines[at].backlog.front() {
             Some(first) => *first >= FIRST_ERRAND,
             None if self.fresh >= self.live.next() && self.returned.next().is_none() => true,
-            None => {
-                self.fresh_errand < self.errands.next() && self.live_in_a_row >= LIVE_FIRST
-            }
+            None => self.fresh_errand < self.errands.next() && self.live_in_a_row >= LIVE_FIRST,
         };
-        let mut batch = Filling::new(self.spare.pop().unwrap_or_default(), batch_events, batch_bytes);
+        let mut batch =
+            Filling::new(self.spare.pop().unwrap_or_default(), batch_events, batch_bytes);
         let window = if errands { &self.errands } else { &self.live };
         batch.fill(&mut self.lines[at], window, errands);
         // Behind what queues up there may be more of the same keys.
@@ -226,12 +225,11 @@ impl Delivery {
     pub(super) fn close_line(&mut self, at: usize) {
         match &self.lines[at].kind {
             Kind::Queue(unit) if self.queues.get(unit) == Some(&at) => _ = self.queues.remove(unit),
-            Kind::Queue(_) => {}
             Kind::Shelf(unit, _) => _ = self.shelves.remove(unit),
             Kind::Destination(to) if self.destinations.get(to) == Some(&at) => {
                 self.destinations.remove(to);
             }
-            Kind::Destination(_) => {}
+            Kind::Queue(_) | Kind::Destination(_) => {}
             Kind::Errands => self.errand_line = None,
             Kind::Lane | Kind::Closed => return,
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    super::Failure,
+    super::{Failure, Status},
     places::Unit,
     shelf::{Shelf, Trial},
     ticket::{Millis, Moment, Number},
@@ -130,6 +130,7 @@ pub(super) struct Piece {
     /// Failures in a row that may be a record's and are alike, and when the first of them was.
     pub(super) alike: u32,
     pub(super) alike_since: Millis,
+    pub(super) status: Option<Status>,
     /// When it failed first of all, and at which moment.
     pub(super) stuck: Option<(Millis, Moment)>,
     /// It is all of a batch that one namespace has in it, or one object.
@@ -155,6 +156,7 @@ impl Piece {
             failure: None,
             alike: 0,
             alike_since: 0,
+            status: None,
             stuck: None,
             is_part: false,
             rounds: 0,
@@ -176,12 +178,11 @@ impl Piece {
 
     /// Counts failures that may be a record's and are alike.
     pub(super) fn count_alike(&mut self, failure: &Failure, now: Millis) {
-        if self.failure.as_ref().is_some_and(|last| last.status == failure.status) && self.alike > 0
-        {
+        if self.status == Some(failure.status) {
             self.alike += 1;
         } else {
-            self.alike = 1;
-            self.alike_since = now;
+            (self.alike, self.alike_since) = (1, now);
+            self.status = Some(failure.status);
         }
     }
 }

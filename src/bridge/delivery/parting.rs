@@ -10,8 +10,9 @@ use rustc_hash::FxHashMap;
 
 use super::{
     super::{Failure, FailureClass, Fault, Status},
-    Delivery, FIRST_ERRAND, Kind, LetterClass, Millis, Number, Piece, Unit,
+    Delivery, Kind, LetterClass, Millis, Number, Piece, Unit,
     backoff::{long_wait, wait},
+    leaving::DESTINATION_AFTER,
     verdict::REMEMBERED,
     witness::WITNESSES,
 };
@@ -21,8 +22,6 @@ const ALIKE: u32 = 3;
 const ALIKE_FOR: Millis = 10_000;
 /// or after so many, if the failure is silence or a cut, or a namespace in it was convicted.
 const ALIKE_QUICK: u32 = 2;
-/// A destination that takes nothing for so long, while others do, is waited for by itself.
-const DESTINATION_AFTER: Millis = 30_000;
 
 impl Delivery {
     /// What is sent again of a lane's batch, and when, or not.
@@ -36,7 +35,7 @@ impl Delivery {
     ) {
         let moment = self.tick();
         let refused = matches!(failure.class, FailureClass::Refused(_));
-        if refused && !named && piece.tickets.len() > 1 {
+        if refused && !named && !piece.is_part && piece.tickets.len() > 1 {
             // One event may spoil the batch. The first half goes first: order counts.
             piece.failed_at = moment;
             let mut first = std::mem::take(&mut piece.tickets);
@@ -63,6 +62,8 @@ impl Delivery {
             piece.failure = Some(failure);
             if self.stand_aside(at, &mut piece, now) {
                 self.wait(at, piece, now);
+            } else {
+                self.end_round_if_over(at, now);
             }
             return;
         }
@@ -71,6 +72,9 @@ impl Delivery {
         }
         let before = std::mem::replace(&mut piece.failed_at, moment);
         piece.count_alike(&failure, now);
+        if !piece.is_part && !self.leave_known(at, &mut piece, now) {
+            return;
+        }
         let for_good = failure.fault == Fault::RecordForGood;
         let quick = matches!(failure.status, Status::Cut | Status::Silence);
         piece.failure = Some(failure);
@@ -156,9 +160,14 @@ impl Delivery {
     /// Ends a round when each part has been tried, or when it is clear that nobody is taken.
     pub(super) fn end_round_if_over(&mut self, at: usize, now: Millis) {
         let line = &self.lines[at];
+        if line.sending || line.witness.is_some() {
+            return;
+        }
         let tried = line.pieces.front().is_none_or(|piece| !piece.is_part);
         if line.failed_parts.is_empty() {
-            return if tried { self.close_if_done(at, now) };
+            return if tried {
+                self.close_if_done(at, now);
+            };
         }
         let round_at = line.round_at;
         let taken = |piece: &Piece| {
@@ -241,6 +250,7 @@ impl Delivery {
         piece.is_part = false;
         piece.rounds += 1;
         piece.alike = ALIKE;
+        piece.status = piece.failure.as_ref().map(|failure| failure.status);
         piece.alike_since = now.saturating_sub(ALIKE_FOR);
         self.wait(at, piece, now);
     }
@@ -274,135 +284,5 @@ impl Delivery {
         let line = &mut self.lines[at];
         line.due = due;
         line.pieces.push_front(piece);
-    }
-
-    /// Records of destinations that take nothing, while others do, leave the lane. Answers whether any
-    /// are left.
-    fn stand_aside(&mut self, at: usize, piece: &mut Piece, now: Millis) -> bool {
-        let Some((since, moment)) = piece.stuck else { return true };
-        if !matches!(self.lines[at].kind, Kind::Lane) {
-            return true;
-        }
-        let long = now - since >= DESTINATION_AFTER;
-        if !long && self.destinations.is_empty() {
-            return true;
-        }
-        let mut stands: Vec<u64> =
-            piece.tickets.iter().map(|number| self.ticket(*number).destination).collect();
-        stands.sort_unstable();
-        stands.dedup();
-        for destination in stands {
-            let stands = self.destinations.contains_key(&destination)
-                || long
-                    && !self.places.takes(destination, moment)
-                    && self.places.other_takes(destination, moment);
-            if !stands {
-                continue;
-            }
-            let tickets = std::mem::take(&mut piece.tickets);
-            let of = |number: &Number| self.ticket(*number).destination == destination;
-            let (leave, stay): (Vec<_>, Vec<_>) = tickets.into_iter().partition(of);
-            piece.tickets = stay;
-            let mut part = piece.with(leave);
-            part.failure.clone_from(&piece.failure);
-            // Its keys have to be known before it leaves.
-            self.lines[at].failed_parts.push(piece.with(piece.tickets.clone()));
-            self.lines[at].failed_parts.push(part);
-            self.keep_keys();
-            if let Some(part) = self.lines[at].failed_parts.pop() {
-                self.lines[at].failed_parts.pop();
-                self.leave(at, part, Kind::Destination(destination), now);
-            }
-        }
-        !piece.tickets.is_empty()
-    }
-
-    /// Moves a part, and all behind it that stands or falls with it, to a line of its own.
-    fn leave(&mut self, at: usize, piece: Piece, kind: Kind, now: Millis) {
-        let known = match &kind {
-            Kind::Queue(unit) => self.queues.get(unit),
-            Kind::Destination(destination) => self.destinations.get(destination),
-            _ => None,
-        };
-        let line = known.copied();
-        let (unit, destination) = match kind {
-            Kind::Queue(unit) => (Some(unit), unit.destination),
-            Kind::Destination(destination) => (None, destination),
-            _ => return,
-        };
-        let line = line.unwrap_or_else(|| {
-            let line = self.open_line(kind);
-            match unit {
-                Some(unit) => self.queues.insert(unit, line),
-                None => self.destinations.insert(destination, line),
-            };
-            line
-        });
-        let leaves = |ticket: &super::Ticket| match &unit {
-            Some(unit) => unit.has(ticket),
-            None => ticket.destination == destination,
-        };
-        self.keep_tally(&piece);
-        let failed = piece.tickets.len();
-        let mut moved = piece.tickets;
-        let mut from = std::mem::take(&mut self.lines[at].pieces);
-        for piece in &mut from {
-            let tickets = std::mem::take(&mut piece.tickets);
-            let of = |number: &Number| leaves(&self.ticket(*number));
-            let (left, stay): (Vec<_>, Vec<_>) = tickets.into_iter().partition(of);
-            if !left.is_empty() {
-                self.keep_tally(&piece.with(left.clone()));
-            }
-            moved.extend(left);
-            piece.tickets = stay;
-        }
-        from.retain(|piece| !piece.tickets.is_empty());
-        self.lines[at].pieces = from;
-        let backlog = std::mem::take(&mut self.lines[at].backlog);
-        let of = |number: &Number| leaves(&self.ticket(*number));
-        let (left, stay): (Vec<_>, Vec<_>) = backlog.into_iter().partition(of);
-        moved.extend(left);
-        self.lines[at].backlog = stay.into();
-        let to = &mut self.lines[line];
-        if to.is_empty() && !to.sending {
-            to.due = now;
-            to.failed_before = failed;
-            to.failed_at = piece.failed_at;
-        }
-        let mut keys = Vec::new();
-        for number in moved {
-            let ticket = self.ticket(number);
-            if number >= FIRST_ERRAND {
-                // No order holds for it.
-                self.keys.release(ticket.key);
-                self.postpone(number);
-            } else {
-                self.keys.move_to(ticket.key, line);
-                self.queue_up(line, number, &ticket);
-                keys.push(ticket.key);
-            }
-        }
-        for key in keys {
-            for number in self.returned.take(key) {
-                let ticket = self.ticket(number);
-                self.queue_up(line, number, &ticket);
-            }
-        }
-    }
-
-    /// Closes a line beside the lanes that is not needed any more.
-    pub(super) fn close_if_done(&mut self, at: usize, now: Millis) {
-        let Some(line) = self.lines.get(at) else { return };
-        if at < self.options.lanes || line.sending || !line.is_empty() {
-            return;
-        }
-        if let Kind::Queue(unit) = &line.kind
-            && let Some(past) = self.past.get(unit)
-            && now < past.until
-        {
-            self.lines[at].due = past.until;
-            return;
-        }
-        self.close_line(at);
     }
 }

@@ -69,10 +69,10 @@ impl Places {
         if self.last_several == Some(ticket.destination) {
             return;
         }
-        let place = self.of.entry(ticket.destination).or_insert_with(|| Place {
-            namespace: ticket.namespace,
-            ..Place::default()
-        });
+        let place = self
+            .of
+            .entry(ticket.destination)
+            .or_insert_with(|| Place { namespace: ticket.namespace, ..Place::default() });
         place.several |= place.namespace != ticket.namespace;
         if place.several {
             self.last_several = Some(ticket.destination);

@@ -111,11 +111,11 @@ impl Delivery {
         at: usize,
         unit: Unit,
         mut piece: Piece,
-        failure: Failure,
+        failure: &Failure,
         now: Millis,
     ) {
         let moment = self.tick();
-        if !self.count_failures(&mut piece, &failure) {
+        if !self.count_failures(&mut piece, failure) {
             return self.close_if_done(at, now);
         }
         if failure.fault == Fault::Sink {
@@ -134,11 +134,11 @@ impl Delivery {
             }
             return self.spare(piece.tickets);
         }
-        piece.trial.failed(&failure, piece.others_taken, moment);
+        piece.trial.failed(failure, piece.others_taken, moment);
         let line = &mut self.lines[at];
         line.failed_at = moment;
         line.size = 1;
-        match self.judge(unit, &piece.trial, &failure, now) {
+        match self.judge(unit, &piece.trial, failure, now) {
             Verdict::Open => {
                 let wait = if piece.others_taken {
                     wait(&self.options.retry, 1, None, &mut self.random)

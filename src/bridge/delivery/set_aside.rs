@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::{
     super::{Failure, Fault},
-    Delivery, FIRST_ERRAND, Fate, Kind, LetterClass, Millis, Notice, Number, Piece, Ticket, Unit,
+    Delivery, FIRST_ERRAND, Kind, Millis, Notice, Number, Piece, Ticket, Unit,
     returned::RETURNED,
     shelf::{Aside, Trial},
     verdict::Verdict,
@@ -71,7 +71,10 @@ impl Delivery {
                 shelf.push(ticket.key, number);
             } else {
                 let tickets = VecDeque::from([number]);
-                shelf.add(ticket.key, Aside { tickets, due: 0, in_a_row: 0, trial: Trial::default() });
+                shelf.add(
+                    ticket.key,
+                    Aside { tickets, due: 0, in_a_row: 0, trial: Trial::default() },
+                );
             }
         }
         number
@@ -140,6 +143,17 @@ impl Delivery {
         }
     }
 
+    /// Takes a record out that has its fate without being tried.
+    pub(super) fn drop_from_shelf(&mut self, at: usize, key: u64, number: Number) {
+        let Kind::Shelf(_, shelf) = &mut self.lines[at].kind else { return };
+        let Some(aside) = shelf.get(key) else { return };
+        if aside.tickets.front() == Some(&number) {
+            self.leave_shelf(at, key);
+        } else {
+            aside.tickets.retain(|other| *other != number);
+        }
+    }
+
     /// What is tried again of what is set aside, and when, or not.
     pub(super) fn shelf_failed(
         &mut self,
@@ -205,94 +219,4 @@ impl Delivery {
         let bound = LEAST_WAIT.saturating_mul(1 << in_a_row.min(8)).min(MOST_WAIT);
         self.random.u64(LEAST_WAIT..=bound)
     }
-
-    /// Makes room in the log: the oldest record that is held by reference, of the namespace that holds
-    /// most, is given up. Answers whether there was one. To be called while retention would take what is
-    /// held, or intake would stop for it.
-    pub(in crate::bridge) fn relieve(&mut self) -> bool {
-        let mut held: HashMap<u64, (u64, Number), FxBuildHasher> = HashMap::default();
-        for (at, line) in self.lines.iter().enumerate().skip(self.options.lanes) {
-            let (Kind::Queue(_) | Kind::Shelf(..)) = &line.kind else { continue };
-            let under_way = if line.sending { self.tickets(at) } else { &[] };
-            for number in held_by(line).filter(|number| *number < FIRST_ERRAND) {
-                if self.live.is_copied(number) || under_way.contains(&number) {
-                    continue;
-                }
-                let ticket = self.live.get(number);
-                let (bytes, first) = held.entry(ticket.namespace).or_insert((0, number));
-                *bytes += u64::from(ticket.bytes);
-                *first = number.min(*first);
-            }
-        }
-        let fullest = held.into_values().max();
-        let Some((_, number)) = fullest else { return false };
-        self.put_away(number)
-    }
-
-    /// Gives up a record by hand, or because there is no room for it. Answers whether it could be: not
-    /// while it is under way.
-    pub(in crate::bridge) fn put_away(&mut self, number: Number) -> bool {
-        let has = |line: &super::Line| {
-            let mut pieces = line.pieces.iter().chain(&line.failed_parts);
-            pieces.any(|piece| piece.tickets.contains(&number)) || held_by(line).any(|n| n == number)
-        };
-        let Some(at) = self.lines.iter().position(has) else { return false };
-        if self.lines[at].sending && self.tickets(at).contains(&number) {
-            return false;
-        }
-        let key = self.ticket(number).key;
-        let reason = self.reason_at(at);
-        let line = &mut self.lines[at];
-        let mut tally = None;
-        for piece in line.pieces.iter_mut().chain(&mut line.failed_parts) {
-            if piece.tickets.contains(&number) {
-                piece.tickets.retain(|other| *other != number);
-                tally = Some(piece.with(Vec::new()));
-            }
-        }
-        line.pieces.retain(|piece| !piece.tickets.is_empty());
-        line.failed_parts.retain(|piece| !piece.tickets.is_empty());
-        line.backlog.retain(|other| *other != number);
-        if let Kind::Shelf(_, shelf) = &mut line.kind
-            && let Some(mut aside) = shelf.take(key)
-        {
-            aside.tickets.retain(|other| *other != number);
-            if !aside.tickets.is_empty() {
-                shelf.add(key, aside);
-            }
-        }
-        let piece = tally.unwrap_or_else(|| Piece::new(Vec::new()));
-        let super::fates::Tally { attempts, first, .. } = self.tally(number, &piece);
-        let letter = super::Letter { class: LetterClass::Blocked, reason, attempts, first };
-        self.finish(number, Fate::DeadLetter(letter));
-        true
-    }
-
-    fn reason_at(&self, at: usize) -> super::super::Reason {
-        let line = &self.lines[at];
-        let failure = line.pieces.iter().chain(&line.failed_parts).find_map(|piece| {
-            piece.failure.as_ref().or(piece.trial.failure.as_ref())
-        });
-        let aside = match &line.kind {
-            Kind::Shelf(_, shelf) => {
-                shelf.objects().find_map(|(_, aside)| aside.trial.failure.as_ref())
-            }
-            _ => None,
-        };
-        failure.or(aside).map_or_else(
-            || super::super::Secrets::none().reason("it was put away"),
-            |failure| failure.reason.clone(),
-        )
-    }
-}
-
-/// What a line beside the lanes holds.
-fn held_by(line: &super::Line) -> impl Iterator<Item = Number> {
-    let pieces = line.pieces.iter().flat_map(|piece| &piece.tickets).chain(&line.backlog).copied();
-    let aside = match &line.kind {
-        Kind::Shelf(_, shelf) => Some(shelf.objects()),
-        _ => None,
-    };
-    let aside = aside.into_iter().flatten().flat_map(|(_, aside)| aside.tickets.iter().copied());
-    pieces.chain(aside)
 }

@@ -57,9 +57,8 @@ impl Window {
 
     /// Takes a record that was set aside before.
     pub(super) fn push_copy(&mut self, ticket: Ticket) -> Number {
-        let number = self.copied.last_key_value().map_or(FIRST_COPY, |(last, _)| {
-            FIRST_COPY.max(last + 1)
-        });
+        let number =
+            self.copied.last_key_value().map_or(FIRST_COPY, |(last, _)| FIRST_COPY.max(last + 1));
         self.copied.insert(number, ticket);
         number
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bridge::{
-    EventFate, Failure, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
+    EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
     delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Notice, Number, Ticket},
 };
 
@@ -14,6 +14,10 @@ pub(super) fn options(lanes: usize, batch_events: usize) -> DeliveryOptions {
 
 pub(super) fn failure(class: FailureClass) -> Failure {
     Failure::new(class, Secrets::none().reason("no"))
+}
+
+pub(super) fn http(class: FailureClass, fault: Fault, code: u16) -> Failure {
+    Failure { fault, status: Status::Http(code), ..failure(class) }
 }
 
 pub(super) fn failed(class: FailureClass) -> Outcome {
@@ -39,6 +43,9 @@ pub(super) fn each(answers: &str) -> Outcome {
 pub(super) struct Caller {
     pub(super) delivery: Delivery,
     pub(super) now: u64,
+    /// A key is of the namespace, and has the destination, that is its remainder by these.
+    pub(super) namespaces: u64,
+    pub(super) destinations: u64,
     tickets: BTreeMap<Number, Ticket>,
     pub(super) fates: BTreeMap<Number, Fate>,
     /// What is saved as copies.
@@ -52,6 +59,8 @@ impl Caller {
         Self {
             delivery: Delivery::new(options, 1, 7),
             now: 0,
+            namespaces: u64::MAX,
+            destinations: 1,
             tickets: BTreeMap::new(),
             fates: BTreeMap::new(),
             copied: BTreeSet::new(),
@@ -59,9 +68,13 @@ impl Caller {
         }
     }
 
-    /// Pushes a record of a key, which is its namespace, too.
+    fn ticket(&self, key: u64) -> Ticket {
+        let (namespace, destination) = (key % self.namespaces, key % self.destinations);
+        Ticket { key, namespace, destination, bytes: 1000 }
+    }
+
     pub(super) fn push(&mut self, key: u64) -> Number {
-        let ticket = Ticket { key, namespace: key, destination: 0, bytes: 1000 };
+        let ticket = self.ticket(key);
         let number = self.delivery.push(ticket);
         self.tickets.insert(number, ticket);
         number
@@ -74,7 +87,7 @@ impl Caller {
     }
 
     pub(super) fn push_errand(&mut self, key: u64) -> Number {
-        let ticket = Ticket { key, namespace: key, destination: 0, bytes: 1000 };
+        let ticket = self.ticket(key);
         let number = self.delivery.push_errand(ticket);
         assert!(number >= FIRST_ERRAND);
         self.tickets.insert(number, ticket);
@@ -124,6 +137,22 @@ impl Caller {
     pub(super) fn answer(&mut self, lane: usize, outcome: Outcome) {
         assert!(self.sent.remove(&lane).is_some());
         self.delivery.answered(lane, outcome, self.now);
+        self.take_fates();
+    }
+
+    /// Puts the head away, or makes room.
+    pub(super) fn put_away(&mut self, by_hand: bool) {
+        let head = self.delivery.settled();
+        if by_hand && self.tickets.contains_key(&head) {
+            let under_way = self.sent.values().flatten().any(|number| *number == head);
+            assert!(!(self.delivery.put_away(head, self.now) && under_way));
+        } else if !by_hand {
+            self.delivery.relieve(self.now);
+        }
+        self.take_fates();
+    }
+
+    fn take_fates(&mut self) {
         for Fated { tickets, fate } in self.delivery.take_fates() {
             for number in tickets {
                 assert_eq!(self.fates.insert(number, fate.clone()), None, "a second fate");

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
 
-use super::harness::{Caller, each, failed, failure, invalid, options};
+use super::harness::{Caller, each, failed, failure, http, invalid, options};
 use crate::bridge::{
-    EventFate, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
+    EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
     delivery::{DeliveryOptions, FIRST_ERRAND, Fate, Letter, LetterClass, Trouble},
 };
 
@@ -213,7 +213,7 @@ fn records_in_hand_are_bounded() {
     assert!(caller.delivery.has_room());
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+fn any_failure() -> impl Strategy<Value = Failure> {
     let class = prop_oneof![
         Just(FailureClass::Unavailable),
         Just(FailureClass::Throttled),
@@ -222,10 +222,23 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Just(FailureClass::Refused(RefusedClass::Invalid)),
         Just(FailureClass::Refused(RefusedClass::TooLarge)),
     ];
+    let of_record = prop_oneof![
+        Just(http(FailureClass::Misconfigured, Fault::RecordForGood, 403)),
+        Just(http(FailureClass::Unavailable, Fault::RecordForNow, 500)),
+        Just(Failure {
+            fault: Fault::RecordForNow,
+            status: Status::Silence,
+            ..failure(FailureClass::Timeout)
+        }),
+    ];
+    prop_oneof![class.prop_map(failure), of_record]
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
     let fate = prop_oneof![
         4 => Just(EventFate::Delivered),
         1 => Just(EventFate::Duplicate),
-        3 => class.clone().prop_map(|class| EventFate::Failed(failure(class))),
+        3 => any_failure().prop_map(EventFate::Failed),
     ];
     let reason = Secrets::none().reason("some");
     prop_oneof![
@@ -234,7 +247,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         1 => (0..12u64).prop_map(move |rejected| {
             Outcome::Partial { rejected, reason: reason.clone() }
         }),
-        4 => class.prop_map(failed),
+        4 => any_failure().prop_map(Outcome::Failed),
     ]
 }
 
@@ -244,7 +257,10 @@ enum Happening {
     Push(Vec<u64>),
     Errand(u64),
     Answer(prop::sample::Index, Outcome),
-    Wake,
+    /// So many milliseconds pass.
+    Wake(u64),
+    /// The head is put away, or there is no room for it.
+    PutAway(bool),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -253,7 +269,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (0..12u64).prop_map(Happening::Errand),
         6 => (any::<prop::sample::Index>(), outcome())
             .prop_map(|(lane, outcome)| Happening::Answer(lane, outcome)),
-        2 => Just(Happening::Wake),
+        2 => (0..20_000u64).prop_map(Happening::Wake),
+        1 => any::<bool>().prop_map(Happening::PutAway),
     ]
 }
 
@@ -265,10 +282,12 @@ proptest! {
         happenings in vec(happening(), 0..150),
         lanes in 1..6usize,
         batch_events in 1..10usize,
+        (namespaces, destinations) in (1..8u64, 1..3u64),
         max_attempts in proptest::option::of(1..5u32),
     ) {
         let retry = RetryOptions { max_attempts, ..RetryOptions::default() };
         let mut caller = Caller::new(DeliveryOptions { retry, ..options(lanes, batch_events) });
+        (caller.namespaces, caller.destinations) = (namespaces, destinations);
         for happening in happenings {
             match happening {
                 Happening::Push(keys) => caller.push_all(keys),
@@ -277,10 +296,12 @@ proptest! {
                     let lanes: Vec<_> = caller.sent.keys().copied().collect();
                     caller.answer(*lane.get(&lanes), outcome);
                 }
-                Happening::Answer(..) | Happening::Wake => {
+                Happening::Answer(..) => {
                     let wake = caller.delivery.wake_at().unwrap_or_default();
                     caller.now = caller.now.max(wake);
                 }
+                Happening::Wake(millis) => caller.now += millis,
+                Happening::PutAway(by_hand) => caller.put_away(by_hand),
             }
             caller.send();
         }

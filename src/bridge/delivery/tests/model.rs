@@ -15,37 +15,35 @@ use std::{
 use self::receiver::{Answered, Receiver};
 use crate::bridge::{
     Outcome, RetryOptions,
-    delivery::{
-        Delivery, DeliveryOptions, FIRST_COPY, Fate, Fated, Notice, Number, Ticket,
-    },
+    delivery::{Delivery, DeliveryOptions, FIRST_COPY, Fate, Fated, Notice, Number, Ticket},
 };
 
 /// A record that arrives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) at: u64,
-    pub(super) namespace: u64,
-    pub(super) object: u64,
+struct Record {
+    at: u64,
+    namespace: u64,
+    object: u64,
     /// The receiver stumbles over what it holds.
-    pub(super) culprit: bool,
+    culprit: bool,
 }
 
 /// The shape of the sink and of what arrives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct World {
-    pub(super) batch: usize,
-    pub(super) lanes: usize,
-    pub(super) latency: u64,
-    pub(super) retention: u64,
-    pub(super) destinations: Destinations,
+struct World {
+    batch: usize,
+    lanes: usize,
+    latency: u64,
+    retention: u64,
+    destinations: Destinations,
     /// Times at which the bridge is killed.
-    pub(super) kills: &'static [u64],
-    pub(super) seed: u64,
+    kills: &'static [u64],
+    seed: u64,
 }
 
 /// Where records go.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Destinations {
+enum Destinations {
     One,
     /// One for each namespace.
     ByNamespace,
@@ -55,20 +53,20 @@ pub(super) enum Destinations {
 
 /// The fates of a run.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    pub(super) delivered: usize,
-    pub(super) letters: Vec<usize>,
-    pub(super) open: Vec<usize>,
+struct Report {
+    delivered: usize,
+    letters: Vec<usize>,
+    open: Vec<usize>,
     /// Records that were set aside, ever and at the end.
-    pub(super) set_aside: usize,
-    pub(super) aside_at_end: usize,
+    set_aside: usize,
+    aside_at_end: usize,
     /// What the receiver took twice.
-    pub(super) redelivered: usize,
+    redelivered: usize,
     /// The largest size of the copies.
-    pub(super) copied_bytes: u64,
+    copied_bytes: u64,
     /// How long each record took that was taken.
-    pub(super) delays: HashMap<usize, u64>,
-    pub(super) first_letter: Option<u64>,
+    delays: HashMap<usize, u64>,
+    first_letter: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +122,7 @@ enum Event {
 }
 
 /// Runs it until an end, and then for as long as something is under way.
-pub(super) fn run(world: World, records: &[Record], receiver: &mut Receiver, until: u64) -> Report {
+fn run(world: World, records: &[Record], receiver: &mut Receiver, until: u64) -> Report {
     let mut model = Model {
         world,
         records,
@@ -324,9 +322,8 @@ impl Model<'_> {
             self.copies.insert(number, record);
             self.set_aside.insert(record, number);
         }
-        let open = |record: &usize| {
-            self.is[*record] == Is::Open && !self.set_aside.contains_key(record)
-        };
+        let open =
+            |record: &usize| self.is[*record] == Is::Open && !self.set_aside.contains_key(record);
         let first: Vec<usize> = (0..arrived).filter(open).collect();
         for record in first {
             self.push(record);

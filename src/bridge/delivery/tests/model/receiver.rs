@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::Record;
-use crate::bridge::{EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, Secrets, Status};
+use crate::bridge::{
+    EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, Secrets, Status,
+};
 
 /// What goes wrong, and in which batches.
 #[derive(Clone, Debug)]
@@ -20,7 +22,11 @@ pub(super) enum Script {
     Random(u64, Wrong),
     All(Wrong),
     /// All, for so long of each period.
-    Periods { on: u64, of: u64, wrong: Wrong },
+    Periods {
+        on: u64,
+        of: u64,
+        wrong: Wrong,
+    },
     /// More than one request in so long.
     Rate(u64),
 }
@@ -42,6 +48,9 @@ pub(super) struct Receiver {
     pub(super) random: fastrand::Rng,
     pub(super) last: u64,
 }
+
+/// The records that are wrong.
+type Whose = fn(&Record) -> bool;
 
 /// The answer to an attempt.
 pub(super) struct Answered {
@@ -77,16 +86,17 @@ impl Receiver {
         match wrong {
             Wrong::Http(code) => Answered { at, outcome: Outcome::Failed(http(code)) },
             Wrong::Named(code) => {
-                let fate = |record: &usize| match of(&all[*record]) {
-                    true => EventFate::Failed(http(code)),
-                    false => EventFate::Delivered,
+                let fate = |record: &usize| {
+                    if of(&all[*record]) {
+                        EventFate::Failed(http(code))
+                    } else {
+                        EventFate::Delivered
+                    }
                 };
                 Answered { at, outcome: Outcome::PerEvent(sent.iter().map(fate).collect()) }
             }
             Wrong::Reset => Answered { at: reset, outcome: silent(Status::Cut) },
-            Wrong::Hang => {
-                Answered { at: now + self.timeout, outcome: silent(Status::Silence) }
-            }
+            Wrong::Hang => Answered { at: now + self.timeout, outcome: silent(Status::Silence) },
         }
     }
 
@@ -96,8 +106,8 @@ impl Receiver {
         all: &[Record],
         sent: &[usize],
         now: u64,
-    ) -> Option<(Wrong, fn(&Record) -> bool)> {
-        let any = |of: fn(&Record) -> bool, wrong: Wrong| {
+    ) -> Option<(Wrong, Whose)> {
+        let any = |of: Whose, wrong: Wrong| {
             sent.iter().any(|record| of(&all[*record])).then_some((wrong, of))
         };
         match *script {
@@ -110,9 +120,7 @@ impl Receiver {
             }
             Script::All(wrong) => Some((wrong, |_| true)),
             Script::Periods { on, of, wrong } => (now % of < on).then_some((wrong, |_| true)),
-            Script::Rate(each) => {
-                (now < self.last + each).then_some((Wrong::Http(429), |_| true))
-            }
+            Script::Rate(each) => (now < self.last + each).then_some((Wrong::Http(429), |_| true)),
         }
     }
 }

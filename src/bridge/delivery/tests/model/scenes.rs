@@ -135,13 +135,12 @@ impl Scene {
 
     /// p50, p99 and maximum of others' delay in seconds, over records that arrive with the fault.
     fn delays(&self, records: &[Record], report: &Report) -> [f64; 3] {
-        let others = records.iter().enumerate().filter(|(_, record)| {
-            record.at >= FROM && self.is_of_others(record)
-        });
+        let others = records
+            .iter()
+            .enumerate()
+            .filter(|(_, record)| record.at >= FROM && self.is_of_others(record));
         let mut delays: Vec<u64> = others
-            .map(|(at, record)| {
-                report.delays.get(&at).copied().unwrap_or(self.until - record.at)
-            })
+            .map(|(at, record)| report.delays.get(&at).copied().unwrap_or(self.until - record.at))
             .collect();
         delays.sort_unstable();
         let at = |part: f64| delays[((delays.len() - 1) as f64 * part) as usize] as f64 / 1000.0;
@@ -166,9 +165,7 @@ fn scenes() -> Vec<Scene> {
     ] {
         add(culprit(name, world, 10_000, Wrong::Http(403)), Some((p99, 1e9)));
     }
-    for (world, name, p99) in
-        [(B500X1, "a 403 30 % 500x1", 10.0), (B1X8, "a 403 30 % 1x8", 6.6)]
-    {
+    for (world, name, p99) in [(B500X1, "a 403 30 % 500x1", 10.0), (B1X8, "a 403 30 % 1x8", 6.6)] {
         let scene = culprit(name, world, 0, Wrong::Http(403));
         add(Scene { each: 3, ..scene }, Some((p99, 1e9)));
     }
@@ -276,7 +273,12 @@ fn scenes() -> Vec<Scene> {
         add(Scene { rate: 0.5, ..scene }, Some((p99, 1e9)));
     }
     for (world, name, p99) in [(B1X8, "m a URL each 1x8", 0.3), (B1X1, "m a URL each 1x1", 4.9)] {
-        let scene = culprit(name, World { destinations: Destinations::ByNamespace, ..world }, 1, Wrong::Http(403));
+        let scene = culprit(
+            name,
+            World { destinations: Destinations::ByNamespace, ..world },
+            1,
+            Wrong::Http(403),
+        );
         add(scene, Some((p99, 1e9)));
     }
     for (world, wrong, name, p99) in [
