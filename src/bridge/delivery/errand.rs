@@ -38,7 +38,6 @@ impl Delivery {
         failure: &Failure,
         now: Millis,
     ) {
-        let moment = self.tick();
         let single = piece.tickets.len() == 1;
         let refused = match failure.class {
             FailureClass::Refused(class) => Some(LetterClass::Refused(class)),
@@ -57,7 +56,7 @@ impl Delivery {
         }
         let line = self.errand_line();
         let in_itself = failure.fault == Fault::RecordForGood;
-        let others_taken = self.taken > piece.taken_before;
+        let taken = self.taken;
         let retry = self.options.retry;
         let line = &mut self.lines[line];
         let mut trial = Trial::default();
@@ -76,7 +75,8 @@ impl Delivery {
         line.due = line.due.max(now + due);
         line.size = (piece.tickets.len() / 2).max(1);
         if single && in_itself {
-            trial.failed(failure, others_taken, moment);
+            let others_taken = trial.failure.is_some() && taken > trial.failed_at;
+            trial.failed(failure, others_taken, taken);
         }
         let given_up = trial.turns >= TURNS;
         if single {

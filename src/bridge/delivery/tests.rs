@@ -4,3 +4,4 @@
 mod harness;
 mod lanes;
 mod model;
+mod verdicts;

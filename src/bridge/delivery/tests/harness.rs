@@ -105,6 +105,7 @@ impl Caller {
             new.push((lane, tickets));
         }
         assert_eq!(self.delivery.under_way(), self.sent.len());
+        self.take_notices();
         new
     }
 
