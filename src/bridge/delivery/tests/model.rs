@@ -6,6 +6,7 @@
 
 mod receiver;
 mod scenes;
+mod table;
 
 use std::{
     cmp::Reverse,
