@@ -82,6 +82,20 @@ impl Delivery {
         !piece.tickets.is_empty()
     }
 
+    /// Draws a witness for another destination, where a lane has taken nothing for long: that may be its
+    /// own destination's fault, and nobody else sends.
+    pub(super) fn look_elsewhere(&mut self, at: usize, now: Millis) {
+        let line = &self.lines[at];
+        let Some(piece) = line.pieces.front().filter(|piece| !piece.is_part) else { return };
+        let long = piece.stuck.is_some_and(|(since, _)| now - since >= DESTINATION_AFTER);
+        if long && self.places.are_several() && matches!(line.kind, Kind::Lane) {
+            let unit = self.places.unit(&self.ticket(piece.tickets[0]));
+            if self.draw_witness(at, &[unit], true) {
+                self.lines[at].due = now;
+            }
+        }
+    }
+
     /// Moves a part, and all behind it that stands or falls with it, to a line of its own.
     pub(super) fn leave(&mut self, at: usize, piece: Piece, kind: Kind, now: Millis) {
         let known = match &kind {

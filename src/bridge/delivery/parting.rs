@@ -62,6 +62,7 @@ impl Delivery {
             piece.failure = Some(failure);
             if self.stand_aside(at, &mut piece, now) {
                 self.wait(at, piece, now);
+                self.look_elsewhere(at, now);
             } else {
                 self.end_round_if_over(at, now);
             }
@@ -199,7 +200,7 @@ impl Delivery {
             self.close_if_done(at, now);
             return;
         };
-        if self.draw_witness(at, &fails) {
+        if self.draw_witness(at, &fails, false) {
             return;
         }
         let lane = matches!(self.lines[at].kind, Kind::Lane);
@@ -208,6 +209,8 @@ impl Delivery {
         } else if lane && fails.len() == 1 && !self.has_room() && self.nobody_waits(&unit) {
             // Whoever could be taken is not in sight: all that is, is of the one that fails.
             Some(Kind::Queue(unit))
+        } else if lane && self.draw_witness(at, &fails, true) {
+            return;
         } else {
             None
         };

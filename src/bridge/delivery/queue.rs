@@ -26,7 +26,7 @@ impl Delivery {
         };
         let others_taken = self.places.others_taken(&unit, line.failed_at);
         let draws = matches!(line.kind, Kind::Queue(_)) && piece.trial.failure.is_some();
-        if draws && !others_taken && self.draw_witness(at, &[unit]) {
+        if draws && !others_taken && self.draw_witness(at, &[unit], false) {
             return true;
         }
         let line = &mut self.lines[at];

@@ -12,13 +12,16 @@ pub(super) const WITNESSES: usize = 3;
 
 impl Delivery {
     /// Draws a witness for what fails in a line, among the namespaces, or objects, with a record that
-    /// waits for the same destination: the first of its object. Answers whether there is one.
-    pub(super) fn draw_witness(&mut self, at: usize, fails: &[Unit]) -> bool {
+    /// waits for the same destination, or for another: the first of its object. Answers whether there
+    /// is one.
+    pub(super) fn draw_witness(&mut self, at: usize, fails: &[Unit], elsewhere: bool) -> bool {
         let line = &self.lines[at];
         let Some(unit) = fails.first() else { return false };
-        if line.failed_witnesses.len() >= WITNESSES {
+        if line.failed_witnesses.len() >= WITNESSES + usize::from(elsewhere) {
             return false;
         }
+        self.keep_keys();
+        let line = &self.lines[at];
         // The first record of each that may be drawn.
         let mut candidates: Vec<(u64, Number)> = Vec::new();
         let mut seen = rustc_hash::FxHashSet::default();
@@ -29,7 +32,7 @@ impl Delivery {
             let first = seen.insert(ticket.key);
             let of = if unit.by_object { ticket.key } else { ticket.namespace };
             if first
-                && ticket.destination == unit.destination
+                && (ticket.destination != unit.destination) == elsewhere
                 && !fails.iter().any(|unit| unit.has(&ticket))
                 && !line.failed_witnesses.contains(&of)
                 && self.keys.line(ticket.key) == keeper
@@ -44,7 +47,6 @@ impl Delivery {
         }
         let (_, number) = candidates[self.random.usize(..candidates.len())];
         let key = self.live.get(number).key;
-        self.keep_keys();
         let mut behind = self.returned.take(key);
         if behind.pop_front().is_some() {
             self.keys.move_to(key, at);
