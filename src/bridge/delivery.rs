@@ -323,7 +323,20 @@ impl Delivery {
         (fresh || !line.is_empty()).then_some(line.due)
     }
 
-    pub(super) fn dbg2(&self) { eprintln!("   ret {:?} keys {:?}", self.returned, self.keys); for (i,l) in self.lines.iter().enumerate() { eprintln!("   {i} {:.20} {:?} parts {:?} back {:?} w {:?} {}", format!("{:?}", l.kind), l.pieces.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.failed_parts.iter().map(|p|p.tickets.clone()).collect::<Vec<_>>(), l.backlog, l.witness, l.sending); } }
+    pub(super) fn dbg2(&self) {
+        eprintln!("   ret {:?} keys {:?}", self.returned, self.keys);
+        for (i, l) in self.lines.iter().enumerate() {
+            eprintln!(
+                "   {i} {:.20} {:?} parts {:?} back {:?} w {:?} {}",
+                format!("{:?}", l.kind),
+                l.pieces.iter().map(|p| p.tickets.clone()).collect::<Vec<_>>(),
+                l.failed_parts.iter().map(|p| p.tickets.clone()).collect::<Vec<_>>(),
+                l.backlog,
+                l.witness,
+                l.sending
+            );
+        }
+    }
     fn has_fresh(&self) -> bool {
         self.fresh < self.live.next()
             || self.returned.next().is_some()

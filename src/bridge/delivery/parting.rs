@@ -154,7 +154,6 @@ impl Delivery {
                 line.pieces.push_front(part);
             }
         }
-        self.keep_keys();
         self.end_round_if_over(at, now);
     }
 
@@ -181,6 +180,8 @@ impl Delivery {
     }
 
     fn end_round(&mut self, at: usize, now: Millis) {
+        // What leaves is counted before it does.
+        self.keep_keys();
         let round_at = self.lines[at].round_at;
         let mut at_part = 0;
         while let Some(piece) = self.lines[at].failed_parts.get(at_part) {

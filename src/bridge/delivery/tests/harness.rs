@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bridge::{
     EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
-    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Notice, Number, Ticket},
+    delivery::{
+        Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Kind, Notice, Number, Ticket,
+    },
 };
 
 pub(super) fn options(lanes: usize, batch_events: usize) -> DeliveryOptions {
@@ -170,8 +172,32 @@ impl Caller {
         }
     }
 
+    /// Each record that a line has is counted with its key.
+    fn look_at_keys(&self) {
+        let Delivery { keys, lines, .. } = &self.delivery;
+        let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+        for line in lines.iter().filter(|_| keys.are_kept()) {
+            let pieces = line.pieces.iter().chain(&line.failed_parts);
+            let mut numbers: Vec<Number> = pieces.flat_map(|piece| piece.tickets.clone()).collect();
+            let waits =
+                |number: &&Number| **number < FIRST_ERRAND || !matches!(line.kind, Kind::Errands);
+            numbers.extend(line.backlog.iter().filter(waits));
+            numbers.extend(line.witness.iter().flat_map(|witness| witness.ticket));
+            if let Kind::Shelf(_, shelf) = &line.kind {
+                numbers = shelf.objects().flat_map(|(_, aside)| aside.tickets.clone()).collect();
+            }
+            for number in numbers {
+                *counts.entry(self.delivery.ticket(number).key).or_default() += 1;
+            }
+        }
+        for (key, count) in counts {
+            assert!(keys.records(key) >= count, "key {key}: {} of {count}", keys.records(key));
+        }
+    }
+
     fn look_at_settled(&mut self) {
         self.take_notices();
+        self.look_at_keys();
         let settled = self.delivery.settled();
         let live = self.tickets.range(..FIRST_ERRAND).map(|(number, _)| *number);
         let behind: Vec<_> = self.delivery.settled_behind().collect();
