@@ -1,7 +1,7 @@
 //! The answer to an attempt, and what it makes of the records that were sent.
 
 use super::{
-    super::{EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass, Secrets},
+    super::{EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass},
     Delivery, FIRST_ERRAND, Fate, Kind, Letter, LetterClass, Millis, Number, Piece, Tally,
     backoff::wait,
     fates, ticket_of,
@@ -70,7 +70,7 @@ impl Delivery {
             },
             Outcome::Failed(failure) => (failure, false),
         };
-        self.watching |= failure.fault != Fault::Sink || self.places.are_several();
+        self.watching = true;
         if failure.class == FailureClass::Throttled || failure.after.is_some() {
             self.pause(&piece, &failure, now);
         }
@@ -177,12 +177,8 @@ impl Delivery {
         answers: Vec<EventFate>,
         now: Millis,
     ) -> Option<Failure> {
-        let several = self.places.are_several();
-        let named = |answer: &EventFate| match answer {
-            EventFate::Failed(failure) => several || failure.fault != Fault::Sink,
-            _ => false,
-        };
-        self.watching |= answers.iter().any(named);
+        let failed = |answer: &EventFate| matches!(answer, EventFate::Failed(_));
+        self.watching |= answers.iter().any(failed);
         let mut answers = answers.into_iter();
         let mut left: Option<Failure> = None;
         let tickets = std::mem::take(&mut piece.tickets);
@@ -198,7 +194,7 @@ impl Delivery {
                     continue;
                 }
                 Some(EventFate::Failed(failure)) => failure,
-                None => unanswered(),
+                None => Failure::unanswered(),
             };
             piece.tickets.push(*number);
             left = Some(match left {
@@ -244,7 +240,7 @@ impl Delivery {
     /// What a record has been through, in a piece and before.
     pub(super) fn tally(&self, number: Number, piece: &Piece) -> Tally {
         let before = self.tallies.get(&number).copied();
-        let first = before.map_or(piece.first, |before| before.first);
+        let first = before.map_or(piece.first.unwrap_or_default(), |before| before.first);
         let before = before.unwrap_or_default();
         Tally {
             attempts: before.attempts + piece.attempts,
@@ -269,6 +265,9 @@ impl Delivery {
         if !self.tallies.is_empty() {
             self.tallies.remove(&number);
         }
+        if !self.cancelled.is_empty() {
+            self.cancelled.retain(|cancelled| *cancelled != number);
+        }
         let window = if number < FIRST_ERRAND { &mut self.live } else { &mut self.errands };
         let copied = window.is_copied(number);
         let ticket = window.close(number);
@@ -279,11 +278,6 @@ impl Delivery {
         }
         fates::add_all(&mut self.fates, number..number + 1, fate);
     }
-}
-
-fn unanswered() -> Failure {
-    let reason = Secrets::none().reason("some events of the batch were not taken");
-    Failure::new(FailureClass::Unavailable, reason)
 }
 
 /// The failure that decides when both are tried again: a request for less, else the first, with the

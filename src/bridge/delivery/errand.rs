@@ -23,6 +23,46 @@ impl Delivery {
         at
     }
 
+    /// Sends an errand no more. Where an attempt is under way, that may still give it a fate.
+    pub(in crate::bridge) fn cancel_errand(&mut self, number: Number) {
+        for at in 0..self.lines.len() {
+            let line = &mut self.lines[at];
+            if let Some(place) = line.backlog.iter().position(|queued| *queued == number) {
+                line.backlog.remove(place);
+                let key = self.errands.close(number).key;
+                if Some(at) != self.errand_line {
+                    self.keys.release(key);
+                } else if self.lines[at].is_empty() && !self.lines[at].sending {
+                    self.close_line(at);
+                }
+                return;
+            }
+        }
+        self.cancelled.push(number);
+    }
+
+    /// Passes over errands that were cancelled before a lane had them.
+    pub(super) fn skip_cancelled(&mut self) {
+        while let Some(at) = self.cancelled.iter().position(|number| *number == self.fresh_errand) {
+            self.cancelled.swap_remove(at);
+            self.errands.close(self.fresh_errand);
+            self.fresh_errand += 1;
+        }
+    }
+
+    /// Takes out of a piece what is not sent again.
+    fn drop_cancelled(&mut self, piece: &mut Piece) {
+        let Self { cancelled, errands, keys, .. } = self;
+        piece.tickets.retain(|number| {
+            let Some(at) = cancelled.iter().position(|cancelled| cancelled == number) else {
+                return true;
+            };
+            cancelled.swap_remove(at);
+            keys.release(errands.close(*number).key);
+            false
+        });
+    }
+
     /// Puts an errand, whose key is counted nowhere, behind those that failed.
     pub(super) fn postpone(&mut self, number: Number) {
         let line = self.errand_line();
@@ -38,6 +78,7 @@ impl Delivery {
         failure: &Failure,
         now: Millis,
     ) {
+        self.drop_cancelled(&mut piece);
         let single = piece.tickets.len() == 1;
         let refused = match failure.class {
             FailureClass::Refused(class) => Some(LetterClass::Refused(class)),

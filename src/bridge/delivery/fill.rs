@@ -130,6 +130,7 @@ impl Delivery {
     }
 
     fn take_errand(&mut self, at: usize, batch: &mut Filling) -> bool {
+        self.skip_cancelled();
         let number = self.fresh_errand;
         if number >= self.errands.next() {
             return false;

@@ -36,9 +36,11 @@ impl Delivery {
         let moment = self.tick();
         let refused = matches!(failure.class, FailureClass::Refused(_));
         if refused && !named && !piece.is_part && piece.tickets.len() > 1 {
-            // One event may spoil the batch. The first half goes first: order counts.
+            // One event may spoil the batch. The first half goes first: order counts. Both are tried
+            // anew.
             piece.failed_at = moment;
             let mut first = std::mem::take(&mut piece.tickets);
+            (piece.attempts, piece.failures) = (0, 0);
             let second = piece.with(first.split_off(first.len() / 2));
             let first = piece.with(first);
             let pieces = &mut self.lines[at].pieces;

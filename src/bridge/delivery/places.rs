@@ -66,7 +66,7 @@ pub(super) struct Places {
 impl Places {
     /// Notes that a destination has records of a namespace.
     pub(super) fn see(&mut self, ticket: &Ticket) {
-        if self.last_several == Some(ticket.destination) {
+        if self.last_several == Some(ticket.destination) || ticket.is_unknown() {
             return;
         }
         let place = self
@@ -93,6 +93,9 @@ impl Places {
 
     /// Notes that a record was taken that was sent at a moment.
     pub(super) fn taken(&mut self, ticket: &Ticket, sent_at: u64) {
+        if ticket.is_unknown() {
+            return;
+        }
         self.by_destination.add(ticket.destination, sent_at);
         let place = self.of.entry(ticket.destination).or_default();
         place.by_namespace.add(ticket.namespace, sent_at);

@@ -13,6 +13,13 @@ pub(in crate::bridge) struct Ticket {
     pub(in crate::bridge) bytes: u32,
 }
 
+impl Ticket {
+    /// Whether its keys are not known.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.key == 0 && self.namespace == 0
+    }
+}
+
 /// The number of a ticket: dense, in the journal's order, or from [`FIRST_COPY`] or [`FIRST_ERRAND`]
 /// on.
 pub(in crate::bridge) type Number = u64;

@@ -134,6 +134,22 @@ impl Window {
         }
     }
 
+    /// Open tickets whose keys are not known.
+    pub(super) fn unknown(&self) -> Vec<Number> {
+        let slots = self.slots.iter().zip(self.base..);
+        let unknown =
+            slots.filter(|(slot, _)| slot.state != State::Closed && slot.ticket.is_unknown());
+        unknown.map(|(_, number)| number).collect()
+    }
+
+    /// Takes a ticket whose keys were not known.
+    pub(super) fn know(&mut self, number: Number, ticket: Ticket) {
+        let slot = number.checked_sub(self.base).and_then(|at| self.slots.get_mut(at as usize));
+        if let Some(slot) = slot {
+            slot.ticket = Ticket { bytes: slot.ticket.bytes, ..ticket };
+        }
+    }
+
     /// Whether all tickets that are open have their records in memory.
     pub(super) fn is_near(&self) -> bool {
         self.far.is_empty() && self.copied.is_empty()

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proptest::prelude::*;
+
 use crate::bridge::{
     EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
     delivery::{
@@ -50,6 +52,8 @@ pub(super) struct Caller {
     pub(super) destinations: u64,
     tickets: BTreeMap<Number, Ticket>,
     pub(super) fates: BTreeMap<Number, Fate>,
+    /// Errands that nobody waits for.
+    cancelled: BTreeSet<Number>,
     /// What is saved as copies.
     pub(super) copied: BTreeSet<Number>,
     /// What each lane has under way.
@@ -65,6 +69,7 @@ impl Caller {
             destinations: 1,
             tickets: BTreeMap::new(),
             fates: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
             copied: BTreeSet::new(),
             sent: BTreeMap::new(),
         }
@@ -96,6 +101,19 @@ impl Caller {
         number
     }
 
+    /// Cancels an errand that has no fate, if there is one.
+    pub(super) fn cancel(&mut self, at: prop::sample::Index) {
+        let open =
+            |number: &&Number| !self.fates.contains_key(number) && !self.cancelled.contains(number);
+        let errands = self.tickets.range(FIRST_ERRAND..).map(|(number, _)| number);
+        let errands: Vec<Number> = errands.filter(open).copied().collect();
+        if !errands.is_empty() {
+            let number = errands[at.index(errands.len())];
+            self.delivery.cancel_errand(number);
+            self.cancelled.insert(number);
+        }
+    }
+
     /// Sends all that can be sent now, and answers what is new.
     pub(super) fn send(&mut self) -> Vec<(usize, Vec<Number>)> {
         let mut new = Vec::new();
@@ -116,6 +134,7 @@ impl Caller {
         let live = tickets.iter().filter(|number| **number < FIRST_ERRAND);
         for (at, number) in tickets.iter().enumerate() {
             assert!(!self.fates.contains_key(number), "{number} has a fate");
+            assert!(!self.cancelled.contains(number), "{number} is cancelled");
             assert!(!tickets[..at].contains(number));
             let key = self.tickets[number].key;
             let under_way = self.sent.values().flatten();
@@ -223,6 +242,7 @@ impl Caller {
                 break;
             }
         }
+        self.tickets.retain(|number, _| !self.cancelled.contains(number));
         let open = |number: &&Number| !self.fates.contains_key(number);
         let open: Vec<_> = self.tickets.keys().filter(open).collect();
         assert!(open.is_empty(), "{open:?} have no fate: {:#?}", self.delivery);
