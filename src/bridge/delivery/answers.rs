@@ -158,6 +158,7 @@ impl Delivery {
         let lanes = self.options.lanes;
         let fails = |piece: &Piece| piece.failure.is_some() || piece.is_part;
         self.watching = self.lines.len() > lanes
+            || !self.returned.is_empty()
             || self.lines[..lanes].iter().any(|lane| {
                 lane.pieces.iter().any(fails)
                     || !lane.failed_parts.is_empty()
