@@ -112,9 +112,11 @@ impl Receiver {
         };
         match *script {
             Script::Culprit(wrong) => any(|record| record.culprit, wrong),
-            Script::HalfOfNamespaces(wrong) => any(|record| record.namespace % 2 == 0, wrong),
-            Script::Destination(wrong) => any(|record| record.object % 8 == 0, wrong),
-            Script::QuarterOfObjects(wrong) => any(|record| record.object % 4 == 0, wrong),
+            Script::HalfOfNamespaces(wrong) => {
+                any(|record| record.namespace.is_multiple_of(2), wrong)
+            }
+            Script::Destination(wrong) => any(|record| record.object.is_multiple_of(8), wrong),
+            Script::QuarterOfObjects(wrong) => any(|record| record.object.is_multiple_of(4), wrong),
             Script::Random(percent, wrong) => {
                 (self.random.u64(0..100) < percent).then_some((wrong, |_| true))
             }

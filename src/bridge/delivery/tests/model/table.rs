@@ -35,7 +35,7 @@ fn scene(what: &str, world: World, faults: Vec<(Range<u64>, Script)>) -> Scene {
         each: 0,
         namespaces: NAMESPACES,
         faults,
-        rate: if world.batch > 1 { 400.0 } else { 80.0 },
+        each_us: if world.batch > 1 { 2_500 } else { 12_500 },
         until: 960_000,
         reference: None,
     }
@@ -181,7 +181,7 @@ fn of_attackers(scenes: &mut Vec<Scene>) {
     add(scenes, &[(B1X1, 4.8), (B1X8, 5.5)], |world| {
         let mut scene = culprits("l 400 x1, one a second", world, 1, Wrong::Http(400));
         scene.faults.push((0..u64::MAX, Script::Rate(1000)));
-        Scene { rate: 0.5, ..scene }
+        Scene { each_us: 2_000_000, ..scene }
     });
 }
 
