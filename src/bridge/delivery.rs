@@ -9,7 +9,7 @@
 //! ```
 //!
 //! **Lanes.** Several attempts are under way at once, one for each lane. While a record is under way,
-//! waits to be tried again or stands in a queue, its key keeps to that lane, and later records of the
+//! waits to be tried again or stands in a queue, its key keeps to that line, and later records of the
 //! key queue up behind it; so the order of each key is the journal's. A lane whose batch fails waits
 //! for its next attempt and holds up its own keys; the others go on. With one lane the order is the
 //! journal's altogether.
@@ -17,6 +17,27 @@
 //! **Answers.** A batch that is refused is halved until the culprit stands alone. Records that are
 //! answered one by one have their fates, and the others of their batch are sent again. A request for
 //! less, or for time, slows all lanes.
+//!
+//! **Whose fault it is.** The text of an Event is its writer's, and a receiver may stumble over it. So
+//! who fails steps aside with its namespace, and the others go on; if they are taken, it is judged in
+//! turns with them; if they fail, too, it is the sink, and nothing is given up:
+//!
+//! ```text
+//!          fails alike                others are taken        fails in three turns
+//! lane ───────────────▶ parting ──────────────▶ queue ─────────────▶ verdict ─▶ dead letter
+//!   ▲                   │      │               │  ▲                     │
+//!   └───────────────────┘      │               │  └─────────────────────┴─▶ shelf: set aside
+//!     nobody is taken          │               └▶ back, when a failure has passed
+//!                              └▶ destination: nothing is taken there, while it is elsewhere
+//! ```
+//!
+//! [Parting](self::parting) sends a batch by namespaces; a [witness](self::witness) is a record of
+//! another one, drawn at random; a [queue](self::queue) is sent beside the lanes, so that nobody waits
+//! for it; the [verdict](self::verdict) is a dead letter where the answer is about content, and else
+//! the record is [set aside](self::set_aside), and tried now and then. In a destination that has but
+//! one namespace all of this goes by objects. What is queued stays in the log; what is set aside is saved
+//! as a copy, up to a bound. A fault that cannot be a record's (no connection, credentials, a request
+//! for less) decides nothing.
 
 mod answers;
 mod backoff;
@@ -60,7 +81,7 @@ use self::{
 
 pub(super) use self::{
     fates::{Fate, Fated, Letter, LetterClass, Notice},
-    relief::{Held, HeldBy},
+    relief::HeldBy,
     ticket::{FIRST_COPY, FIRST_ERRAND, Millis, Number, Ticket},
 };
 
@@ -112,6 +133,8 @@ pub(super) struct Delivery {
     destinations: HashMap<u64, usize, FxBuildHasher>,
     shelves: HashMap<Unit, usize, FxBuildHasher>,
     errand_line: Option<usize>,
+    /// Errands that nobody waits for any more, which are not sent again.
+    cancelled: Vec<Number>,
     places: Places,
     past: HashMap<Unit, Past, FxBuildHasher>,
     /// Its records are no more to blame, by the answer that is taken in.
@@ -169,6 +192,7 @@ impl Delivery {
             destinations: HashMap::default(),
             shelves: HashMap::default(),
             errand_line: None,
+            cancelled: Vec::new(),
             places: Places::default(),
             past: HashMap::default(),
             acquitted: None,
@@ -203,6 +227,26 @@ impl Delivery {
         self.live.push(ticket)
     }
 
+    /// Whether tickets are to have their keys. A single lane that does not fail needs none: they may be
+    /// 0 then, and are to be [known](Self::know) once it fails.
+    pub(super) fn wants_keys(&self) -> bool {
+        self.options.lanes > 1 || self.watching
+    }
+
+    /// The records in hand whose keys are not known, if they are wanted.
+    pub(super) fn unknown(&self) -> Vec<Number> {
+        if self.wants_keys() { self.live.unknown() } else { Vec::new() }
+    }
+
+    /// Takes the ticket of a record whose keys were not known.
+    pub(super) fn know(&mut self, number: Number, ticket: Ticket) {
+        let ticket = keyed(ticket);
+        self.places.see(&ticket);
+        if !self.keys.are_kept() {
+            self.live.know(number, ticket);
+        }
+    }
+
     /// Takes a record that is sent beside the journal's order, and answers its number. Errands that are
     /// pushed one after the other may share a batch.
     pub(super) fn push_errand(&mut self, ticket: Ticket) -> Number {
@@ -234,9 +278,7 @@ impl Delivery {
         if let Some(witness) = &mut line.witness {
             witness.sent_at = moment;
         } else if let Some(piece) = line.pieces.front_mut() {
-            if piece.attempts == 0 {
-                piece.first = now;
-            }
+            piece.first.get_or_insert(now);
             piece.attempts += 1;
             piece.taken_before = self.taken;
             piece.sent_at = moment;
@@ -323,20 +365,6 @@ impl Delivery {
         (fresh || !line.is_empty()).then_some(line.due)
     }
 
-    pub(super) fn dbg2(&self) {
-        eprintln!("   ret {:?} keys {:?}", self.returned, self.keys);
-        for (i, l) in self.lines.iter().enumerate() {
-            eprintln!(
-                "   {i} {:.20} {:?} parts {:?} back {:?} w {:?} {}",
-                format!("{:?}", l.kind),
-                l.pieces.iter().map(|p| p.tickets.clone()).collect::<Vec<_>>(),
-                l.failed_parts.iter().map(|p| p.tickets.clone()).collect::<Vec<_>>(),
-                l.backlog,
-                l.witness,
-                l.sending
-            );
-        }
-    }
     fn has_fresh(&self) -> bool {
         self.fresh < self.live.next()
             || self.returned.next().is_some()

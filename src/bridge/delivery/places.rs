@@ -12,6 +12,9 @@ use super::{
 /// So long a status that passed by itself says nothing about content.
 const PASSED_FOR: Millis = 60 * 60 * 1000;
 
+/// So many destinations are remembered at most.
+const MOST: usize = 1 << 14;
+
 /// All that is of one namespace at a destination; where there is but one namespace, of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Unit {

@@ -7,6 +7,9 @@ use std::{
 
 use super::ticket::{FIRST_COPY, Number, Ticket};
 
+/// More slots than that are too many, if most of them are closed.
+const LONG: usize = 1 << 16;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Window {
@@ -16,7 +19,7 @@ pub(super) struct Window {
     /// Open tickets in the slots, and the size of their records: those in memory.
     open: usize,
     open_bytes: u64,
-    /// Tickets that stand in a queue, without a slot.
+    /// Tickets without a slot: those that stand in a queue, and that have been tried for long.
     far: BTreeMap<Number, Ticket>,
     /// Tickets whose records are saved as copies.
     copied: BTreeMap<Number, Ticket>,
@@ -52,7 +55,19 @@ impl Window {
         self.open += 1;
         self.open_bytes += u64::from(ticket.bytes);
         self.slots.push_back(Slot { ticket, state: State::Open });
+        if self.slots.len() > LONG.max(4 * self.open) {
+            self.shorten();
+        }
         self.next() - 1
+    }
+
+    /// Keeps the first ticket apart, which has long been sent, so that those behind it need no slots.
+    fn shorten(&mut self) {
+        if let Some(Slot { ticket, .. }) = self.slots.front() {
+            let (number, ticket) = (self.base, *ticket);
+            self.close(number);
+            self.far.insert(number, ticket);
+        }
     }
 
     /// Takes a record that was set aside before.

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use super::harness::{Caller, each, failed, failure, http, invalid, options};
 use crate::bridge::{
     EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
-    delivery::{DeliveryOptions, FIRST_ERRAND, Fate, Letter, LetterClass, Trouble},
+    delivery::{DeliveryOptions, FIRST_ERRAND, Fate, Letter, LetterClass, Ticket, Trouble},
 };
 
 fn class(fate: Option<&Fate>) -> Option<&'static str> {
@@ -211,6 +211,29 @@ fn records_in_hand_are_bounded() {
     assert!(!caller.delivery.has_room());
     caller.answer(2, Outcome::Delivered);
     assert!(caller.delivery.has_room());
+}
+
+#[test]
+fn a_record_that_waits_for_long_takes_no_room_for_those_behind_it() {
+    let mut caller = Caller::new(options(2, 500));
+    let first = caller.push(0);
+    caller.send();
+    caller.answer(0, failed(FailureClass::Misconfigured));
+    let mut delivery = caller.delivery;
+    let ticket = |key| Ticket { key, namespace: key, destination: 0, bytes: 100 };
+    for round in 0..200 {
+        for key in 1..=500 {
+            delivery.push(ticket(1 + key));
+        }
+        let lane = delivery.next_send(round).unwrap();
+        delivery.answered(lane, Outcome::Delivered, round);
+    }
+    assert_eq!(delivery.settled(), first);
+    assert!(delivery.settled_behind().eq([2..100_002]));
+    assert_eq!(delivery.next_send(100_000), Some(0));
+    assert_eq!(delivery.tickets(0), [first]);
+    delivery.answered(0, Outcome::Delivered, 100_000);
+    assert_eq!(delivery.settled(), 100_002);
 }
 
 fn any_failure() -> impl Strategy<Value = Failure> {
