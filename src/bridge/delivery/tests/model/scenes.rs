@@ -24,6 +24,8 @@ pub(super) struct Scene {
     /// Culprits in a row, from each of so many namespaces.
     pub(super) culprits: usize,
     pub(super) attackers: u64,
+    /// Each attacker begins so long after the one before.
+    pub(super) apart: u64,
     /// Every so manieth record of the culprit's namespace is one, too.
     pub(super) each: u64,
     pub(super) namespaces: u64,
@@ -60,8 +62,9 @@ impl Scene {
             records.push(record(at / 1000, None));
         }
         for number in 0..self.culprits {
-            let namespace = CULPRIT + number as u64 % self.attackers;
-            records.push(record(FROM + number as u64, Some(namespace % self.namespaces)));
+            let attacker = number as u64 % self.attackers;
+            let at = FROM + attacker * self.apart + number as u64;
+            records.push(record(at, Some((CULPRIT + attacker) % self.namespaces)));
         }
         records.sort_by_key(|record| record.at);
         records

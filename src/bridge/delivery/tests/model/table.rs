@@ -32,6 +32,7 @@ fn scene(what: &str, world: World, faults: Vec<(Range<u64>, Script)>) -> Scene {
         world,
         culprits: 0,
         attackers: 1,
+        apart: 0,
         each: 0,
         namespaces: NAMESPACES,
         faults,
@@ -166,6 +167,11 @@ fn of_attackers(scenes: &mut Vec<Scene>) {
     add(scenes, &[(B500X8, 56.0), (B1X8, 64.0), (B500X1, 69.0)], |world| Scene {
         attackers: 3,
         ..culprits("i hang of three namespaces", world, 3000, Wrong::Hang)
+    });
+    add(scenes, &[(B500X8, 8.0), (B1X8, 25.0), (B500X1, 37.0)], |world| Scene {
+        attackers: 3,
+        apart: 220_000,
+        ..culprits("i2 hang of three, one after the other", world, 3, Wrong::Hang)
     });
     add(scenes, &[(B500X8, 29.0), (B1X8, 23.0), (B500X1, 39.0)], |world| Scene {
         namespaces: 1,
