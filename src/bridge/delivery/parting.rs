@@ -84,7 +84,7 @@ impl Delivery {
         if piece.is_part {
             self.lines[at].failed_parts.push(piece);
             self.end_round_if_over(at, now);
-        } else if named && for_good && self.are_others_taken(&piece) {
+        } else if named && for_good && self.is_known(&piece) {
             self.lines[at].round_at = piece.sent_at - 1;
             self.part(at, piece, true, now);
         } else if self.is_suspicious(&piece, quick, now) {
@@ -110,12 +110,8 @@ impl Delivery {
         piece.alike >= ALIKE_QUICK && (quick || piece.tickets.iter().any(convicted))
     }
 
-    /// Whether others were taken in the same attempt, for each record that was not.
-    fn are_others_taken(&self, piece: &Piece) -> bool {
-        piece.tickets.iter().all(|number| {
-            let unit = self.places.unit(&self.ticket(*number));
-            self.places.others_taken(&unit, piece.sent_at - 1)
-        })
+    fn is_known(&self, piece: &Piece) -> bool {
+        !piece.tickets.iter().any(|number| self.ticket(*number).is_unknown())
     }
 
     /// Sends a batch by namespaces, or objects. Where that has been tried, the parts are judged at once.

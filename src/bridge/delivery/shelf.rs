@@ -33,6 +33,8 @@ pub(super) struct Aside {
 pub(super) struct Trial {
     /// How often it failed alike while others were taken in their turn.
     pub(super) turns: u32,
+    /// How often it failed alike.
+    pub(super) failures: u32,
     pub(super) failure: Option<Failure>,
     pub(super) failed_at: Moment,
 }
@@ -43,8 +45,9 @@ impl Trial {
     pub(super) fn failed(&mut self, failure: &Failure, others_taken: bool, at: Moment) {
         let before = self.failure.replace(failure.clone());
         if before.is_some_and(|before| before.status != failure.status) {
-            self.turns = 0;
+            (self.turns, self.failures) = (0, 0);
         }
+        self.failures += 1;
         self.turns += u32::from(others_taken);
         self.failed_at = at;
     }

@@ -51,6 +51,8 @@ impl Delivery {
         let letters = if probation { past.letters } else { 0 };
         let verdict = match trial.turns {
             TURNS.. if for_good => Verdict::GivenUp(class(failure)),
+            // By itself twice: it may have failed with others first, and with all others now.
+            1.. if for_good && letters >= LETTERS && trial.failures < 2 => Verdict::Open,
             1.. if for_good && letters >= LETTERS => Verdict::GivenUp(class(failure)),
             TURNS.. => Verdict::SetAside,
             1.. if probation => Verdict::SetAside,
