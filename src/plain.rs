@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 /// A text with spaces instead of what would move a terminal's cursor or change its colours (control
 /// characters, C1 among them), and without what changes the order of letters or cannot be seen.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c| char::is_control(c) || is_format(c)) {
+    if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
     let kept = text.chars().filter(|c| !is_format(*c));
@@ -17,7 +17,7 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 pub(crate) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
-        if c != '\n' && (c.is_control() || is_format(c)) {
+        if c != '\n' && is_unseen(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
                 let _ = write!(text, "\\u{unit:04x}");
@@ -31,11 +31,10 @@ pub(crate) fn escaped(json: &str) -> String {
 
 /// A text of lines, as long in bytes, with question marks in place of such characters.
 pub(crate) fn visible(text: &str) -> String {
-    let is_unseen =
-        |c: &char| !matches!(c, '\n' | '\t' | '\r') && (c.is_control() || is_format(*c));
+    let is_hidden = |c: &char| !matches!(c, '\n' | '\t' | '\r') && is_unseen(*c);
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
-        match Some(c).filter(is_unseen) {
+        match Some(c).filter(is_hidden) {
             Some(c) => visible.extend(std::iter::repeat_n('?', c.len_utf8())),
             None => visible.push(c),
         }
@@ -57,6 +56,12 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
         line.push_str(&word[..room]);
     }
     line
+}
+
+/// Whether a character moves a terminal's cursor, changes its colours or the order of letters, or cannot
+/// be seen.
+fn is_unseen(c: char) -> bool {
+    c.is_control() || is_format(c)
 }
 
 /// Whether Unicode has a character in its category Cf: bidirectional controls, joiners, tags and

@@ -14,13 +14,13 @@ use super::Reason;
 pub struct Failure {
     /// Whose it may be.
     pub fault: Fault,
-    /// What is done about it.
+    /// The way to go on.
     pub class: FailureClass,
     /// Failures with the same status are alike.
     pub status: Status,
     /// The wait that the receiver asked for (`Retry-After`, gRPC RetryInfo).
     pub after: Option<Duration>,
-    /// What happened, for the log, the status page and dead letters.
+    /// The words for the log, the status page and dead letters.
     pub reason: Reason,
 }
 
@@ -60,17 +60,17 @@ pub enum Fault {
     RecordForGood,
 }
 
-/// What is done about a failure.
+/// The way to go on after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureClass {
-    /// It is tried again. The address does not answer, or answers that it cannot now: connection
+    /// Tried again. The address does not answer, or answers that it cannot now: connection
     /// refused or cut, HTTP 5xx, gRPC UNAVAILABLE.
     Unavailable,
-    /// It is tried again. The receiver asks for less: HTTP 429, gRPC RESOURCE_EXHAUSTED.
+    /// Tried again. The receiver asks for less: HTTP 429, gRPC RESOURCE_EXHAUSTED.
     Throttled,
-    /// It is tried again. No answer in time: whether the batch arrived is not known.
+    /// Tried again. No answer came in time: whether the batch arrived is not known.
     Timeout,
-    /// It is tried again slowly, for ever and loudly, because only a person can mend it. The answer is
+    /// Tried again slowly, for ever and loudly, because only a person can mend it. The answer is
     /// about us or the address, not about the payload: HTTP 401, 403, 404, 405, 410 and 3xx, TLS, gRPC
     /// UNAUTHENTICATED, an unknown topic, an ACL.
     Misconfigured,

@@ -13,7 +13,7 @@ pub enum EventFate {
     /// The receiver has had it before, by its id, and has not taken it twice. That is delivered, and
     /// counted beside that.
     Duplicate,
-    /// It was not taken. Whether it is sent again is for the class of the failure to say.
+    /// The receiver has not taken it. The class of the failure says whether it is sent again.
     Failed(Failure),
 }
 

@@ -55,7 +55,9 @@ fn had(outcome: &Outcome, at: usize, of: usize) -> bool {
     match outcome {
         Outcome::Delivered => true,
         Outcome::Partial { rejected, .. } => (*rejected as usize) < of,
-        Outcome::PerEvent(fates) => fates.get(at) == Some(&EventFate::Delivered),
+        Outcome::PerEvent(fates) => {
+            matches!(fates.get(at), Some(EventFate::Delivered | EventFate::Duplicate))
+        }
         Outcome::Failed(_) => false,
     }
 }
