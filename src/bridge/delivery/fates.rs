@@ -1,0 +1,66 @@
+//! Fates of tickets.
+
+use std::ops::Range;
+
+use super::{
+    super::{Reason, RefusedClass},
+    ticket::{Millis, Number},
+};
+
+/// The fate of tickets that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::bridge) struct Fated {
+    pub(in crate::bridge) tickets: Range<Number>,
+    pub(in crate::bridge) fate: Fate,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum Fate {
+    Delivered,
+    /// Delivered, and the receiver says that it had it before.
+    Duplicate,
+    DeadLetter(Letter),
+}
+
+/// Why a record is a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::bridge) struct Letter {
+    pub(in crate::bridge) class: LetterClass,
+    pub(in crate::bridge) reason: Reason,
+    pub(in crate::bridge) attempts: u32,
+    /// When it was sent first.
+    pub(in crate::bridge) first: Millis,
+}
+
+/// The kinds of dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum LetterClass {
+    /// The receiver refused it by itself.
+    Refused(RefusedClass),
+    /// One of so many of a batch that were refused without being named. Those of one answer come one
+    /// after the other, and one letter stands for them.
+    PartialSuccess,
+    /// It failed as often as `retry.maxAttempts` allows.
+    MaxAttempts,
+}
+
+impl LetterClass {
+    /// The spelling in dead letters and metrics.
+    pub(in crate::bridge) fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused(class) => class.as_str(),
+            Self::PartialSuccess => "partial-success",
+            Self::MaxAttempts => "max-attempts",
+        }
+    }
+}
+
+/// Adds the fate of one more ticket.
+#[inline]
+pub(super) fn add(fates: &mut Vec<Fated>, number: Number, fate: Fate) {
+    match fates.last_mut() {
+        Some(last) if last.tickets.end == number && last.fate == fate => last.tickets.end += 1,
+        _ => fates.push(Fated { tickets: number..number + 1, fate }),
+    }
+}
