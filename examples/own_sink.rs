@@ -125,6 +125,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             batch: BatchOptions::default(),
             retry: RetryOptions::default(),
             timeout: Duration::from_secs(10),
+            concurrency: 1,
             max_event: None,
             start: SinkStart::Now,
             overflow: Overflow::DropOldest,

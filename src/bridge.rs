@@ -10,7 +10,8 @@
 //! feed      the journal's frames in order for one sink: live, or from the log
 //! objects   what is known of the objects that events are about, for sinks that ask for it
 //! gather    match, enrichment, correlation, and batches by count, bytes and linger
-//! deliver   attempts until each event has a fate; backoff, halving, dead letters
+//! deliver   attempts, several at once, until each event has a fate
+//! delivery  which events are sent next, and what the answers make of them
 //! errands   dead letters once more, dead letters of other sinks, replays: beside the journal's order
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
@@ -23,6 +24,7 @@ mod cluster;
 mod control;
 mod correlation;
 mod deliver;
+mod delivery;
 mod errands;
 mod failure;
 mod feed;
@@ -51,7 +53,6 @@ mod seen;
 mod shared;
 mod sink;
 mod smaller;
-mod step;
 mod stop;
 mod tasks;
 mod view;

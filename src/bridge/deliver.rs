@@ -1,51 +1,55 @@
-//! The second half of a sink's watcher: a batch is tried until every event of it has a fate.
+//! The second half of a sink's watcher: attempts, several at once, until every event has a fate.
 //!
-//! Where the program ends before that, what has its fate from the first record on is settled all the
-//! same, so that nothing of it comes again. What a receiver took out of order behind a record that
-//! it did not take does come again, under the same id.
+//! Which records are sent next, and what an answer makes of them, is [delivery](super::delivery)'s to say.
+//! This sends, waits, and keeps account: what has its fate is settled in the order of the journal, and
+//! what a receiver took behind a record that it did not take is noted beside that. Where the program ends
+//! before a record has its fate, what came before it is settled all the same, so that nothing of it comes
+//! again; what was taken behind it does come again, under the same id.
 
 mod answers;
+mod errands;
 mod fates;
+mod hand;
+mod keys;
+mod refusals;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
     sync::mpsc,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
-use tracing::Level;
 
 use super::{
-    Failure, FailureClass, Outcome, RetryOptions, Secrets, Sink, SinkCondition, SinkProgress,
+    BatchOptions, Failure, Outcome, RetryOptions, Secrets, Sink, SinkProgress,
+    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Millis},
     errands::Errand,
-    gather::{Mark, Work},
-    own_events::all_own,
+    gather::Work,
     own_writes::OwnWrites,
-    progress::Settled,
     shared::now_ms,
-    step::{Next, Piece, Refusals, Step},
     stop::Stop,
     watchdog::Pulse,
 };
 use crate::{event::Batch, journal::Delivered};
-use fates::Fates;
+use errands::Errands;
+use hand::Hand;
+use keys::Keys;
+use refusals::Refusals;
 
-const MISCONFIGURED: &str =
-    "the sink is misconfigured: nothing is lost, but somebody has to mend it";
-const NOT_TAKEN: &str = "the sink does not take events";
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
 /// An attempt that has not ended so long after its limit never will.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// So many batches in a row go before an errand that waits.
-const LIVE_FIRST: u32 = 7;
 /// So long an errand under way is waited for when the program stops.
 const ERRAND_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// See the [module](self).
-pub(super) struct Deliver {
+/// What delivery to a sink is made of.
+pub(super) struct DeliverParts {
     pub(super) name: String,
     pub(super) sink: Arc<dyn Sink>,
+    pub(super) lanes: usize,
+    pub(super) batch: BatchOptions,
     pub(super) retry: RetryOptions,
     pub(super) timeout: Duration,
     pub(super) progress: Arc<SinkProgress>,
@@ -54,210 +58,177 @@ pub(super) struct Deliver {
     /// Whether what the correlator decided by is noted with that: it holds versions back.
     pub(super) notes_inputs: bool,
     pub(super) stop: Stop,
-    /// What is sent beside the journal's order.
-    pub(super) errands: mpsc::Receiver<Errand>,
-    /// Batches since the last errand.
-    pub(super) live_in_a_row: u32,
     /// The sink that dead letters are forwarded to.
     pub(super) forward: Option<String>,
-    pub(super) refusals: Refusals,
     /// Nothing where the bridge writes no Events.
     pub(super) own_writes: Option<OwnWrites>,
-    /// Of an attempt.
+    /// Of the attempts.
     pub(super) pulse: Pulse,
 }
 
-/// The program ends before the batch has its fates; what has none stays pending.
-struct Interrupted;
+/// See the [module](self).
+pub(super) struct Deliver {
+    parts: DeliverParts,
+    delivery: Delivery,
+    /// Live records, and the works that they came in.
+    hand: Hand,
+    /// What is sent beside the journal's order.
+    errands: Errands,
+    refusals: Refusals,
+    keys: Keys,
+    /// Delivery's time is counted from here, which was at that many milliseconds since the epoch.
+    began: Instant,
+    began_ms: u64,
+}
 
-/// What is sent next.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and not for long")]
-enum ToSend {
-    Live(Work),
-    Errand(Errand),
+/// An attempt that has ended.
+struct Attempted {
+    lane: usize,
+    batch: Batch,
+    outcome: Outcome,
 }
 
 impl Deliver {
+    /// Delivers through a sink.
+    pub(super) fn new(parts: DeliverParts) -> Self {
+        let options = DeliveryOptions {
+            lanes: parts.lanes,
+            batch_events: parts.batch.events,
+            batch_bytes: parts.batch.bytes,
+            retry: parts.retry,
+        };
+        Self {
+            parts,
+            delivery: Delivery::new(options, 0, fastrand::u64(..)),
+            hand: Hand::default(),
+            errands: Errands::default(),
+            refusals: Refusals::default(),
+            keys: Keys::default(),
+            began: Instant::now(),
+            began_ms: now_ms(),
+        }
+    }
+
     /// Runs until gathering ends, or the program does not wait any longer.
-    pub(super) async fn run(mut self, mut works: mpsc::Receiver<Work>) {
-        let mut settled = Settled::default();
-        while let Some(next) = self.next(&mut works).await {
-            let mut work = match next {
-                ToSend::Live(work) => work,
-                ToSend::Errand(errand) => {
-                    self.run_errand(errand).await;
-                    continue;
-                }
-            };
-            let end = work.end();
-            let mut start = Mark::default();
-            let mut fates = Fates::new(end.at);
-            let mut interrupted = false;
-            if self.notes_inputs {
-                self.had.decided_by(&work.inputs);
+    pub(super) async fn run(
+        mut self,
+        mut works: mpsc::Receiver<Work>,
+        mut errands: mpsc::Receiver<Errand>,
+    ) {
+        let stop = self.parts.stop.clone();
+        let mut attempts = FuturesUnordered::new();
+        let mut gathering = true;
+        loop {
+            self.errands.cancel(&mut self.delivery, stop.is_draining());
+            while let Some(lane) = self.delivery.next_send(self.now()) {
+                attempts.push(self.attempt(lane));
             }
-            if end.at > 0 {
-                self.progress.update(|sink| sink.oldest_in_hand_ms = Some(work.oldest_ms));
-                if self.notes_inputs {
-                    self.had.write(now_ms(), || self.progress.saved_standing());
-                }
-                let batch = std::mem::take(&mut work.batch);
-                interrupted = self.deliver(batch, &mut fates).await.is_err();
+            if attempts.is_empty() {
+                self.parts.pulse.rests();
             }
-            if interrupted || !work.settles {
-                let answered = fates.answered();
-                if let Some(mark) = work.marks.iter().rfind(|mark| mark.at <= answered) {
-                    fates.settle(start, *mark, &work, &mut settled);
-                    self.progress.settle(std::mem::take(&mut settled));
-                    start = *mark;
-                }
-            }
-            if interrupted {
+            let (wake_at, draining) = (self.delivery.wake_at(), stop.is_draining());
+            // A sink that fails is not worth waiting for: the journal keeps what it has not had.
+            let waits = draining && wake_at.is_some();
+            if attempts.is_empty() && (waits || !gathering && wake_at.is_none()) {
                 break;
             }
-            fates.settle(start, end, &work, &mut settled);
-            settled.waiting.extend(work.saved);
-            settled.correlator = work.correlator.or(settled.correlator);
-            if work.settles {
-                self.progress.settle(std::mem::take(&mut settled));
-            }
-            self.progress.update(|sink| sink.oldest_in_hand_ms = None);
-        }
-        self.sink.close().await;
-    }
-
-    /// One attempt for an errand. At the end of the program it is given up soon, without an answer:
-    /// what is left of the time is for live events.
-    async fn run_errand(&mut self, Errand { batch, answer }: Errand) {
-        // It waited behind live batches, and nobody waits for it any more: a replay was ended.
-        if answer.is_closed() {
-            return;
-        }
-        let stop = self.stop.clone();
-        let ending = async {
-            stop.draining().await;
-            sleep(ERRAND_ENDS_WITHIN).await;
-        };
-        tokio::select! {
-            outcome = self.attempt(&batch) => {
-                // Who does not wait any longer has ended the errand; nor is there an outcome at the
-                // end of the program.
-                let _ = outcome.map(|outcome| answer.send(outcome));
-            }
-            () = ending => self.pulse.rests(),
-        }
-    }
-
-    /// What is sent next; nothing when gathering has ended.
-    async fn next(&mut self, works: &mut mpsc::Receiver<Work>) -> Option<ToSend> {
-        let free = !self.stop.is_draining();
-        if free
-            && self.live_in_a_row >= LIVE_FIRST
-            && let Ok(errand) = self.errands.try_recv()
-        {
-            self.live_in_a_row = 0;
-            return Some(ToSend::Errand(errand));
-        }
-        tokio::select! {
-            biased;
-            work = works.recv() => {
-                self.live_in_a_row = self.live_in_a_row.saturating_add(1);
-                work.map(ToSend::Live)
-            }
-            Some(errand) = self.errands.recv(), if free => {
-                self.live_in_a_row = 0;
-                Some(ToSend::Errand(errand))
-            }
-        }
-    }
-
-    async fn deliver(&mut self, batch: Batch, fates: &mut Fates) -> Result<(), Interrupted> {
-        let mut pieces = VecDeque::from([Piece::whole(batch, now_ms())]);
-        while let Some(mut piece) = pieces.pop_front() {
-            let outcome = self.attempt(&piece.batch).await?;
-            let Step { answers, next } = piece.answered(outcome, &self.retry, &mut self.refusals);
-            for answered in answers {
-                self.account(&piece, answered, fates);
-            }
-            self.had.write(now_ms(), || self.progress.saved_standing());
-            match next {
-                Next::Done => {}
-                Next::Again(failure) => {
-                    self.wait(&piece, &failure).await?;
-                    pieces.push_front(piece);
+            let woken = async {
+                match wake_at.filter(|_| !draining) {
+                    Some(at) => sleep_until(self.began + Duration::from_millis(at)).await,
+                    None => pending().await,
                 }
-                Next::Halved(second) => {
-                    pieces.push_front(second);
-                    pieces.push_front(piece);
+            };
+            tokio::select! {
+                biased;
+                () = stop.over() => break,
+                Some(attempted) = attempts.next(), if !attempts.is_empty() => {
+                    self.answered(attempted);
                 }
+                work = works.recv(), if gathering && self.delivery.has_room() => match work {
+                    Some(work) => self.take(work),
+                    None => gathering = false,
+                },
+                Some(errand) = errands.recv(), if !draining => self.take_errand(errand),
+                () = woken => {}
+                () = stop.draining(), if !draining => {}
             }
         }
-        Ok(())
+        drop(attempts);
+        self.settle(true);
+        self.parts.pulse.rests();
+        self.parts.sink.close().await;
     }
 
-    /// One attempt, within the sink's timeout; interrupted when draining has taken too long.
-    async fn attempt(&mut self, batch: &Batch) -> Result<Outcome, Interrupted> {
-        let limit = self.timeout + GRACE_FOR_THE_SINK;
-        self.pulse.works_within("an attempt", limit + STUCK_AFTER);
-        let outcome = tokio::select! {
-            outcome = timeout(limit, self.sink.send(batch)) => outcome,
-            () = self.stop.over() => {
-                self.pulse.rests();
-                return Err(Interrupted);
+    /// Takes a work in hand.
+    fn take(&mut self, work: Work) {
+        if self.parts.notes_inputs {
+            self.parts.had.decided_by(&work.inputs);
+            // Noted before it is sent.
+            if work.end().at > 0 {
+                let progress = &self.parts.progress;
+                self.parts.had.write(now_ms(), || progress.saved_standing());
             }
-        };
-        self.pulse.rests();
-        let outcome = outcome.unwrap_or_else(|_| {
-            let seconds = self.timeout.as_secs_f64();
-            let reason = format_args!("no answer within {seconds:.1} s");
-            Outcome::Failed(Failure::silence(Secrets::none().reason(reason)))
+        }
+        let Self { hand, delivery, keys, parts, .. } = self;
+        hand.push(work, |record| {
+            delivery.push(keys.ticket(record, parts.lanes));
         });
-        let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
-        self.progress.update(|sink| {
-            sink.attempts += 1;
-            sink.failed_attempts += u64::from(failed);
-            sink.duplicates += duplicates;
-        });
-        Ok(outcome)
+        self.settle(false);
     }
 
-    /// Sleeps before the next attempt; interrupted as soon as the program stops, because a sink
-    /// that fails is not worth waiting for: the journal keeps what it has not had.
-    async fn wait(
-        &mut self,
-        piece: &Piece,
-        Failure { class, after, reason, .. }: &Failure,
-    ) -> Result<(), Interrupted> {
-        let condition = match class {
-            FailureClass::Misconfigured => SinkCondition::Misconfigured,
-            _ => SinkCondition::Retrying,
+    fn take_errand(&mut self, errand: Errand) {
+        let Self { errands, delivery, keys, parts, .. } = self;
+        errands.push(errand, |record| delivery.push_errand(keys.ticket(record, parts.lanes)));
+    }
+
+    /// Makes one attempt, within the sink's timeout.
+    fn attempt(&mut self, lane: usize) -> impl Future<Output = Attempted> + Send + use<> {
+        let numbers = self.delivery.tickets(lane);
+        let is_errand = numbers.first().is_some_and(|first| *first >= FIRST_ERRAND);
+        let record = |number: &u64| match *number {
+            errand @ FIRST_ERRAND.. => self.errands.record(errand),
+            live => self.hand.record(live),
         };
-        let wait = self.retry.wait(piece.failures, *class, *after);
-        let mut news = false;
-        let own = self.own_writes.as_ref();
-        self.progress.update(|sink| {
-            let before = sink.last_error.replace(reason.clone());
-            news = sink.condition != condition || before.as_ref() != Some(reason);
-            sink.condition = condition;
-            if sink.trouble != Some(condition) && !all_own(&piece.batch.records, own) {
-                sink.trouble = Some(condition);
-            }
-        });
-        let retry_in = format!("{:.1}s", wait.as_secs_f64());
-        let events = piece.batch.records.len() as u64;
-        let admit = |level, what| self.progress.lines.admit(level, what, class.as_str(), events);
-        if !news {
-            tracing::debug!(sink = self.name, reason = &**reason, retry_in, "still failing");
-        } else if condition == SinkCondition::Misconfigured {
-            if admit(Level::ERROR, MISCONFIGURED) {
-                tracing::error!(sink = self.name, reason = &**reason, retry_in, "{MISCONFIGURED}");
-            }
-        } else if admit(Level::WARN, NOT_TAKEN) {
-            tracing::warn!(sink = self.name, reason = &**reason, retry_in, "{NOT_TAKEN}");
+        let records = numbers.iter().filter_map(record).cloned().collect();
+        let (sink, stop) = (Arc::clone(&self.parts.sink), self.parts.stop.clone());
+        let within = self.parts.timeout;
+        let limit = within + GRACE_FOR_THE_SINK;
+        self.parts.pulse.works_within("an attempt", limit + STUCK_AFTER);
+        async move {
+            let batch = Batch { records };
+            let sending = async {
+                let silent = |_| {
+                    let words = format_args!("no answer within {:.1} s", within.as_secs_f64());
+                    Outcome::Failed(Failure::silence(Secrets::none().reason(words)))
+                };
+                timeout(limit, sink.send(&batch)).await.unwrap_or_else(silent)
+            };
+            // What is left of the time of a program that ends is for live events.
+            let ending = async {
+                if !is_errand {
+                    pending::<()>().await;
+                }
+                stop.draining().await;
+                sleep(ERRAND_ENDS_WITHIN).await;
+            };
+            let outcome = tokio::select! {
+                outcome = sending => outcome,
+                () = ending => Outcome::PerEvent(Vec::new()),
+            };
+            Attempted { lane, batch, outcome }
         }
-        tokio::select! {
-            () = sleep(wait) => Ok(()),
-            () = self.stop.draining() => Err(Interrupted),
+    }
+
+    /// Settles what can be, or all that can be where everything `ends` here.
+    fn settle(&mut self, ends: bool) {
+        for settled in self.hand.settle(ends) {
+            self.parts.progress.settle(settled);
         }
+        let oldest = self.hand.oldest_ms();
+        self.parts.progress.update(|sink| sink.oldest_in_hand_ms = oldest);
+    }
+
+    fn now(&self) -> Millis {
+        self.began.elapsed().as_millis() as Millis
     }
 }

@@ -20,6 +20,7 @@
 
 mod answers;
 mod backoff;
+mod errand;
 mod fates;
 mod keys;
 mod lane;
@@ -28,6 +29,7 @@ mod tests;
 mod ticket;
 mod window;
 
+#[cfg(test)]
 use std::ops::Range;
 
 use super::{Failure, FailureClass, RetryOptions};
@@ -47,9 +49,9 @@ pub(super) use self::{
 const LIVE_FIRST: u32 = 7;
 /// So many batches are in hand, beside one for each lane.
 const BATCHES_AHEAD: usize = 2;
-/// So many records are in hand at least, if they are small: what is taken past one that fails is found
-/// among them.
-const LEAST_IN_HAND: usize = 1024;
+/// So many records are in hand at least for each lane, if they are small: those of keys that no other
+/// lane has are found among them.
+const LEAST_IN_HAND: usize = 32;
 
 /// The bounds of delivery.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,10 @@ pub(super) struct Delivery {
     live_in_a_row: u32,
     lanes: Vec<Lane>,
     keys: Keys,
+    /// Errands that failed, and when they are sent again.
+    waiting: Vec<(Millis, Piece)>,
+    /// Errands that nobody waits for any more, which are not sent again.
+    cancelled: Vec<Number>,
     /// Nothing is sent before that, because the receiver asked for less.
     paused_until: Millis,
     /// How many attempts had something taken.
@@ -112,6 +118,8 @@ impl Delivery {
             live_in_a_row: 0,
             lanes: (0..options.lanes.max(1)).map(|_| Lane::default()).collect(),
             keys: Keys::new(options.lanes),
+            waiting: Vec::new(),
+            cancelled: Vec::new(),
             paused_until: 0,
             taken: 0,
             under_way: 0,
@@ -124,7 +132,8 @@ impl Delivery {
     /// in the log instead of in memory.
     pub(super) fn has_room(&self) -> bool {
         let batches = self.lanes.len() + BATCHES_AHEAD;
-        self.live.open() < (batches * self.options.batch_events).max(LEAST_IN_HAND)
+        self.live.open()
+            < (batches * self.options.batch_events).max(self.lanes.len() * LEAST_IN_HAND)
             && self.live.open_bytes() < batches as u64 * self.options.batch_bytes
     }
 
@@ -147,15 +156,13 @@ impl Delivery {
         }
         let lane = (0..self.lanes.len()).find(|at| {
             let lane = &self.lanes[*at];
-            !lane.sending && lane.due <= now && (!lane.pieces.is_empty() || self.fill(*at))
+            !lane.sending && lane.due <= now && (!lane.pieces.is_empty() || self.fill(*at, now))
         })?;
         let sent = &mut self.lanes[lane];
         sent.sending = true;
         self.under_way += 1;
         if let Some(piece) = sent.pieces.front_mut() {
-            if piece.attempts == 0 {
-                piece.first = now;
-            }
+            piece.first.get_or_insert(now);
             piece.attempts += 1;
             piece.taken_before = self.taken;
         }
@@ -168,6 +175,7 @@ impl Delivery {
     }
 
     /// How many attempts are under way.
+    #[cfg(test)]
     pub(super) fn under_way(&self) -> usize {
         self.under_way
     }
@@ -180,7 +188,11 @@ impl Delivery {
             (true, true) => fresh.then_some(0),
             _ => Some(lane.due),
         };
-        Some(self.lanes.iter().filter_map(due).min()?.max(self.paused_until))
+        let lanes = self.lanes.iter().filter_map(due).min();
+        let is_idle = |lane: &Lane| !lane.sending && lane.pieces.is_empty();
+        let waiting = self.waiting.iter().map(|(due, _)| *due).min();
+        let waiting = waiting.filter(|_| self.lanes.iter().any(is_idle));
+        Some(lanes.into_iter().chain(waiting).min()?.max(self.paused_until))
     }
 
     /// The fates since the last call: those of one answer at least, in the order of its records.
@@ -189,11 +201,13 @@ impl Delivery {
     }
 
     /// The first live ticket without a fate.
+    #[cfg(test)]
     pub(super) fn settled(&self) -> Number {
         self.live.first_open()
     }
 
     /// The tickets with a fate behind that, in order.
+    #[cfg(test)]
     pub(super) fn settled_behind(&self) -> impl Iterator<Item = Range<Number>> {
         self.live.closed_behind()
     }
@@ -217,10 +231,17 @@ impl Delivery {
     }
 
     /// Makes the next batch of an idle lane: what queues up there goes first.
-    fn fill(&mut self, at: usize) -> bool {
+    fn fill(&mut self, at: usize, now: Millis) -> bool {
+        self.skip_cancelled();
         let Self { fresh, fresh_errand, .. } = *self;
-        if self.lanes[at].backlog.is_empty() && !self.has_fresh() {
-            return false;
+        if self.lanes[at].backlog.is_empty() {
+            let turn = fresh == self.live.next() || self.live_in_a_row >= LIVE_FIRST;
+            if turn && self.fill_with_waiting(at, now) {
+                return true;
+            }
+            if !self.has_fresh() {
+                return false;
+            }
         }
         let mut tickets = self.spare.pop().unwrap_or_default();
         let mut bytes = 0;
@@ -250,7 +271,7 @@ impl Delivery {
         let fresh = if errands { &mut self.fresh_errand } else { &mut self.fresh };
         while free && *fresh < window.next() {
             let ticket = window.get(*fresh);
-            if !fits(&tickets, bytes, ticket.bytes) {
+            if !fits(&tickets, bytes, ticket.bytes) || self.cancelled.contains(fresh) {
                 break;
             }
             let lane = self.keys.claim(ticket.key, at);
@@ -265,7 +286,7 @@ impl Delivery {
         if tickets.is_empty() {
             self.spare.push(tickets);
             // All of them keep to other lanes. An errand may not.
-            return self.has_fresh() && self.fill(at);
+            return self.fill(at, now);
         }
         self.live_in_a_row = if errands { 0 } else { self.live_in_a_row.saturating_add(1) };
         self.lanes[at].pieces.push_back(Piece::new(tickets));

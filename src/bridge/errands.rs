@@ -6,11 +6,9 @@
 //! replay    what the log has, in batches                                ─┴▶ Errand ──▶ deliver
 //! ```
 //!
-//! Delivery remains the one owner of the [`Sink`](super::Sink). It takes live batches first, and an
-//! errand when there is none, or after [seven of them](super::deliver) in a row; while a live batch
-//! fails it takes none. It makes one attempt. What follows is the [step](super::step) that
-//! live batches go by, taken here, and its waits are waited here: an errand that fails keeps nobody
-//! waiting for longer than that attempt.
+//! [Delivery](super::delivery) takes live batches first, and an errand when there is none, or after seven
+//! of them in a row. An errand that fails waits apart from the lanes, so that it keeps nobody waiting for
+//! longer than its attempt.
 //!
 //! Nothing here moves the position of a sink. Its records have [numbers of their
 //! own](Record::FIRST_ERRAND), by which a sink that remembers what it has queued cannot take them for
@@ -20,7 +18,6 @@ mod letters;
 mod replay;
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -30,16 +27,12 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 
-use super::{
-    Outcome, Reason, RetryOptions, SinkProgress,
-    shared::now_ms,
-    step::{Answer, Answered, Next, Piece, Refusals, Step},
-};
-use crate::event::{Batch, Record};
+use super::{Reason, delivery::Letter};
+use crate::event::Record;
 
 pub(super) use letters::LetterRound;
 pub(super) use replay::Replays;
@@ -47,12 +40,30 @@ pub(super) use replay::Replays;
 /// How long something takes before it is said that it waits.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// One attempt that delivery is asked for.
+/// Records that delivery is asked to send beside the journal's order.
 #[derive(Debug)]
 pub(super) struct Errand {
-    pub(super) batch: Batch,
-    /// Dropped without an answer, delivery has ended.
-    pub(super) answer: oneshot::Sender<Outcome>,
+    pub(super) records: Vec<Record>,
+    /// Dropped before it is done, delivery has ended. Whose other end is dropped is sent no more.
+    pub(super) news: mpsc::UnboundedSender<ErrandNews>,
+}
+
+/// What becomes of an errand.
+#[derive(Debug)]
+pub(super) enum ErrandNews {
+    /// An attempt failed, and another one is to follow.
+    Waits(Reason),
+    /// Each record has its answer.
+    Done(Tally),
+}
+
+/// The sum of the answers to records that were sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) delivered: u64,
+    pub(super) refused: u64,
+    /// The last refusal.
+    pub(super) refusal: Option<Letter>,
 }
 
 /// Delivery has ended.
@@ -63,115 +74,28 @@ pub(super) struct Ended;
 #[derive(Clone, Debug)]
 pub(super) struct Courier {
     out: mpsc::Sender<Errand>,
-    retry: RetryOptions,
-    progress: Arc<SinkProgress>,
     numbers: Arc<AtomicU64>,
 }
 
-/// The sum of the answers to records that were sent.
-#[derive(Debug, Default)]
-struct Tally {
-    delivered: u64,
-    refused: u64,
-    /// The class and the receiver's words of the last refusal.
-    refusal: Option<(&'static str, Reason)>,
-}
+/// An errand under way. Dropped, it is sent no more.
+struct UnderWay(mpsc::UnboundedReceiver<ErrandNews>);
 
 impl Courier {
     /// A courier, and where delivery takes its errands from.
-    pub(super) fn new(
-        retry: RetryOptions,
-        progress: Arc<SinkProgress>,
-    ) -> (Self, mpsc::Receiver<Errand>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Errand>) {
         let (out, errands) = mpsc::channel(1);
-        (Self { out, retry, progress, numbers: Arc::default() }, errands)
+        (Self { out, numbers: Arc::default() }, errands)
     }
 
-    /// Records of these envelopes, with numbers that they keep over their attempts.
-    fn piece(&self, envelopes: Vec<Bytes>) -> Piece {
+    /// Has envelopes sent until each has an answer.
+    async fn send(&self, envelopes: Vec<Bytes>) -> Result<UnderWay, Ended> {
         let first = self.numbers.fetch_add(envelopes.len() as u64, Ordering::Relaxed);
         let numbers = Record::FIRST_ERRAND + first..;
         let records = numbers.zip(envelopes).map(|(seq, envelope)| Record { seq, envelope });
-        Piece::whole(Batch { records: records.collect() }, now_ms())
-    }
-
-    /// Sends a piece until each event of it has an answer; says why whenever that takes a while.
-    async fn deliver(&self, piece: Piece, mut waits: impl FnMut(String)) -> Result<Tally, Ended> {
-        let mut tally = Tally::default();
-        let mut pieces = VecDeque::from([piece]);
-        while let Some(mut piece) = pieces.pop_front() {
-            match self.send(&mut piece, &mut tally, &mut waits).await? {
-                Next::Done => {}
-                Next::Again(failure) => {
-                    let wait = self.retry.wait(piece.failures, failure.class, failure.after);
-                    waits(failure.reason.into());
-                    self.sleep(wait).await?;
-                    pieces.push_front(piece);
-                }
-                Next::Halved(second) => {
-                    pieces.push_front(second);
-                    pieces.push_front(piece);
-                }
-            }
-        }
-        Ok(tally)
-    }
-
-    /// One attempt, and what is to be done after it.
-    async fn send(
-        &self,
-        piece: &mut Piece,
-        tally: &mut Tally,
-        waits: impl FnMut(String),
-    ) -> Result<Next, Ended> {
-        let outcome = self.attempt(&piece.batch, waits).await?;
-        let Step { answers, next } =
-            piece.answered(outcome, &self.retry, &mut Refusals::unbounded());
-        for Answered { records, answer, .. } in answers {
-            let events = records.len() as u64;
-            match answer {
-                Answer::Taken { warning } => {
-                    tally.delivered += events;
-                    if let Some(warning) = warning {
-                        self.progress.lines.warn_of(&warning, events);
-                    }
-                }
-                Answer::Refused { class, reason } => {
-                    tally.refused += events;
-                    tally.refusal = Some((class.as_str(), reason));
-                }
-            }
-        }
-        Ok(next)
-    }
-
-    async fn attempt(
-        &self,
-        batch: &Batch,
-        mut waits: impl FnMut(String),
-    ) -> Result<Outcome, Ended> {
-        let (answer, mut answered) = oneshot::channel();
-        let place = loop {
-            match timeout(PATIENCE, self.out.reserve()).await {
-                Ok(place) => break place.map_err(|_| Ended)?,
-                Err(_) => waits(self.what_for()),
-            }
-        };
-        place.send(Errand { batch: batch.clone(), answer });
-        loop {
-            match timeout(PATIENCE, &mut answered).await {
-                Ok(outcome) => return outcome.map_err(|_| Ended),
-                Err(_) => waits(self.what_for()),
-            }
-        }
-    }
-
-    /// What something waits for that is not taken at once.
-    fn what_for(&self) -> String {
-        match self.progress.snapshot().last_error {
-            Some(error) => format!("the sink does not take events: {error}"),
-            None => "live events go first, and the sink takes its time".to_owned(),
-        }
+        let (news, told) = mpsc::unbounded_channel();
+        let errand = Errand { records: records.collect(), news };
+        self.out.send(errand).await.map_err(|_| Ended)?;
+        Ok(UnderWay(told))
     }
 
     /// Sleeps, unless delivery ends.
@@ -184,5 +108,20 @@ impl Courier {
 
     async fn ended(&self) {
         self.out.closed().await;
+    }
+}
+
+impl UnderWay {
+    /// Waits until each of its records has an answer. `waits` is called with the reason at each failure, and
+    /// without one when it takes a while before that. May be dropped and called again.
+    async fn done(&mut self, mut waits: impl FnMut(Option<&Reason>)) -> Result<Tally, Ended> {
+        loop {
+            match timeout(PATIENCE, self.0.recv()).await {
+                Ok(Some(ErrandNews::Done(tally))) => return Ok(tally),
+                Ok(Some(ErrandNews::Waits(reason))) => waits(Some(&reason)),
+                Ok(None) => return Err(Ended),
+                Err(_) => waits(None),
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::Reason;
+use super::{Reason, Secrets};
 
 /// A failure of an attempt, or of one event in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,12 @@ impl Failure {
     /// The payload was refused, and will be however often it is sent.
     pub fn refused(class: RefusedClass, reason: Reason) -> Self {
         Self::new(FailureClass::Refused(class), reason)
+    }
+
+    /// A sink has not answered for an event of the batch.
+    pub(super) fn unanswered() -> Self {
+        let words = "some events of the batch were not taken";
+        Self::new(FailureClass::Unavailable, Secrets::none().reason(words))
     }
 
     /// No answer came in time to a request that was written.

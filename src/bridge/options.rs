@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde::Serialize;
 
-use super::{Enrich, FailureClass, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
+use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
 use crate::{event::Cluster, journal::LogOptions};
 
 /// When a batch is full.
@@ -43,35 +43,6 @@ impl Default for RetryOptions {
             max: Duration::from_secs(30),
             max_attempts: None,
         }
-    }
-}
-
-/// The longest that a receiver can make us wait by `Retry-After` or RetryInfo.
-const MAX_ASKED_WAIT: Duration = Duration::from_mins(10);
-
-impl RetryOptions {
-    /// Whether nothing is tried any more after a failure of this class, the so manieth that mends
-    /// itself. What only a person can mend is tried for ever.
-    pub(super) fn gives_up(&self, class: FailureClass, failures: u32) -> bool {
-        class != FailureClass::Misconfigured && self.max_attempts.is_some_and(|max| failures >= max)
-    }
-
-    /// The wait after so many failures: exponential with full jitter, uniform between nothing and a
-    /// bound that doubles, but no shorter than the receiver asks for. What only a person can mend is
-    /// tried near the longest bound from the start.
-    pub(super) fn wait(
-        &self,
-        failures: u32,
-        class: FailureClass,
-        asked: Option<Duration>,
-    ) -> Duration {
-        let backoff = if class == FailureClass::Misconfigured {
-            self.max.mul_f64(0.5 + fastrand::f64() / 2.0)
-        } else {
-            let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(31));
-            self.initial.saturating_mul(doubled).min(self.max).mul_f64(fastrand::f64())
-        };
-        asked.map_or(backoff, |asked| backoff.max(asked.min(MAX_ASKED_WAIT)))
     }
 }
 
@@ -165,6 +136,9 @@ pub struct SinkOptions {
     pub retry: RetryOptions,
     /// How long one attempt may take.
     pub timeout: Duration,
+    /// How many attempts are under way at once; at least 1. Events of one object are delivered in order
+    /// however many there are, and with 1 all events are.
+    pub concurrency: usize,
     /// An Event is cut so that the envelope which it is sent in takes no more bytes than this, where
     /// that is less than [`JournalOptions::max_event`]; `None`: it is sent as it was journalled.
     pub max_event: Option<usize>,

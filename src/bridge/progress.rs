@@ -78,6 +78,28 @@ pub(super) struct Settled {
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
+impl Settled {
+    /// Adds what comes next.
+    pub(super) fn add(&mut self, next: Self) {
+        self.standing = next.standing;
+        self.totals += next.totals;
+        for (source, resume) in next.resumes {
+            match self.resumes.iter_mut().find(|(known, _)| *known == source) {
+                Some((_, known)) => *known = resume.max(*known),
+                None => self.resumes.push((source, resume)),
+            }
+        }
+        self.dead_letters.extend(next.dead_letters);
+        self.inputs.merge(&next.inputs, 0..next.inputs.len());
+        if let Some(correlator) = next.correlator {
+            self.inputs.drop_before(correlator.position.next);
+            self.correlator = Some(correlator);
+        }
+        self.read_bytes = next.read_bytes;
+        self.waiting.extend(next.waiting);
+    }
+}
+
 /// What of a sink is to be saved.
 #[derive(Debug)]
 pub(super) struct Changes {

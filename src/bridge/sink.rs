@@ -50,6 +50,21 @@ impl Outcome {
         }
     }
 
+    /// Why something of a batch of so many was not taken: the first reason of several.
+    pub(super) fn failure(&self, events: usize) -> Option<Failure> {
+        match self {
+            Self::Delivered | Self::Partial { .. } => None,
+            Self::Failed(failure) => Some(failure.clone()),
+            Self::PerEvent(fates) => {
+                let failed = fates.iter().find_map(|fate| match fate {
+                    EventFate::Failed(failure) => Some(failure.clone()),
+                    EventFate::Delivered | EventFate::Duplicate => None,
+                });
+                failed.or_else(|| (fates.len() < events).then(Failure::unanswered))
+            }
+        }
+    }
+
     /// How many of the batch the receiver has had before.
     pub(super) fn duplicates(&self) -> u64 {
         let Self::PerEvent(fates) = self else { return 0 };

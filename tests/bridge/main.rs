@@ -21,6 +21,7 @@ mod gone;
 mod handover;
 mod heartbeat;
 mod held;
+mod lanes;
 mod large;
 mod lists;
 mod overflow;

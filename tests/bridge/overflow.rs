@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 use tidings::{
     admin::status,
-    bridge::{Bridge, BridgeView, FailureClass, Overflow},
+    bridge::{BatchOptions, Bridge, BridgeView, FailureClass, Overflow},
     demo::api_server::{ApiServer, EventObject, Written},
 };
 
@@ -82,7 +82,9 @@ async fn intake_stops_for_all_and_goes_on_with_nothing_lost() {
     let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
     let stalled = MemorySink::default();
     stalled.hold(true);
-    let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
+    // What it has in hand is not lost.
+    let batch = BatchOptions { events: 20, ..Tuning::default().batch };
+    let patient = Tuning { timeout: Duration::from_secs(600), batch, ..Tuning::default() };
     let setup = sinks.setup(&server, dir.path()).tuned("stalled", &stalled, patient);
     let bridge = setup.start().await;
     let view = bridge.view();

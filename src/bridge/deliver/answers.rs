@@ -1,66 +1,169 @@
-//! The fates of live events, by the answers of their receiver.
+//! What an answer comes to: fates, dead letters, the sink's condition, and what the log has of it.
 
 use tracing::Level;
 
-use super::{
-    Deliver,
-    fates::{Fate, Fates},
-};
+use super::{Attempted, Deliver, fates::Fate as LiveFate};
 use crate::{
     bridge::{
-        Reason, SinkCondition,
+        Failure, Outcome, SinkCondition,
+        delivery::{FIRST_ERRAND, Fate, Fated, Letter, LetterClass, Trouble},
         own_events::all_own,
         shared::now_ms,
-        step::{Answer, Answered, DeadLetterClass, Piece},
     },
     event::Record,
     journal::{DeadLetter, LetterState},
 };
 
+const MISCONFIGURED: &str =
+    "the sink is misconfigured: nothing is lost, but somebody has to mend it";
+const NOT_TAKEN: &str = "the sink does not take events";
 const REJECTED: &str = "the receiver rejected events without saying which";
 const REFUSED: &str = "the receiver refuses an event: dead-lettered";
 const RECOVERED: &str = "the sink takes events again";
 const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
 
 impl Deliver {
-    /// Takes in the last word about records that are of a piece no more.
-    pub(super) fn account(&mut self, piece: &Piece, answered: Answered, fates: &mut Fates) {
-        let Answered { records, places, answer } = answered;
-        match answer {
-            Answer::Taken { warning } => {
-                if let Some(warning) = warning {
-                    self.progress.lines.warn_of(&warning, records.len() as u64);
-                }
-                self.taken(&records, &places, fates);
+    /// Takes in the outcome of an attempt.
+    pub(super) fn answered(&mut self, attempted: Attempted) {
+        let Attempted { lane, batch, outcome } = attempted;
+        let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
+        self.parts.progress.update(|sink| {
+            sink.attempts += 1;
+            sink.failed_attempts += u64::from(failed);
+            sink.duplicates += duplicates;
+        });
+        if let Outcome::Partial { rejected: 0, reason } = &outcome {
+            self.parts.progress.lines.warn_of(reason, batch.records.len() as u64);
+        }
+        let is_errand = self.delivery.tickets(lane).first().is_some_and(|n| *n >= FIRST_ERRAND);
+        if is_errand {
+            let numbers = self.delivery.tickets(lane);
+            self.errands.tell_failure(numbers, &outcome);
+            self.delivery.answered(lane, outcome, self.now());
+        } else {
+            let outcome = self.refusals.judge(outcome, batch.records.len());
+            self.delivery.answered(lane, outcome, self.now());
+        }
+        let fates: Vec<Fated> = self.delivery.take_fates().collect();
+        let mut taken = false;
+        for Fated { tickets, fate } in fates {
+            if tickets.start >= FIRST_ERRAND {
+                self.errands.fated(tickets, &fate);
+                continue;
             }
-            Answer::Refused { class, reason } => {
-                self.log_refused(piece, &records, class, &reason);
-                for place in &places {
-                    fates.set(*place, Fate::DeadLettered);
-                }
-                let unidentified = class == DeadLetterClass::PartialSuccess;
-                let letters = if unidentified { 1 } else { records.len() };
-                for (record, place) in records.iter().zip(places).take(letters) {
-                    let mut letter = self.dead_letter(piece, record, class, reason.clone());
-                    if unidentified {
-                        // Which events these are is not known.
-                        letter.unidentified = records.len() as u64;
-                        letter.forward = None;
+            match fate {
+                Fate::Delivered | Fate::Duplicate => {
+                    taken = true;
+                    for number in tickets {
+                        let Some(record) = self.hand.record(number) else { continue };
+                        let again = self.parts.had.add(record.seq);
+                        let fate = if again { LiveFate::Redelivered } else { LiveFate::Delivered };
+                        self.hand.fate(number, fate);
                     }
-                    fates.dead_letter(place, letter);
                 }
+                Fate::DeadLetter(letter) => self.dead_letter(tickets, &letter),
+            }
+        }
+        if !is_errand {
+            let progress = &self.parts.progress;
+            self.parts.had.write(now_ms(), || progress.saved_standing());
+            self.note_condition(&batch.records, failed, taken);
+        }
+        self.settle(false);
+    }
+
+    /// Gives live records that are given up their fate.
+    fn dead_letter(&mut self, tickets: std::ops::Range<u64>, letter: &Letter) {
+        let events = tickets.end - tickets.start;
+        let id = self.hand.record(tickets.start).map(|record| record.id().to_owned());
+        self.log_letter(letter, id.as_deref(), events);
+        let rows: Vec<_> = self.hand.rows(tickets).collect();
+        for row in rows {
+            let unidentified = letter.class == LetterClass::PartialSuccess;
+            let letters = if unidentified { row.start..row.start + 1 } else { row.clone() };
+            for number in letters {
+                let Some(record) = self.hand.record(number) else { continue };
+                let mut kept = self.letter_of(record, letter);
+                if unidentified {
+                    // Which events these are is not known.
+                    kept.unidentified = row.end - row.start;
+                    kept.forward = None;
+                }
+                self.hand.dead_letter(number, kept);
+            }
+            for number in row {
+                self.hand.fate(number, LiveFate::DeadLettered);
             }
         }
     }
 
-    fn taken(&mut self, records: &[Record], places: &[usize], fates: &mut Fates) {
-        for (record, place) in records.iter().zip(places) {
-            let again = self.had.add(record.seq);
-            fates.set(*place, if again { Fate::Redelivered } else { Fate::Delivered });
+    fn letter_of(&self, record: &Record, letter: &Letter) -> DeadLetter {
+        DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            forward: self.parts.forward.clone(),
+            sink: self.parts.name.clone(),
+            seq: record.seq,
+            id: record.id().to_owned(),
+            class: letter.class.as_str().to_owned(),
+            reason: letter.reason.clone().into(),
+            attempts: letter.attempts,
+            first_ms: self.began_ms + letter.first,
+            time_ms: now_ms(),
+            unidentified: 0,
+            envelope: record.envelope.clone(),
         }
+    }
+
+    fn log_letter(&self, letter: &Letter, id: Option<&str>, events: u64) {
+        let Letter { class, reason, attempts, .. } = letter;
+        let (sink, reason) = (&self.parts.name, &**reason);
+        let lines = &self.parts.progress.lines;
+        let admits = |level, text| lines.admit(level, text, class.as_str(), events);
+        match class {
+            LetterClass::Refused(_) if admits(Level::WARN, REFUSED) => {
+                tracing::warn!(sink, id, reason, "{REFUSED}");
+            }
+            LetterClass::PartialSuccess if admits(Level::ERROR, REJECTED) => {
+                tracing::error!(sink, events, reason, "{REJECTED}");
+            }
+            LetterClass::MaxAttempts if admits(Level::ERROR, GIVEN_UP) => {
+                tracing::error!(sink, events, attempts, reason, "{GIVEN_UP}");
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings what is known of the sink up to an answer to live records, some of which `failed` or were
+    /// `taken`.
+    fn note_condition(&self, records: &[Record], failed: bool, taken: bool) {
+        let own = self.parts.own_writes.as_ref();
+        let (condition, failure) = match self.delivery.trouble() {
+            Trouble::Misconfigured(failure) => (SinkCondition::Misconfigured, failure),
+            Trouble::Retrying(failure) => (SinkCondition::Retrying, failure),
+            Trouble::None => {
+                if taken {
+                    self.note_recovery(records);
+                }
+                return;
+            }
+        };
+        let mut news = false;
+        self.parts.progress.update(|sink| {
+            let before = sink.last_error.replace(failure.reason.clone());
+            news = sink.condition != condition || before.as_ref() != Some(&failure.reason);
+            sink.condition = condition;
+            if failed && sink.trouble != Some(condition) && !all_own(records, own) {
+                sink.trouble = Some(condition);
+            }
+        });
+        self.log_failure(condition, failure, records.len() as u64, news);
+    }
+
+    fn note_recovery(&self, records: &[Record]) {
+        let own = self.parts.own_writes.as_ref();
         let mut recovered = false;
-        let own = self.own_writes.as_ref();
-        self.progress.update(|sink| {
+        self.parts.progress.update(|sink| {
             recovered = sink.last_error.take().is_some();
             sink.condition = SinkCondition::Healthy;
             // Only a sink that was in trouble has its records looked at.
@@ -69,56 +172,26 @@ impl Deliver {
             }
         });
         let events = records.len() as u64;
-        if recovered && self.progress.lines.admit(Level::INFO, RECOVERED, "", events) {
-            tracing::info!(sink = self.name, "{RECOVERED}");
+        if recovered && self.parts.progress.lines.admit(Level::INFO, RECOVERED, "", events) {
+            tracing::info!(sink = self.parts.name, "{RECOVERED}");
         }
     }
 
-    fn log_refused(
-        &self,
-        piece: &Piece,
-        records: &[Record],
-        class: DeadLetterClass,
-        reason: &Reason,
-    ) {
-        let (sink, reason, events) = (&self.name, &**reason, records.len() as u64);
-        let admits = |level, text| self.progress.lines.admit(level, text, class.as_str(), events);
-        match class {
-            DeadLetterClass::Refused(_) if admits(Level::WARN, REFUSED) => {
-                let id = records.first().map(Record::id);
-                tracing::warn!(sink, id, reason, "{REFUSED}");
+    fn log_failure(&self, condition: SinkCondition, failure: &Failure, events: u64, news: bool) {
+        let Failure { class, reason, .. } = failure;
+        let (sink, reason) = (&self.parts.name, &**reason);
+        let wait_ms = self.delivery.wake_at().map_or(0, |at| at.saturating_sub(self.now()));
+        let retry_in = format!("{}.{}s", wait_ms / 1000, wait_ms % 1000 / 100);
+        let lines = &self.parts.progress.lines;
+        let admit = |level, what| lines.admit(level, what, class.as_str(), events);
+        if !news {
+            tracing::debug!(sink, reason, retry_in, "still failing");
+        } else if condition == SinkCondition::Misconfigured {
+            if admit(Level::ERROR, MISCONFIGURED) {
+                tracing::error!(sink, reason, retry_in, "{MISCONFIGURED}");
             }
-            DeadLetterClass::PartialSuccess if admits(Level::ERROR, REJECTED) => {
-                tracing::error!(sink, events, reason, "{REJECTED}");
-            }
-            DeadLetterClass::MaxAttempts if admits(Level::ERROR, GIVEN_UP) => {
-                tracing::error!(sink, events, attempts = piece.attempts, reason, "{GIVEN_UP}");
-            }
-            _ => {}
-        }
-    }
-
-    fn dead_letter(
-        &self,
-        piece: &Piece,
-        record: &Record,
-        class: DeadLetterClass,
-        reason: Reason,
-    ) -> DeadLetter {
-        DeadLetter {
-            number: 0,
-            state: LetterState::Kept,
-            forward: self.forward.clone(),
-            sink: self.name.clone(),
-            seq: record.seq,
-            id: record.id().to_owned(),
-            class: class.as_str().to_owned(),
-            reason: reason.into(),
-            attempts: piece.attempts,
-            first_ms: piece.first_ms,
-            time_ms: now_ms(),
-            unidentified: 0,
-            envelope: record.envelope.clone(),
+        } else if admit(Level::WARN, NOT_TAKEN) {
+            tracing::warn!(sink, reason, retry_in, "{NOT_TAKEN}");
         }
     }
 }

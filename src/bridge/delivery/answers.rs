@@ -73,7 +73,7 @@ impl Delivery {
                     continue;
                 }
                 Some(EventFate::Failed(failure)) => failure,
-                None => unanswered(),
+                None => Failure::unanswered(),
             };
             if let FailureClass::Refused(class) = failure.class {
                 let letter = letter_of(piece, LetterClass::Refused(class), failure.reason);
@@ -92,6 +92,10 @@ impl Delivery {
 
     /// What is sent again, or not.
     fn failed(&mut self, lane: usize, mut piece: Piece, failure: Failure, now: Millis) {
+        self.drop_cancelled(&mut piece);
+        if piece.tickets.is_empty() {
+            return;
+        }
         if let FailureClass::Refused(class) = failure.class {
             if piece.tickets.len() > 1 {
                 // One event may spoil the batch. The first half goes first: order counts.
@@ -123,6 +127,10 @@ impl Delivery {
             self.paused_until = self.paused_until.max(due);
         }
         piece.failure = Some(failure);
+        if piece.tickets[0] >= FIRST_ERRAND {
+            self.wait_apart(piece, due);
+            return;
+        }
         self.lanes[lane].due = due;
         self.lanes[lane].pieces.push_front(piece);
     }
@@ -139,6 +147,7 @@ impl Delivery {
         let window = if number < FIRST_ERRAND { &mut self.live } else { &mut self.errands };
         let ticket = window.close(number);
         self.keys.release(ticket.key);
+        self.cancelled.retain(|cancelled| *cancelled != number);
         fates::add(&mut self.fates, number, fate);
     }
 
@@ -149,12 +158,7 @@ impl Delivery {
 }
 
 fn letter_of(piece: &Piece, class: LetterClass, reason: Reason) -> Letter {
-    Letter { class, reason, attempts: piece.attempts, first: piece.first }
-}
-
-fn unanswered() -> Failure {
-    let reason = super::super::Secrets::none().reason("some events of the batch were not taken");
-    Failure::new(FailureClass::Unavailable, reason)
+    Letter { class, reason, attempts: piece.attempts, first: piece.first.unwrap_or_default() }
 }
 
 /// The failure that decides when both are tried again: a request for less, else the first, with the

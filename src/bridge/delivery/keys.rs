@@ -30,6 +30,12 @@ impl Keys {
         held.lane
     }
 
+    /// Whether a record of a key may go to a lane.
+    pub(super) fn is_free(&self, key: u64, lane: usize) -> bool {
+        let held = self.held.as_ref().and_then(|held| held.get(&key));
+        held.is_none_or(|held| held.lane == lane)
+    }
+
     /// Counts a record off that has its fate.
     pub(super) fn release(&mut self, key: u64) {
         let Some(held) = &mut self.held else { return };

@@ -24,14 +24,14 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) tickets: Vec<Number>,
-    /// How often its records were sent.
+    /// How often its records were sent since it was halved out of a larger one.
     pub(super) attempts: u32,
     /// Of these, the failures that mend themselves, which `retry.maxAttempts` bounds.
     pub(super) failures: u32,
     /// Failures in a row, which the wait grows with.
     pub(super) in_a_row: u32,
-    /// When its records were sent first.
-    pub(super) first: Millis,
+    /// When its records were sent first, by themselves or in a larger one.
+    pub(super) first: Option<Millis>,
     /// How often anything had been taken when it was sent last.
     pub(super) taken_before: u64,
     /// The last failure.
@@ -45,15 +45,15 @@ impl Piece {
             attempts: 0,
             failures: 0,
             in_a_row: 0,
-            first: 0,
+            first: None,
             taken_before: 0,
             failure: None,
         }
     }
 
-    /// The second half. Both are tried at once: the receiver is there.
+    /// The second half. Both are tried anew, and at once: the receiver is there.
     pub(super) fn split_off_half(&mut self) -> Self {
-        self.in_a_row = 0;
+        (self.attempts, self.failures, self.in_a_row) = (0, 0, 0);
         self.failure = None;
         let tickets = self.tickets.split_off(self.tickets.len() / 2);
         Self { tickets, failure: None, ..*self }

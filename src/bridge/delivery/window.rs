@@ -1,6 +1,8 @@
 //! The window: tickets from the first one without a fate on.
 
-use std::{collections::VecDeque, ops::Range};
+use std::collections::VecDeque;
+#[cfg(test)]
+use std::ops::Range;
 
 use super::ticket::{Number, Ticket};
 
@@ -33,6 +35,7 @@ impl Window {
     }
 
     /// The number of the first ticket without a fate.
+    #[cfg(test)]
     pub(super) fn first_open(&self) -> Number {
         self.base
     }
@@ -73,6 +76,7 @@ impl Window {
     }
 
     /// The ranges of tickets with a fate behind the first one without.
+    #[cfg(test)]
     pub(super) fn closed_behind(&self) -> impl Iterator<Item = Range<Number>> {
         let mut at = 0;
         std::iter::from_fn(move || {

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::{sync::watch, task::spawn_blocking};
 use tracing::Level;
 
-use super::{Courier, Ended, Next, Piece, Tally};
+use super::{Courier, Ended};
 use crate::{
-    bridge::{Failure, Reason, SinkProgress, now_ms, tasks::answer_of},
+    bridge::{Reason, SinkProgress, delivery::Letter, now_ms, tasks::answer_of},
     event::{DeadLetterInfo, EnvelopeParts, timestamp},
     journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome},
 };
@@ -89,28 +89,26 @@ impl LetterRound {
     async fn send(&self, letter: &DeadLetter) -> Result<(), Ended> {
         let again = letter.sink == self.sink;
         let envelope = if again { letter.envelope.clone() } else { forwarded(letter) };
-        let mut piece = self.courier.piece(vec![envelope]);
-        let (mut tally, mut before) = (Tally::default(), None);
-        loop {
-            // A page of them takes its time, and so does a receiver that is away.
+        // A page of them takes its time, and so does a receiver that is away.
+        let mut changed = self.changed.clone();
+        changed.borrow_and_update();
+        if !self.is_due(letter.number).await {
+            return Ok(());
+        }
+        let mut under_way = self.courier.send(vec![envelope]).await?;
+        let mut before = None;
+        let tally = loop {
+            tokio::select! {
+                tally = under_way.done(|why| self.tell_waits(letter.number, why, &mut before)) => {
+                    break tally?;
+                }
+                // The sender lives as long as the keeper, which outlives delivery.
+                Ok(()) = changed.changed() => {}
+            }
             if !self.is_due(letter.number).await {
                 return Ok(());
             }
-            let Some((wait, reason)) = self.attempt(&mut piece, &mut tally).await? else {
-                break;
-            };
-            // For as long as the receiver is away: said once, and when the reason is another one.
-            let (sink, letter) = (&self.sink, letter.number);
-            let same = before.as_ref() == Some(&reason);
-            if same || !self.progress.lines.admit(Level::WARN, WAITS, "", 1) {
-                tracing::debug!(sink, letter, reason = &*reason, "still waiting");
-            } else {
-                tracing::warn!(sink, letter, reason = &*reason, "{WAITS}");
-            }
-            before = Some(reason);
-            self.courier.sleep(wait).await?;
-        }
-        let Piece { attempts, .. } = piece;
+        };
         let outcome = match tally.refusal {
             None if again => {
                 if self.progress.lines.admit(Level::INFO, DELIVERED, "", 1) {
@@ -123,7 +121,8 @@ impl LetterRound {
                 self.progress.update(|sink| sink.errands.forwarded += 1);
                 LetterOutcome::Forwarded
             }
-            Some((class, reason)) if again => {
+            Some(Letter { class, reason, attempts, .. }) if again => {
+                let class = class.as_str();
                 if self.progress.lines.admit(Level::WARN, STAYS, class, 1) {
                     let (letter, id) = (letter.number, &letter.id);
                     tracing::warn!(sink = self.sink, letter, id, reason = &*reason, "{STAYS}");
@@ -131,7 +130,8 @@ impl LetterRound {
                 let (class, reason) = (class.to_owned(), reason.into());
                 LetterOutcome::Refused { class, reason, attempts, time_ms: now_ms() }
             }
-            Some((class, reason)) => {
+            Some(Letter { class, reason, .. }) => {
+                let class = class.as_str();
                 if self.progress.lines.admit(Level::ERROR, NOT_TAKEN, class, 1) {
                     tracing::error!(
                         sink = self.sink,
@@ -150,19 +150,17 @@ impl LetterRound {
         Ok(())
     }
 
-    /// One attempt; answers how long to wait for the next one, and why.
-    async fn attempt(
-        &self,
-        piece: &mut Piece,
-        tally: &mut Tally,
-    ) -> Result<Option<(Duration, Reason)>, Ended> {
-        Ok(match self.courier.send(piece, tally, |_| {}).await? {
-            // One event is never halved.
-            Next::Done | Next::Halved(_) => None,
-            Next::Again(Failure { class, after, reason, .. }) => {
-                Some((self.courier.retry.wait(piece.failures, class, after), reason))
-            }
-        })
+    /// Tells that a letter waits for as long as the receiver is away: once, and when the reason is another
+    /// one.
+    fn tell_waits(&self, letter: u64, why: Option<&Reason>, before: &mut Option<Reason>) {
+        let (sink, Some(reason)) = (&self.sink, why) else { return };
+        let same = before.as_ref() == Some(reason);
+        if same || !self.progress.lines.admit(Level::WARN, WAITS, "", 1) {
+            tracing::debug!(sink, letter, reason = &**reason, "still waiting");
+        } else {
+            tracing::warn!(sink, letter, reason = &**reason, "{WAITS}");
+        }
+        *before = Some(reason.clone());
     }
 
     /// Whether a letter has not been dropped, nor answered in another way, since it was read.

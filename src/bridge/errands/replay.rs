@@ -17,8 +17,8 @@ use tracing::Level;
 use super::{Courier, Ended};
 use crate::{
     bridge::{
-        BatchOptions, Filter, ReplayFrom, ReplayProgress, ReplayState, SinkProgress,
-        control::ReplayOrder, objects::Enricher, tasks::answer_of,
+        BatchOptions, Filter, Reason, ReplayFrom, ReplayProgress, ReplayState, SinkProgress,
+        control::ReplayOrder, delivery::Letter, objects::Enricher, tasks::answer_of,
     },
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position},
@@ -173,12 +173,15 @@ impl Replays {
                 bytes += next.len();
                 batch.push(next);
             }
-            let waits = |why| {
+            let mut failed = None;
+            let waits = |why: Option<&Reason>| {
+                failed = why.cloned().or(failed.take());
+                let why = failed.clone().map_or_else(|| self.what_for(), String::from);
                 progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
             };
-            let tally = self.courier.deliver(self.courier.piece(batch), waits).await?;
-            if let Some((class, reason)) = tally.refusal {
-                let events = tally.refused;
+            let tally = self.courier.send(batch).await?.done(waits).await?;
+            if let Some(Letter { class, reason, .. }) = tally.refusal {
+                let (class, events) = (class.as_str(), tally.refused);
                 if self.progress.lines.admit(Level::WARN, REFUSED, class, events) {
                     let reason = &*reason;
                     tracing::warn!(sink = self.sink, events, class, reason, "{REFUSED}");
@@ -192,6 +195,14 @@ impl Replays {
             });
         }
         Ok(())
+    }
+
+    /// What a batch waits for that is not taken at once.
+    fn what_for(&self) -> String {
+        match self.progress.snapshot().last_error {
+            Some(error) => format!("the sink does not take events: {error}"),
+            None => "live events go first, and the sink takes its time".to_owned(),
+        }
     }
 }
 

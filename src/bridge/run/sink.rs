@@ -10,7 +10,7 @@ use crate::{
         Sink, SinkOptions, SinkProgress,
         control::ReplayDesk,
         correlation::Stage,
-        deliver::Deliver,
+        deliver::{Deliver, DeliverParts},
         errands::{Courier, LetterRound, Replays},
         feed::Feed,
         gather::Gather,
@@ -19,7 +19,6 @@ use crate::{
         published::Published,
         restore::RestoredSink,
         smaller::Smaller,
-        step::Refusals,
         stop::Stop,
         tasks::Tasks,
         watchdog::Pulse,
@@ -29,8 +28,8 @@ use crate::{
     watch::Broadcaster,
 };
 
-/// Batches between gathering and delivery: the next one is ready when one has arrived.
-const BATCHES_AHEAD: usize = 2;
+/// Batches between gathering and delivery, which has the next ones in hand.
+const BATCHES_AHEAD: usize = 1;
 /// The same where a batch is one event.
 const EVENTS_AHEAD: usize = 16;
 
@@ -86,7 +85,7 @@ impl SinkParts {
             .handing_over(handing_over.clone());
         tasks.spawn(format!("gathering for sink {name}"), gather.run(feed));
 
-        let (courier, errands) = Courier::new(sink.retry, Arc::clone(progress));
+        let (courier, errands) = Courier::new();
         let letters = LetterRound {
             sink: name.clone(),
             letters: self.letters.clone(),
@@ -116,23 +115,22 @@ impl SinkParts {
             None => sink.sink,
         };
         transport.begin(has_past);
-        let deliver = Deliver {
+        let deliver = Deliver::new(DeliverParts {
             name,
             sink: transport,
+            lanes: sink.concurrency,
+            batch,
             retry: sink.retry,
             timeout: sink.timeout,
             progress: Arc::clone(progress),
             had,
             notes_inputs,
             stop: stop.clone(),
-            errands,
-            live_in_a_row: 0,
             forward: sink.forward_dead_letters,
-            refusals: Refusals::bounded(),
             own_writes: self.own_writes.clone(),
             pulse: self.delivery.clone(),
-        };
-        tasks.spawn(task, deliver.run(works));
+        });
+        tasks.spawn(task, deliver.run(works, errands));
         Run { tasks, stop, handing_over }
     }
 }

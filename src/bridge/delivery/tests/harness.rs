@@ -1,6 +1,8 @@
 //! A caller of delivery that looks on: the order of each key, one fate for each ticket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
 
 use crate::bridge::{
     EventFate, Failure, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
@@ -41,6 +43,8 @@ pub(super) struct Caller {
     pub(super) now: u64,
     tickets: BTreeMap<Number, Ticket>,
     pub(super) fates: BTreeMap<Number, Fate>,
+    /// Errands that nobody waits for.
+    cancelled: BTreeSet<Number>,
     /// What each lane has under way.
     pub(super) sent: BTreeMap<usize, Vec<Number>>,
 }
@@ -52,6 +56,7 @@ impl Caller {
             now: 0,
             tickets: BTreeMap::new(),
             fates: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
             sent: BTreeMap::new(),
         }
     }
@@ -78,6 +83,19 @@ impl Caller {
         number
     }
 
+    /// Cancels an errand that has no fate, if there is one.
+    pub(super) fn cancel(&mut self, at: prop::sample::Index) {
+        let open =
+            |number: &&Number| !self.fates.contains_key(number) && !self.cancelled.contains(number);
+        let errands = self.tickets.range(FIRST_ERRAND..).map(|(number, _)| number);
+        let errands: Vec<Number> = errands.filter(open).copied().collect();
+        if !errands.is_empty() {
+            let number = errands[at.index(errands.len())];
+            self.delivery.cancel_errand(number);
+            self.cancelled.insert(number);
+        }
+    }
+
     /// Sends all that can be sent now, and answers what is new.
     pub(super) fn send(&mut self) -> Vec<(usize, Vec<Number>)> {
         let mut new = Vec::new();
@@ -97,6 +115,7 @@ impl Caller {
         let live = tickets.iter().filter(|number| **number < FIRST_ERRAND);
         for (at, number) in tickets.iter().enumerate() {
             assert!(!self.fates.contains_key(number), "{number} has a fate");
+            assert!(!self.cancelled.contains(number), "{number} is cancelled");
             assert!(!tickets[..at].contains(number));
             let key = self.tickets[number].key;
             let under_way = self.sent.values().flatten();
@@ -153,7 +172,8 @@ impl Caller {
                 break;
             }
         }
-        assert_eq!(self.fates.len(), self.tickets.len(), "some have no fate");
+        self.tickets.retain(|number, _| !self.cancelled.contains(number));
+        assert!(self.tickets.keys().all(|number| self.fates.contains_key(number)));
     }
 
     pub(super) fn fate(&self, number: Number) -> Option<&Fate> {

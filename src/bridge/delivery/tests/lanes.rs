@@ -236,6 +236,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 enum Happening {
     Push(Vec<u64>),
     Errand(u64),
+    Cancel(prop::sample::Index),
     Answer(prop::sample::Index, Outcome),
     Wake,
 }
@@ -243,7 +244,8 @@ enum Happening {
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         2 => vec(0..12u64, 1..20).prop_map(Happening::Push),
-        1 => (0..12u64).prop_map(Happening::Errand),
+        2 => (0..12u64).prop_map(Happening::Errand),
+        1 => any::<prop::sample::Index>().prop_map(Happening::Cancel),
         6 => (any::<prop::sample::Index>(), outcome())
             .prop_map(|(lane, outcome)| Happening::Answer(lane, outcome)),
         2 => Just(Happening::Wake),
@@ -264,6 +266,7 @@ proptest! {
             match happening {
                 Happening::Push(keys) => caller.push_all(keys),
                 Happening::Errand(key) => _ = caller.push_errand(key),
+                Happening::Cancel(at) => caller.cancel(at),
                 Happening::Answer(lane, outcome) if !caller.sent.is_empty() => {
                     let lanes: Vec<_> = caller.sent.keys().copied().collect();
                     caller.answer(*lane.get(&lanes), outcome);
