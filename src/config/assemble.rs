@@ -85,7 +85,7 @@ fn sink_options(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
         batch: settings.batch,
         retry: settings.retry,
         timeout: settings.timeout,
-        concurrency: 1,
+        concurrency: settings.concurrency,
         max_event: settings.max_event,
         start: settings.start,
         overflow: settings.overflow,

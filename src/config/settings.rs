@@ -117,6 +117,8 @@ pub struct SinkSettings {
     pub retry: RetryOptions,
     /// How long one attempt may take; never zero.
     pub timeout: Duration,
+    /// How many attempts are under way at once; never zero.
+    pub concurrency: usize,
     /// How many bytes the envelope of an Event may take on its way there; none: as many as in the
     /// journal.
     pub max_event: Option<usize>,

@@ -122,6 +122,7 @@ sinks:
     correlate: {{mode: none}}
     retry: {{initial: 1s, max: 1s, maxAttempts: 3}}
     timeout: 1m
+    concurrency: 3
     maxEvent: 4KiB
     compression: zstd
     overflow: block

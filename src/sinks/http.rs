@@ -1,7 +1,7 @@
 //! What the sinks over HTTP share: one client, one POST, and one reading of the answer.
 //!
-//! HTTP/1.1 only. One request is under way at a time, so HTTP/2 would have nothing to multiplex,
-//! and a dead HTTP/2 connection is kept where a dead HTTP/1.1 connection goes with its request.
+//! HTTP/1.1 only, with a connection for each request under way: a dead HTTP/2 connection is kept, and takes
+//! all that it multiplexes along, where a dead HTTP/1.1 connection goes with its request.
 
 mod client;
 pub(super) mod compress;
@@ -120,6 +120,8 @@ pub(super) struct Connecting<'a> {
     pub(super) timeout: Duration,
     /// For how long a connection is used.
     pub(super) max_age: Duration,
+    /// How many requests may be under way at once.
+    pub(super) concurrency: usize,
 }
 
 /// POSTs to one address.
@@ -174,6 +176,7 @@ impl HttpPoster {
             // Before the whole attempt is over, so that the reason can tell the two apart.
             connect_timeout: (deadline / 2).max(Duration::from_millis(1)),
             max_age: connecting.max_age,
+            concurrency: connecting.concurrency,
             secrets: secrets.clone(),
         })?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -26,6 +26,8 @@ use crate::{
 
 /// How long an attempt may take unless the sink says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// No sink has more attempts under way at once.
+const MOST_CONCURRENCY: u32 = 128;
 /// For how long a connection is used unless the sink says otherwise.
 const DEFAULT_MAX_AGE: Duration = Duration::from_secs(600);
 
@@ -38,6 +40,7 @@ impl Builder<'_> {
             self.wrong(&path.key("timeout"), wrong);
         }
         let batch = self.batch(&path.key("batch"), model);
+        let concurrency = self.concurrency(&path.key("concurrency"), model, batch);
         let compression = match model.compression.unwrap_or_default() {
             CompressionModel::None => Compression::None,
             CompressionModel::Gzip => Compression::Gzip,
@@ -56,11 +59,13 @@ impl Builder<'_> {
         } else if let Some(otlp) = &model.otlp {
             let mut options = self.otlp(&path.key("otlp"), otlp, plaintext, timeout);
             options.compression = compression;
+            options.concurrency = concurrency;
             SinkKind::Otlp(options)
         } else if let Some(webhook) = &model.webhook {
             let mut options = self.webhook(&path.key("webhook"), webhook, plaintext, timeout);
             options.compression = compression;
             options.single = batch.events == 1;
+            options.concurrency = concurrency;
             SinkKind::Webhook(options)
         } else {
             if compression != Compression::None {
@@ -94,6 +99,7 @@ impl Builder<'_> {
             batch,
             retry: self.retry(&path.key("retry"), model),
             timeout,
+            concurrency,
             max_event: model.max_event.map(|size| self.sink_max_event(&path.key("maxEvent"), size)),
             start: match model.start {
                 SinkStartModel::Now => SinkStart::Now,
@@ -159,6 +165,25 @@ impl Builder<'_> {
         }
         let linger = model.batch.linger.map_or(defaults.linger, |span| span.0);
         BatchOptions { events, bytes, linger }
+    }
+
+    /// How many attempts are under way at once: as many as a receiver of one event a request needs to keep
+    /// up, and enough of whole batches that one which has to wait is not all that is sent.
+    fn concurrency(&mut self, path: &Path, model: &SinkModel, batch: BatchOptions) -> usize {
+        let default = match model {
+            SinkModel { webhook: Some(_), .. } if batch.events == 1 => 8,
+            SinkModel { kafka: None, otlp: None, webhook: None, .. } => 1,
+            _ => 4,
+        };
+        let Some(concurrency) = model.concurrency else { return default };
+        if default == 1 && concurrency > 1 {
+            let wrong = wrong("a `stdout` sink writes one batch after the other");
+            self.wrong(path, wrong.hint("remove it"));
+        } else if !(1..=MOST_CONCURRENCY).contains(&concurrency) {
+            let wrong = wrong(format!("{concurrency} attempts at once cannot be"));
+            self.wrong(path, wrong.hint(format!("write 1 to {MOST_CONCURRENCY}")));
+        }
+        concurrency as usize
     }
 
     fn retry(&mut self, path: &Path, model: &SinkModel) -> RetryOptions {
@@ -301,6 +326,7 @@ impl Builder<'_> {
             proxy: Proxy::None,
             compression: Compression::None,
             connection_max_age: DEFAULT_MAX_AGE,
+            concurrency: 1,
             timeout,
         }
     }
@@ -345,6 +371,7 @@ impl Builder<'_> {
             signing_secrets,
             compression: Compression::None,
             connection_max_age: DEFAULT_MAX_AGE,
+            concurrency: 1,
             single: true,
             timeout,
         }

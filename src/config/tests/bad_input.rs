@@ -82,6 +82,7 @@ fn sinks() {
         "retry below the default": sink("retry: {max: 50ms}"),
         "no attempts": sink("retry: {initial: 0s, maxAttempts: 0}"),
         "no time": sink("timeout: 0s"),
+        "no attempts at once, and too many": "sinks:\n  a: {otlp: {endpoint: \"http://c:4317\"}, concurrency: 0}\n  b: {webhook: {url: \"https://h\"}, concurrency: 129}\n  c: {stdout: {}, concurrency: 2}\n",
         "no room for an event": sink("maxEvent: 1KiB"),
         "more than the journal has of an event": sink("maxEvent: 1MiB"),
         "negative time": sink("timeout: -1s"),

@@ -46,6 +46,8 @@ pub(super) struct Setup {
     pub(super) connect_timeout: Duration,
     /// For how long a connection is used.
     pub(super) max_age: Duration,
+    /// How many requests may be under way at once.
+    pub(super) concurrency: usize,
     pub(super) secrets: Secrets,
 }
 
@@ -105,7 +107,7 @@ impl Setup {
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
             .pool_idle_timeout(KEEP_IDLE)
-            .pool_max_idle_per_host(1)
+            .pool_max_idle_per_host(self.concurrency)
             .connector_layer(MapRequestLayer::new(noted))
             .connect_timeout(self.connect_timeout);
         builder = match &self.proxy {
@@ -178,6 +180,7 @@ mod tests {
                 resolver: Some(Arc::new(Now(Arc::clone(&leads_to)))),
                 connect_timeout: Duration::from_secs(5),
                 max_age,
+                concurrency: 1,
                 secrets: Secrets::none(),
             })
             .unwrap();

@@ -35,6 +35,7 @@ impl HttpExporter {
                 proxy: &options.proxy,
                 timeout: options.timeout,
                 max_age: options.connection_max_age,
+                concurrency: options.concurrency,
             },
             "application/x-protobuf",
             http::headers(&options.headers)?,

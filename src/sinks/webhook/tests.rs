@@ -23,6 +23,7 @@ fn options(url: String) -> WebhookOptions {
         compression: Compression::None,
         single: false,
         connection_max_age: Duration::from_secs(600),
+        concurrency: 1,
         timeout: Duration::from_secs(5),
     }
 }
