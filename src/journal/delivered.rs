@@ -258,10 +258,16 @@ impl Delivered {
         Arc::clone(&self.earlier)
     }
 
-    /// Forgets what was decided by: the correlator that decided so is gone with the state.
+    /// Forgets what was decided by: the correlator that decided so is gone with the state. The file does
+    /// so, too, for the next run may have a state again.
     pub(crate) fn forget_inputs(&mut self) {
+        if self.all.inputs.is_empty() {
+            return;
+        }
         Arc::make_mut(&mut self.earlier).inputs = Inputs::default();
         self.all.inputs = Inputs::default();
+        // On a full disk they stay, as they did before.
+        let _ = self.rewrite();
     }
 
     /// How many were delivered again, over all runs.
@@ -487,6 +493,27 @@ mod tests {
         assert_eq!(set(&open(&directory, 1).earlier().delivered), (7..10).collect());
         let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&taken).unwrap());
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_was_decided_by_is_forgotten_for_good_where_the_state_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = Directory::open(dir.path()).unwrap();
+        let mut delivered = open(&directory, 1);
+        let mut inputs = Inputs::default();
+        inputs.push(7, [7; 89]);
+        delivered.decided_by(&inputs);
+        delivered.add(7);
+        delivered.write(0, || at(1));
+        drop(delivered);
+        let mut delivered = open(&directory, 1);
+        assert!(delivered.earlier().is_decided(7));
+        delivered.forget_inputs();
+        assert!(!delivered.earlier().is_decided(7));
+        drop(delivered);
+        let delivered = open(&directory, 1);
+        assert!(!delivered.earlier().is_decided(7));
+        assert_eq!(set(&delivered.earlier().delivered), [7].into());
     }
 
     #[test]
