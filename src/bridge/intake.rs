@@ -69,7 +69,8 @@ impl SourceOptions {
         let keys: Vec<_> = namespaces.iter().copied().map(key_of).collect();
         let mut sources = Vec::new();
         for (namespace, key) in namespaces.into_iter().zip(keys.iter().cloned()) {
-            let deleted_known_until_ms = deleted_known_until_ms(&key, &keys, known, resume);
+            let deleted_known_until_ms =
+                deleted_known_until_ms(&key, &keys, known, resume, now_ms());
             let own = own_resume(&key, resume);
             let past = Past::of(&key, known, resume, now_ms());
             let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);

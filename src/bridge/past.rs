@@ -99,19 +99,21 @@ impl Past {
 
 /// Until when it is to be known what was read of Events that the source `key` sees deleted, in
 /// milliseconds since the epoch: while one that is not among those `read` now may be back, to read their
-/// history.
+/// history. No longer than that from now, whatever a clock that was ahead has left.
 pub(super) fn deleted_known_until_ms(
     key: &str,
     read: &[String],
     known: &BTreeMap<String, SourceState>,
     resume: &BTreeMap<Arc<str>, Resume>,
+    now_ms: u64,
 ) -> u64 {
     let may_be_back = |other: &&Arc<str>| {
         let scope = Scope::of(other);
         scope.overlaps(&Scope::of(key)) && !read.iter().any(|key| Scope::of(key).covers(&scope))
     };
     let ended = resume.keys().filter(may_be_back).filter_map(|other| {
-        known.get(&**other)?.last_heard_ms.map(|heard| heard.saturating_add(BACK_WITHIN_MS))
+        let heard = known.get(&**other)?.last_heard_ms?;
+        Some(heard.min(now_ms).saturating_add(BACK_WITHIN_MS))
     });
     ended.max().unwrap_or_default()
 }
@@ -226,15 +228,18 @@ mod tests {
 
     #[test]
     fn what_was_read_of_deleted_events_is_known_while_a_source_may_be_back_that_is_not_read() {
-        let until = |key: &str, read: &[&str]| {
+        let until_at = |now_ms, key: &str, read: &[&str]| {
             let (known, resume) = journal(&[("*", 0, 7, 70), ("shop?a", 0, 9, 90)]);
             let read: Vec<_> = read.iter().map(|&key| key.to_owned()).collect();
-            deleted_known_until_ms(key, &read, &known, &resume).saturating_sub(BACK_WITHIN_MS)
+            let until = deleted_known_until_ms(key, &read, &known, &resume, now_ms);
+            until.saturating_sub(BACK_WITHIN_MS)
         };
+        let until = |key: &str, read: &[&str]| until_at(100, key, read);
         assert_eq!(until("*", &["*"]), 0);
         assert_eq!(until("bank", &["bank"]), 70);
         assert_eq!(until("shop?b", &["shop?b"]), 90);
         assert_eq!(until("shop", &["shop"]), 70);
+        assert_eq!(until_at(40, "shop", &["shop"]), 40, "the clock was ahead when it was heard of");
     }
 
     #[test]
