@@ -20,8 +20,10 @@ use crate::{
 };
 
 /// From so many records on it is looked for those that nobody comes back to: an errand that was ended
-/// leaves what it had queued.
+/// leaves what it had queued, and so does a batch that was given up.
 const LOOK_AT: usize = 1 << 14;
+/// A live event that was not taken is in one of so many attempts again, or was given up.
+const COMES_BACK_WITHIN: u64 = 1 << 10;
 
 /// An error that is about a connection or the producer, not about one message.
 #[derive(Clone, Debug)]
@@ -106,7 +108,7 @@ impl Ledger {
         let number = inner.begun;
         let mut waiting = Waiting::default();
         if inner.records.len() >= LOOK_AT {
-            inner.forget_errands();
+            inner.forget_left();
         }
         if !inner.records.is_empty() {
             for record in records {
@@ -189,11 +191,13 @@ impl Inner {
         self.records.insert(seq, Entry { state, attempt });
     }
 
-    /// Forgets what is known of errands that no attempt has: they are sent again, if anybody comes back.
-    fn forget_errands(&mut self) {
-        let attempts = &self.attempts;
+    /// Forgets what is known of records that no attempt has, and that nobody is to come back to: they are
+    /// sent again, if somebody does.
+    fn forget_left(&mut self) {
+        let (attempts, begun) = (&self.attempts, self.begun);
         self.records.retain(|seq, entry| {
-            *seq < Record::FIRST_ERRAND
+            let comes_back = entry.attempt + COMES_BACK_WITHIN > begun;
+            (*seq < Record::FIRST_ERRAND && comes_back)
                 || matches!(entry.state, State::Queued)
                 || attempts.contains_key(&entry.attempt)
         });
@@ -336,5 +340,32 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.ledger.inner().attempts.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sinks::fixtures;
+
+    #[test]
+    fn what_nobody_comes_back_to_is_forgotten_and_what_is_due_is_not() {
+        let ledger = Ledger::default();
+        let due = fixtures::batch(1..=1).records;
+        ledger.begin(&due).queued(&due[0]);
+        for first in (2..).step_by(10).take(4 * LOOK_AT / 10) {
+            // Queued, given up after the attempt, and taken in the end.
+            let records = fixtures::batch(first..=first + 9).records;
+            let attempt = ledger.begin(&records);
+            records.iter().for_each(|record| attempt.queued(record));
+            drop(attempt);
+            records.iter().for_each(|record| ledger.report(record.seq, None));
+        }
+        assert!(ledger.inner().records.len() <= LOOK_AT + 10, "{}", ledger.inner().records.len());
+        assert_eq!(ledger.outstanding(), 1);
+        let again = ledger.begin(&due);
+        assert!(again.knows(&due[0]));
+        ledger.report(1, None);
+        assert_eq!(again.settle(), [EventFate::Delivered]);
     }
 }
