@@ -9,17 +9,23 @@
 //! whether the message can be read or not; of a long one the start is kept, where the number
 //! stands that was rejected. An answer that ends before
 //! its status has come says nothing: the batch is sent again, under the same ids.
+//!
+//! What stands between may have forgotten a connection that was idle. So a call on one that was used
+//! before, and that ends without an answer, is made again at once, as over HTTP/1.1.
 
 use std::{
     error::Error as _,
     fmt,
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use ::http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
     header::{CONTENT_TYPE, TE},
     response,
     uri::Scheme,
@@ -58,9 +64,8 @@ const PREFIX_BYTES: usize = 5;
 pub(super) struct GrpcExporter {
     endpoint: Endpoint,
     peer: String,
-    /// Opened by the first call, and when that was; connects, and connects again, by itself. All calls
-    /// share it.
-    channel: Mutex<Option<(Channel, Instant)>>,
+    /// Opened by the first call. All calls share it.
+    open: Mutex<Option<Open>>,
     /// For how long a channel, and so a connection, is used.
     max_age: Duration,
     /// Of every request.
@@ -68,6 +73,15 @@ pub(super) struct GrpcExporter {
     compression: Compression,
     secrets: Secrets,
     deadline: Duration,
+}
+
+/// A channel; it connects, and connects again, by itself.
+#[derive(Clone)]
+struct Open {
+    channel: Channel,
+    since: Instant,
+    /// Whether the connection that it has was answered on before.
+    used: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for GrpcExporter {
@@ -136,7 +150,7 @@ impl GrpcExporter {
         Ok(Self {
             endpoint,
             peer: address.peer,
-            channel: Mutex::default(),
+            open: Mutex::default(),
             max_age: options.connection_max_age,
             headers,
             compression: options.compression,
@@ -150,61 +164,85 @@ impl GrpcExporter {
         message: Bytes,
         sent: &Batch,
     ) -> Result<ExportLogsServiceResponse, Failure> {
-        let (channel, opened) = self.channel();
-        match timeout(self.deadline, self.call(channel, message, sent)).await {
+        let open = self.open();
+        match timeout(self.deadline, self.call(&open, message, sent)).await {
             Ok(answer) => answer,
             Err(_) => {
                 // A connection whose other end is gone looks like this until TCP gives up, after
                 // minutes. A new one costs little; another call may have opened it already.
-                self.current().take_if(|(_, since)| *since == opened);
+                self.current().take_if(|current| current.since == open.since);
                 Err(net_error::silence(self.deadline, &self.peer, &self.secrets))
             }
         }
     }
 
-    /// The channel for a call, and when it was opened.
-    fn channel(&self) -> (Channel, Instant) {
+    /// The channel for a call.
+    fn open(&self) -> Open {
         let mut current = self.current();
         // Another one asks for the addresses of the name again.
-        current.take_if(|(_, opened)| opened.elapsed() >= self.max_age);
-        let open = || (self.endpoint.connect_lazy(), Instant::now());
+        current.take_if(|open| open.since.elapsed() >= self.max_age);
+        let open = || Open {
+            channel: self.endpoint.connect_lazy(),
+            since: Instant::now(),
+            used: Arc::default(),
+        };
         current.get_or_insert_with(open).clone()
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<(Channel, Instant)>> {
-        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn call(
         &self,
-        mut channel: Channel,
+        open: &Open,
         message: Bytes,
         sent: &Batch,
     ) -> Result<ExportLogsServiceResponse, Failure> {
-        let request = self.request(message).await?;
-        let broken = |error: tonic::transport::Error| {
-            net_error::to_failure(&error, is_connected(&error), &self.peer, &self.secrets)
-        };
-        poll_fn(|context| channel.poll_ready(context)).await.map_err(broken)?;
-        let (head, body) = channel.call(request).await.map_err(broken)?.into_parts();
+        let framed = self.framed(message).await?;
+        let was_used = open.used.load(Ordering::Relaxed);
+        let mut answer = self.ask(open, framed.clone()).await;
+        if was_used && answer.as_ref().is_err_and(is_connected) {
+            tracing::debug!(peer = self.peer, "a connection that was idle is gone");
+            open.used.store(false, Ordering::Relaxed);
+            answer = self.ask(open, framed).await;
+        }
+        let (head, body) = answer
+            .map_err(|error| {
+                net_error::to_failure(&error, is_connected(&error), &self.peer, &self.secrets)
+            })?
+            .into_parts();
+        open.used.store(true, Ordering::Relaxed);
         if !is_grpc(&head) {
             return Err(not_grpc(&head, body, sent, &self.secrets).await);
         }
         self.read(&head, body, sent).await
     }
 
-    async fn request(&self, message: Bytes) -> Result<Request<Body>, Failure> {
+    /// One call with a message that is framed.
+    async fn ask(
+        &self,
+        open: &Open,
+        framed: Bytes,
+    ) -> Result<Response<Body>, tonic::transport::Error> {
+        let mut request = Request::new(Body::new(Full::new(framed)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_static(EXPORT);
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = self.headers.clone();
+        let mut channel = open.channel.clone();
+        poll_fn(|context| channel.poll_ready(context)).await?;
+        channel.call(request).await
+    }
+
+    /// A message as gRPC frames it.
+    async fn framed(&self, message: Bytes) -> Result<Bytes, Failure> {
         let message = compress::compress(self.compression, message).await?;
         let mut framed = BytesMut::with_capacity(PREFIX_BYTES + message.len());
         framed.put_u8((self.compression != Compression::None).into());
         framed.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
         framed.put(message);
-        let mut request = Request::new(Body::new(Full::new(framed.freeze())));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from_static(EXPORT);
-        *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = self.headers.clone();
-        Ok(request)
+        Ok(framed.freeze())
     }
 
     /// What a gRPC answer says.
