@@ -31,12 +31,13 @@ pub(crate) fn escaped(json: &str) -> String {
 
 /// A text of lines, as long in bytes, with question marks in place of such characters.
 pub(crate) fn visible(text: &str) -> String {
-    let is_hidden = |c: &char| !matches!(c, '\n' | '\t' | '\r') && is_unseen(*c);
     let mut visible = String::with_capacity(text.len());
-    for c in text.chars() {
-        match Some(c).filter(is_hidden) {
-            Some(c) => visible.extend(std::iter::repeat_n('?', c.len_utf8())),
-            None => visible.push(c),
+    for (at, c) in text.char_indices() {
+        let ends_line = c == '\n' || text[at..].starts_with("\r\n");
+        if ends_line || c == '\t' || !is_unseen(c) {
+            visible.push(c);
+        } else {
+            visible.extend(std::iter::repeat_n('?', c.len_utf8()));
         }
     }
     visible
@@ -103,6 +104,12 @@ mod tests {
         for c in '\0'..=char::MAX {
             assert_eq!(is_format(c), category.is_match(c.encode_utf8(&mut [0; 4])), "{c:?}");
         }
+    }
+
+    #[test]
+    fn what_is_visible_has_its_lines_and_is_as_long() {
+        let text = "a\tb\r\nc\rd\u{202e}e\u{9b}\nf\r";
+        assert_eq!(visible(text), "a\tb\r\nc?d???e??\nf?");
     }
 
     #[test]
