@@ -132,6 +132,24 @@ mod tests {
         assert_eq!(mode(dir.path()), 0o2770);
     }
 
+    /// As an `emptyDir` of Kubernetes is one.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_mount_point_that_everybody_may_write_to_is_taken_as_it_is() {
+        let shared = Path::new("/dev/shm");
+        if !fs::metadata(shared).is_ok_and(|found| is_mount_point(shared, &found).unwrap()) {
+            return;
+        }
+        let before = mode(shared);
+        assert!(before & 0o002 != 0, "it is for everybody: {before:04o}");
+        let said = prepare(shared).unwrap().unwrap();
+        assert!(
+            said.starts_with(&format!("it is a mount point, so its mode {before:04o}")),
+            "{said}"
+        );
+        assert_eq!(mode(shared), before);
+    }
+
     #[test]
     fn a_mount_point_is_known_and_a_directory_is_none() {
         let is_one = |path: &Path| is_mount_point(path, &fs::metadata(path).unwrap()).unwrap();

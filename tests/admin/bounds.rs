@@ -10,7 +10,7 @@ use tidings::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpStream, UnixStream},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -76,9 +76,10 @@ async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
     String::from_utf8(rest).unwrap()
 }
 
-/// The same, while the time is the test's.
-async fn rest_as_time_goes_by(stream: impl AsyncRead + Unpin) -> String {
+/// The same, while the time is the test's; and how long that took.
+async fn rest_as_time_goes_by(stream: impl AsyncRead + Unpin) -> (String, Duration) {
     tokio::time::pause();
+    let begun = Instant::now();
     let moving = async {
         loop {
             tokio::time::advance(Duration::from_millis(100)).await;
@@ -88,8 +89,9 @@ async fn rest_as_time_goes_by(stream: impl AsyncRead + Unpin) -> String {
         rest = rest(stream) => rest,
         () = moving => unreachable!(),
     };
+    let took = begun.elapsed();
     tokio::time::resume();
-    rest
+    (rest, took)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,9 +117,12 @@ async fn a_head_without_end_makes_room_when_all_places_are_taken() {
 async fn a_head_that_does_not_come_to_its_end_is_not_waited_for() {
     let doors = Doors::open().await;
     for door in BOTH {
-        let (silent, slow) = (doors.send(door, "").await, doors.send(door, "GET /livez").await);
-        for head in [silent, slow] {
-            assert_eq!(rest_as_time_goes_by(head).await, "", "{door:?}");
+        for begun in ["", "GET /livez"] {
+            let head = doors.send(door, begun).await;
+            let (answer, took) = rest_as_time_goes_by(head).await;
+            assert_eq!(answer, "", "{door:?}");
+            // It is 5 s; the test's time runs ahead of those who close.
+            assert!((4..8).contains(&took.as_secs()), "{door:?}: {took:?}");
         }
     }
     stop(doors.bridge).await;
@@ -153,8 +158,9 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
         "POST /api/v1/dead-letters/drop HTTP/1.1\r\nhost: t\r\ncontent-length: 60000\r\n\r\n{";
     assert!(doors.asked(Door::Admin, post).await.starts_with("HTTP/1.1 404"), "it reads none");
     let slow = doors.send(Door::Control, post).await;
-    let answer = rest_as_time_goes_by(slow).await;
+    let (answer, took) = rest_as_time_goes_by(slow).await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!((9..13).contains(&took.as_secs()), "{took:?}");
     assert!(answer.contains("the request is not whole after 10 s"), "{answer}");
     stop(doors.bridge).await;
 }

@@ -1,7 +1,10 @@
 //! What the bridge says of itself: what is worth an Event, that it comes back, and that it feeds on
 //! nothing of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
@@ -151,6 +154,7 @@ async fn an_event_of_our_namespace_waits_for_the_answer_to_a_write_of_ours_and_n
         create(&server, "before");
         sink.wait_for(1).await;
         let view = bridge.view();
+        let begun = Instant::now();
         let writing = tokio::spawn(async move { writing.create(&of_a_bridge()).await });
         until("it is written", || server.live_events() == 2).await;
         create(&server, "behind");
@@ -164,6 +168,8 @@ async fn an_event_of_our_namespace_waits_for_the_answer_to_a_write_of_ours_and_n
         }
         let ids = sink.wait_for(3).await;
         assert!(ids[1].envelope.contains("SinkUnavailable"));
+        // Ten seconds, on a machine that takes its time.
+        assert!(answered || (9..20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
         writing.abort();
         stop(bridge).await;
     }
