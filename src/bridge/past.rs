@@ -84,15 +84,16 @@ impl Past {
                 unfinished: state.unfinished.take(),
             });
         }
+        let last_heard_ms = |key: &str| {
+            let state = known.get(key)?;
+            Some(state.last_heard_ms.unwrap_or(state.first_start_ms))
+        };
         if own.resource_version > 0 {
-            let last_heard_ms = own_heard_ms.unwrap_or_default();
+            let last_heard_ms = last_heard_ms(key).unwrap_or_default();
             let too_late = now_ms.saturating_sub(last_heard_ms) > BACK_WITHIN_MS;
             return if too_late && read_since { Self::Part { last_heard_ms } } else { Self::None };
         }
-        let heard = read.iter().filter_map(|(other, _)| {
-            let state = known.get(&***other)?;
-            Some(state.last_heard_ms.unwrap_or(state.first_start_ms))
-        });
+        let heard = read.iter().filter_map(|(other, _)| last_heard_ms(other));
         heard.min().map_or(Self::None, |last_heard_ms| Self::Part { last_heard_ms })
     }
 }
@@ -224,6 +225,12 @@ mod tests {
         assert_eq!(at(70 + BACK_WITHIN_MS, 9), Past::None);
         assert_eq!(at(71 + BACK_WITHIN_MS, 9), Past::Part { last_heard_ms: 70 });
         assert_eq!(at(71 + BACK_WITHIN_MS, 7), Past::None, "nothing was read since");
+        // Where it is not known when it was heard of, nothing is missing from before the first start.
+        let (mut known, resume) = journal(&[("*", 0, 7, 70), ("shop", 0, 9, 90)]);
+        let state = known.get_mut("*").unwrap();
+        (state.last_heard_ms, state.first_start_ms) = (None, 60);
+        let past = Past::of("*", &mut known, &resume, 61 + BACK_WITHIN_MS);
+        assert_eq!(past, Past::Part { last_heard_ms: 60 });
     }
 
     #[test]
