@@ -412,9 +412,17 @@ enum Step {
     /// An Event that exists occurs once more.
     Again(prop::sample::Index),
     Wait(u64),
-    Stop,
+    Stop(Run),
     /// Everything ends where it is: nothing is drained, nothing is saved.
-    Crash,
+    Crash(Run),
+}
+
+/// What the next run is configured with.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    filter: Option<&'static str>,
+    /// What is held back comes out when some fifteen long versions are behind it.
+    small: bool,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -422,9 +430,15 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0u8..3, 1u8..25).prop_map(|(pod, events)| Step::Create(pod, events)),
         6 => any::<prop::sample::Index>().prop_map(Step::Again),
         4 => (1u64..1200).prop_map(Step::Wait),
-        1 => Just(Step::Stop),
-        2 => Just(Step::Crash),
+        1 => run().prop_map(Step::Stop),
+        2 => run().prop_map(Step::Crash),
     ]
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let filters = [None, None, Some("event.count % 2 == 1"), Some("event.type == 'Normal'")];
+    (prop::sample::select(filters.to_vec()), any::<bool>())
+        .prop_map(|(filter, small)| Run { filter, small })
 }
 
 proptest! {
@@ -440,21 +454,22 @@ proptest! {
     fn the_increments_that_come_out_are_those_that_went_in(
         steps in prop::collection::vec(step(), 1..20),
         batch in prop::sample::select(vec![1usize, 7, 500]),
-        small in any::<bool>(),
+        long in any::<bool>(),
+        first in run(),
     ) {
-        adds_up(steps, batch, small);
+        adds_up(steps, batch, long, first);
     }
 }
 
-/// In a `small` journal what is held comes out when some fifteen versions are behind it.
-fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
+/// Of runs with one `match` and size of the journal after another, and messages that are `long` or not.
+fn adds_up(steps: Vec<Step>, batch: usize, long: bool, first: Run) {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
-    let start = || {
+    let start = |Run { filter, small }| {
         let runtime = Runtime::new().unwrap();
         let batch = BatchOptions { events: batch, ..Tuning::default().batch };
-        let tuning = Tuning { batch, ..suppress() };
+        let tuning = Tuning { batch, filter, ..suppress() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
         if small {
             setup.retention = 1 << 20;
@@ -462,8 +477,8 @@ fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
         let bridge = runtime.block_on(setup.start());
         (runtime, bridge)
     };
-    let message = "again".repeat(if small { 1600 } else { 1 });
-    let (mut runtime, mut bridge) = start();
+    let message = "again".repeat(if long { 1600 } else { 1 });
+    let (mut runtime, mut bridge) = start(first);
     // From here on each version is seen; a first list shows the newest ones only.
     runtime.block_on(until("a watch", || server.open_watches() == 1));
     let (mut events, mut versions) = (Vec::<Repeated>::new(), 0);
@@ -487,15 +502,15 @@ fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
                 versions += 1;
             }
             Step::Wait(ms) => std::thread::sleep(Duration::from_millis(ms)),
-            Step::Stop => {
+            Step::Stop(next) => {
                 runtime.block_on(stop(bridge));
                 drop(runtime);
-                (runtime, bridge) = start();
+                (runtime, bridge) = start(next);
             }
-            Step::Crash => {
+            Step::Crash(next) => {
                 runtime.shutdown_timeout(Duration::from_secs(10));
                 drop(bridge);
-                (runtime, bridge) = start();
+                (runtime, bridge) = start(next);
             }
         }
     }
@@ -513,9 +528,9 @@ fn adds_up(steps: Vec<Step>, batch: usize, small: bool) {
         let before = deltas.insert(event.id.clone(), event.delta);
         assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
     }
-    assert_eq!(deltas.values().sum::<u64>(), versions);
-    let (runtime, bridge) = start();
+    let (runtime, bridge) = start(first);
     let status = runtime.block_on(settled(&bridge.view(), "pager", versions));
+    assert_eq!(deltas.values().sum::<u64>() + status.filtered, versions, "{status:?}");
     assert_eq!((status.lost, status.dead_lettered, status.held), (0, 0, 0));
     assert_eq!(status.delivered, deltas.len() as u64);
     runtime.block_on(stop(bridge));
