@@ -454,22 +454,23 @@ proptest! {
     fn the_increments_that_come_out_are_those_that_went_in(
         steps in prop::collection::vec(step(), 1..20),
         batch in prop::sample::select(vec![1usize, 7, 500]),
+        concurrency in prop::sample::select(vec![1usize, 4]),
         long in any::<bool>(),
         first in run(),
     ) {
-        adds_up(steps, batch, long, first);
+        let batch = BatchOptions { events: batch, ..Tuning::default().batch };
+        adds_up(steps, Tuning { batch, concurrency, ..suppress() }, long, first);
     }
 }
 
 /// Of runs with one `match` and size of the journal after another, and messages that are `long` or not.
-fn adds_up(steps: Vec<Step>, batch: usize, long: bool, first: Run) {
+fn adds_up(steps: Vec<Step>, tuning: Tuning, long: bool, first: Run) {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = |Run { filter, small }| {
         let runtime = Runtime::new().unwrap();
-        let batch = BatchOptions { events: batch, ..Tuning::default().batch };
-        let tuning = Tuning { batch, filter, ..suppress() };
+        let tuning = Tuning { filter, ..tuning.clone() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
         if small {
             setup.retention = 1 << 20;
