@@ -8,24 +8,24 @@ use ::http::{
 use super::{WebhookSink, http::Reply, otlp};
 use crate::{bridge::Outcome, event::Batch};
 
-/// What a receiver answered, with one text in the headers that are read: nothing if HTTP has no such answer.
+/// A receiver's answer, with one text in the headers that are read: nothing if HTTP has no such answer.
 fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
     let value = HeaderValue::from_bytes(header).ok()?;
     let headers = HeaderMap::from_iter([(RETRY_AFTER, value.clone()), (LOCATION, value)]);
     Some(Reply::new(StatusCode::from_u16(status).ok()?, &headers, body.to_vec()))
 }
 
-/// What a webhook makes of an answer.
+/// The outcome that a webhook makes of an answer.
 pub fn webhook(sink: &WebhookSink, status: u16, header: &[u8], body: &[u8]) -> Option<Outcome> {
     Some(sink.outcome_of(&reply(status, header, body)?, &Batch::default()))
 }
 
-/// What OTLP over HTTP makes of an answer to so many records.
+/// The outcome that OTLP over HTTP makes of an answer to so many records.
 pub fn otlp_http(status: u16, header: &[u8], body: &[u8], sent: u64) -> Option<Outcome> {
     Some(otlp::fuzzing::http(&reply(status, header, body)?, sent))
 }
 
-/// What OTLP over gRPC makes of a status.
+/// The outcome that OTLP over gRPC makes of a status.
 pub fn otlp_grpc(code: i32, message: &str, details: &[u8]) -> Outcome {
     otlp::fuzzing::grpc(code, message, details)
 }

@@ -1,4 +1,4 @@
-//! What the sinks over HTTP share: one client, one POST, and one reading of the answer.
+//! The ground that the sinks over HTTP share: one client, one POST, and one reading of the answer.
 //!
 //! HTTP/1.1 only, with a connection for each request under way: a dead HTTP/2 connection is kept, and takes
 //! all that it multiplexes along, where a dead HTTP/1.1 connection goes with its request.
@@ -33,7 +33,7 @@ use crate::{
 pub(super) const REASON_BYTES: usize = 4096;
 /// How long a body that decides nothing may take, before its connection is given up instead.
 pub(super) const BODY_WAIT: Duration = Duration::from_millis(250);
-/// What this program calls itself.
+/// The name that this program gives itself.
 pub(super) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
 /// The parts of an address.
@@ -103,7 +103,7 @@ impl Reply {
         self.status.is_success()
     }
 
-    /// What an answer other than 2xx to a batch means; `words` is what the body says.
+    /// The failure that an answer other than 2xx to a batch is; `words` is what the body says.
     pub(super) fn failure(&self, words: &str, sent: &Batch, secrets: &Secrets) -> Failure {
         // What the body of a redirect says is that it is one.
         let location = self.location.as_ref().map(status::points_to);
@@ -191,7 +191,7 @@ impl HttpPoster {
         Ok(Self { client, url, peer, headers, compression, secrets, deadline, success_bytes: 0 })
     }
 
-    /// What no reason may hold.
+    /// The secrets that no reason may hold.
     pub(super) fn secrets(&self) -> &Secrets {
         &self.secrets
     }

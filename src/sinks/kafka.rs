@@ -187,7 +187,7 @@ impl KafkaSink {
         }
     }
 
-    /// What the reports of an attempt come to, all of which are there.
+    /// The outcome of an attempt, all of whose reports are there.
     fn reported(&self, producer: &Producer, attempt: &Attempt<'_>) -> Result<Outcome, InCompany> {
         let Some((place, code, alone)) = attempt.first_failed() else {
             return Ok(settle(attempt, self.messages.failure(RDKafkaErrorCode::NoError)));
@@ -274,8 +274,8 @@ impl Sink for KafkaSink {
         Box::pin(self.produce(batch, Instant::now() + self.deadline))
     }
 
-    /// What is still queued was not acknowledged, so it is sent again after the next start; it is
-    /// dropped here rather than sent now and then repeated.
+    /// Drops what is still queued: it was not acknowledged and is sent again after the next start, so
+    /// sent now it would come twice.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let mut current = self.current.lock().await;

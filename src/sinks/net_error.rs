@@ -1,4 +1,4 @@
-//! What went wrong on the network, in a person's words.
+//! Failures of the network, in a person's words.
 //!
 //! The libraries say it in layers ("error sending request", "client error (Connect)", "tcp connect
 //! error", "Connection refused (os error 111)"), of which only the innermost helps. This walks
@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use crate::bridge::{Failure, FailureClass, Fault, Secrets, Status};
 
-/// What a failed exchange with `peer` (`host:port`) says. Once there was a connection the end of it is a
+/// The failure that a failed exchange with `peer` (`host:port`) is. Once there was a connection the end of it is a
 /// cut, which may be for what was sent on it; TLS, and what was never sent, is the sink's.
 pub(super) fn to_failure(
     error: &(dyn Error + 'static),
@@ -26,7 +26,7 @@ pub(super) fn to_failure(
     Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure }
 }
 
-/// What it says that no answer came within a time to a request that was written.
+/// The failure of a request that was written and had no answer within a time.
 pub(super) fn silence(within: Duration, peer: &str, secrets: &Secrets) -> Failure {
     let reason = secrets.reason(format_args!("no answer from {peer} within {within:?}"));
     Failure::silence(reason)

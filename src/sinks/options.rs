@@ -1,4 +1,4 @@
-//! What each transport needs to know: secrets resolved, files read, defaults applied.
+//! The options of each transport: secrets resolved, files read, defaults applied.
 
 use std::{fmt, time::Duration};
 
@@ -81,7 +81,7 @@ pub struct SaslOptions {
     pub password: Secret,
 }
 
-/// What the key of a Kafka message is made of.
+/// The parts that the key of a Kafka message is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KafkaKey {
     /// The cluster, the Event's namespace, and the object that it is about.
@@ -100,7 +100,7 @@ pub struct KafkaOptions {
     pub brokers: Vec<String>,
     /// The topic to produce to.
     pub topic: String,
-    /// What a message's key is made of.
+    /// The parts of a message's key.
     pub key: KafkaKey,
     /// The cluster's name, for the client's id.
     pub cluster: Option<String>,
@@ -120,7 +120,7 @@ pub enum Proxy {
     /// Nothing, whatever the environment says.
     #[default]
     None,
-    /// What `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say.
+    /// The proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name.
     Env,
     /// The proxy at this address.
     Url(Secret),

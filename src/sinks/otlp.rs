@@ -75,7 +75,7 @@ impl OtlpSink {
     }
 }
 
-/// What a successful answer to `sent` records says.
+/// The outcome that a successful answer to `sent` records states.
 fn taken(response: ExportLogsServiceResponse, sent: u64, secrets: &Secrets) -> Outcome {
     let Some(partial) = response.partial_success else { return Outcome::Delivered };
     let words = secrets.reason(&partial.error_message);

@@ -43,7 +43,7 @@ const HARMLESS: [&str; 29] = [
     "x-scope-orgid",
     "x-tenant-id",
 ];
-/// What stands in front of the credentials in `Authorization`.
+/// Words that stand in front of the credentials in `Authorization`.
 #[cfg(any(feature = "otlp", feature = "webhook"))]
 const SCHEMES: [&str; 9] =
     ["apikey", "api-key", "basic", "bearer", "digest", "geniekey", "key", "splunk", "token"];

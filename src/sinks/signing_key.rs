@@ -28,14 +28,14 @@ pub(crate) enum SigningKey {
     Ed25519(Vec<u8>, Option<Vec<u8>>),
 }
 
-/// What is wrong with a secret; without the secret.
+/// The fault of a secret; without the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SigningKeyError {
     /// It is empty.
     Empty,
     /// Neither `whsec_` nor `whsk_` stands in front of it.
     NoPrefix,
-    /// What follows the prefix is not base64.
+    /// The text behind the prefix is not base64.
     NotBase64(&'static str),
     /// It has so few bytes.
     TooShort(usize),

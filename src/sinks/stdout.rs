@@ -47,7 +47,7 @@ pub struct StdoutSink {
     journal_has_past: AtomicBool,
 }
 
-/// What one attempt leaves to the next.
+/// The state that one attempt leaves to the next.
 #[derive(Debug)]
 struct Writing {
     jobs: mpsc::Sender<Job>,

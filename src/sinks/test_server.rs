@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Secret, TlsOptions};
 
-/// What the server does with a request.
+/// A step of the server at a request.
 #[derive(Clone)]
 pub(super) enum Step {
     Write(Vec<u8>),

@@ -89,7 +89,7 @@ impl WebhookSink {
         self.poster.post_compressed(&headers, sent).await
     }
 
-    /// What an answer to a batch means.
+    /// The outcome that an answer to a batch states.
     pub(super) fn outcome_of(&self, reply: &Reply, sent: &Batch) -> Outcome {
         if reply.is_success() {
             return Outcome::Delivered;

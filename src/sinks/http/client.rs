@@ -41,7 +41,7 @@ pub(super) struct Setup {
     pub(super) https: bool,
     pub(super) tls: TlsOptions,
     pub(super) proxy: Proxy,
-    /// What says where the name of the URL leads, if not the system.
+    /// The source of the addresses of the URL's name, if it is not the system.
     pub(super) resolver: Option<Arc<dyn Resolve>>,
     pub(super) connect_timeout: Duration,
     /// For how long a connection is used.

@@ -1,4 +1,4 @@
-//! What an HTTP status means to the bridge.
+//! The meaning of an HTTP status to the bridge.
 //!
 //! | status | class | fault |
 //! |---|---|---|
@@ -28,7 +28,7 @@ use crate::{
     sinks::credentials,
 };
 
-/// What an answer other than 2xx to a batch says, whose body says `words`.
+/// The failure that an answer other than 2xx to a batch is, whose body says `words`.
 pub(super) fn to_failure(
     status: StatusCode,
     after: Option<Duration>,
@@ -65,7 +65,7 @@ pub(super) fn to_failure(
     Failure { fault, status, after, ..Failure::new(class, secrets.reason(reason)) }
 }
 
-/// What there is to know about a redirect, which nobody follows: a POST would become a GET, or the
+/// Words about a redirect, which nobody follows: a POST would become a GET, or the
 /// events and their credentials would go where nobody has configured them to. Of the address only
 /// the server is told: paths and queries hold secrets.
 pub(super) fn points_to(location: &HeaderValue) -> String {

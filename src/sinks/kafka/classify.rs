@@ -1,4 +1,4 @@
-//! What librdkafka's errors mean to the bridge.
+//! The meaning of librdkafka's errors to the bridge.
 //!
 //! | error | class | fault |
 //! |---|---|---|
@@ -14,7 +14,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 
 use crate::bridge::{Failure, FailureClass, Fault, Reason, RefusedClass, Status};
 
-/// What an error about a record, or about all of them, says.
+/// The failure that an error about a record, or about all of them, is.
 pub(super) fn failure(code: Code, reason: Reason) -> Failure {
     let failure = Failure::new(class(code), reason);
     let fault = match code {
@@ -36,7 +36,7 @@ pub(super) fn is_tls(text: &str) -> bool {
     text.contains("SSL routines")
 }
 
-/// What is to be done about an error.
+/// The class of an error: what is to be done about it.
 pub(super) fn class(code: Code) -> FailureClass {
     match code {
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge => {

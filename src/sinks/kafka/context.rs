@@ -1,4 +1,4 @@
-//! What librdkafka's thread calls: delivery reports, errors and lines of its log.
+//! The callbacks of librdkafka's thread: delivery reports, errors and lines of its log.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What has been handed to one producer and not yet been settled with the bridge, and who waits for it.
+//! The records that one producer was handed and that are not yet settled with the bridge, and who waits for
+//! them.
 //!
 //! librdkafka's thread writes delivery reports down here, and wakes the attempt that a report is the last
 //! one of. Several attempts are under way at once, each with records of its own. One that runs out of

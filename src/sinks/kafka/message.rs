@@ -66,7 +66,7 @@ impl Messages {
         Ok(Message { topic: &self.topic, record, key, time_ms })
     }
 
-    /// What an error about one of them, or about all, says.
+    /// The failure that an error about one of them, or about all, is.
     pub(super) fn failure(&self, code: RDKafkaErrorCode) -> Failure {
         classify::failure(code, words::of_code(code, &self.topic))
     }
@@ -86,7 +86,7 @@ impl Message<'_> {
     }
 }
 
-/// What keeps the events of one object together, behind where they are from. The name of the cluster
+/// The key that keeps the events of one object together, behind where they are from. The name of the cluster
 /// stands in for a uid that is not known.
 fn qualified_key(cluster: &Cluster, namespace: &str, object: &ObjectReference<'_>) -> String {
     let cluster = cluster.uid.as_ref().or(cluster.name.as_ref()).map_or("", |text| text);

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::bridge::{Failure, FailureClass, RefusedClass, Secrets};
 
-/// What came of handing an attempt's records to librdkafka.
+/// The end of handing an attempt's records to librdkafka.
 pub(super) enum Queued {
     All,
     /// The local queue has no room for the next one.

@@ -93,7 +93,7 @@ async fn messages_are_what_the_contract_says() {
     }
 }
 
-/// What a reporter claims: the object's uid, and when it was.
+/// The reporter's claims: the object's uid, and when it was.
 #[tokio::test]
 async fn claims_of_one_namespace_do_not_steer_the_messages_of_another() {
     let cluster = cluster();

@@ -5,7 +5,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 
 use crate::bridge::{Reason, Secrets};
 
-/// What an error about messages to `topic` says, with what mends it where that is known.
+/// The reason that an error about messages to `topic` gives, with what mends it where that is known.
 pub(super) fn of_code(code: Code, topic: &str) -> Reason {
     // These are librdkafka's own words for the code, and no broker's.
     let reason = |words: String| Secrets::none().reason(words);
@@ -29,7 +29,7 @@ pub(super) fn of_code(code: Code, topic: &str) -> Reason {
     reason(format!("{code}: {mends}"))
 }
 
-/// What an error of a connection says, without the times and counts at its end.
+/// The words of an error of a connection, without the times and counts at its end.
 pub(super) fn of_connection(text: &str) -> &str {
     match text.rsplit_once(" (after ") {
         Some((what, _)) if text.ends_with(')') => what,

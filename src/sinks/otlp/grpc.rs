@@ -245,7 +245,7 @@ impl GrpcExporter {
         Ok(framed.freeze())
     }
 
-    /// What a gRPC answer says.
+    /// Reads a gRPC answer.
     async fn read(
         &self,
         head: &response::Parts,
@@ -303,7 +303,7 @@ fn content_type(head: &response::Parts) -> Option<&str> {
     head.headers.get(CONTENT_TYPE)?.to_str().ok()
 }
 
-/// What an answer in mere HTTP means, with the start of its body.
+/// The meaning of an answer in mere HTTP, with the start of its body.
 async fn not_grpc(
     head: &response::Parts,
     mut body: Body,

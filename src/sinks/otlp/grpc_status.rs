@@ -1,4 +1,4 @@
-//! What a gRPC status means to the bridge.
+//! The meaning of a gRPC status to the bridge.
 //!
 //! | code | class | fault |
 //! |---|---|---|
@@ -60,7 +60,7 @@ pub(super) struct Delay {
     pub(super) nanos: i32,
 }
 
-/// What an answer to a batch says whose status is not OK.
+/// The failure that an answer to a batch is whose status is not OK.
 pub(super) fn to_failure(status: &Status, sent: &Batch, secrets: &Secrets) -> Failure {
     let mut reason = format!("gRPC {:?}", status.code());
     if !status.message().trim().is_empty() {

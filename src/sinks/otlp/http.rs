@@ -55,7 +55,7 @@ impl HttpExporter {
     }
 }
 
-/// What an answer to a batch says.
+/// Reads an answer to a batch.
 pub(super) fn read(
     reply: &Reply,
     sent: &Batch,

@@ -178,7 +178,7 @@ async fn grpc_statuses_become_outcomes() {
     assert_eq!(class, FailureClass::Refused(RefusedClass::TooLarge));
 }
 
-/// What answers over HTTP/2 in any way, gRPC or not.
+/// A server that answers over HTTP/2 in any way, gRPC or not.
 async fn front(
     answer: impl Fn() -> ::http::Response<Body> + Clone + Send + Sync + 'static,
 ) -> String {
