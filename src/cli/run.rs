@@ -1,8 +1,8 @@
 //! `tidings run`.
 
 use std::{
-    fs::Permissions, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode,
-    time::Duration,
+    fs::Permissions, os::unix::fs::PermissionsExt as _, panic::resume_unwind, path::Path,
+    process::ExitCode, time::Duration,
 };
 
 use futures_util::future::OptionFuture;
@@ -25,17 +25,17 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why the program ends by itself, and the exit code for it.
 struct Failure {
-    error: Box<dyn std::error::Error>,
+    error: Box<dyn std::error::Error + Send>,
     code: u8,
 }
 
 impl Failure {
-    fn configuration(error: impl std::error::Error + 'static) -> Self {
+    fn configuration(error: impl std::error::Error + Send + 'static) -> Self {
         Self { error: Box::new(error), code: EXIT_CONFIGURATION }
     }
 }
 
-impl<E: std::error::Error + 'static> From<E> for Failure {
+impl<E: std::error::Error + Send + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         Self { error: Box::new(error), code: 1 }
     }
@@ -52,10 +52,10 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     };
     logging::start(settings.log);
     raise_descriptors();
-    let mut of_admin = Builder::new_multi_thread();
-    of_admin.worker_threads(1).thread_name("admin").enable_all();
+    // The bridge has the threads of one; the other is the main thread, for what is served alone.
     let runtime = Builder::new_multi_thread().enable_all().build();
-    let (runtime, serving) = match (runtime, of_admin.build()) {
+    let serving = Builder::new_current_thread().enable_all().build();
+    let (runtime, serving) = match (runtime, serving) {
         (Ok(runtime), Ok(serving)) => (runtime, serving),
         (Err(error), _) | (_, Err(error)) => {
             return failed(&format!("cannot start the runtime: {error}"), 1);
@@ -88,7 +88,10 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
             Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
         },
     };
-    let ended = runtime.block_on(follow(settings, path, signals, serving.handle()));
+    let followed = follow(settings, path.is_some(), signals, serving.handle().clone());
+    let ended = serving
+        .block_on(runtime.spawn(followed))
+        .unwrap_or_else(|error| resume_unwind(error.into_panic()));
     // A write to a disk that hangs must not keep the program from ending.
     runtime.shutdown_timeout(Duration::from_secs(1));
     serving.shutdown_background();
@@ -128,21 +131,21 @@ fn scratch_directory() -> std::io::Result<tempfile::TempDir> {
 
 async fn follow(
     settings: Settings,
-    config: Option<&Path>,
+    configured: bool,
     mut signals: Signals,
-    serving: &Handle,
+    serving: Handle,
 ) -> Result<(), Failure> {
     let (client, origin) =
         kube_client::connect(&settings.source).await.map_err(Failure::configuration)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         credentials = origin,
-        journal = config.map(|_| settings.journal.path.display().to_string()),
+        journal = configured.then(|| settings.journal.path.display().to_string()),
         sinks = settings.sinks.len(),
         "starting"
     );
     let heartbeat = settings.source.heartbeat;
-    let server = config.map(|_| settings.server.clone());
+    let server = configured.then(|| settings.server.clone());
     let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
     let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
         options.heartbeat =
@@ -151,14 +154,14 @@ async fn follow(
         recording
     });
     // What is kept nowhere has no operator.
-    let directory = config.map(|_| options.journal.path.clone());
+    let directory = configured.then(|| options.journal.path.clone());
     let mut bridge = tokio::select! {
         bridge = Bridge::start(client, options) => bridge?,
         () = signals.stop() => return Ok(()),
     };
     let mut admin = match server {
         None => None,
-        Some(server) => match within(serving, || AdminServer::start(server, bridge.view())) {
+        Some(server) => match within(&serving, || AdminServer::start(server, bridge.view())) {
             Ok(admin) => {
                 tracing::info!(address = %admin.address(), "the admin server listens");
                 warn_in_a_pod(&admin);
@@ -172,7 +175,7 @@ async fn follow(
         },
     };
     let mut control =
-        directory.and_then(|directory| within(serving, || control_socket(&directory, &bridge)));
+        directory.and_then(|directory| within(&serving, || control_socket(&directory, &bridge)));
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
     let controlled = OptionFuture::from(control.as_mut().map(ControlSocket::failed));
     let recorded = OptionFuture::from(recording.as_ref().map(Recording::failed));
