@@ -231,13 +231,6 @@ impl Ingest {
     fn apply(&mut self, source: usize, events: &[WatchEvent], read: Instant) -> Result<(), GaveUp> {
         let observed = Timestamp::now().to_string();
         let mut resume = self.sources[source].spec.resume;
-        if let Some(facts) = self.sources[source].unfinished {
-            // A list that a crash cut short, and the watch goes on without another one.
-            let last_heard_ms = self.sources[source].last_heard_ms();
-            self.state_gap(source, last_heard_ms, now_ms(), facts, false);
-            self.sources[source].unfinished = None;
-            self.sources[source].urgent = true;
-        }
         // The Events as they came, with what an envelope adds. What is cut from them makes up for
         // the deltas of its guess.
         let most = self.max_event;

@@ -265,6 +265,7 @@ impl Intake {
             let options = ReflectorOptions {
                 name: setup.ingest.key.to_string(),
                 follow: Follow::Changes { resume, start },
+                has_part_of_list: setup.ingest.unfinished.is_some(),
                 witnesses: setup.ingest.witnesses.clone(),
                 ..ReflectorOptions::default()
             };

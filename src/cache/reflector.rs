@@ -205,7 +205,10 @@ impl<S: ReflectorStore> Reflector<S> {
         match state {
             State::Start => self.start().await,
             State::Probe { too_large_since } => self.probe(too_large_since).await,
-            State::List(reason) => self.list(reason).await,
+            State::List(reason) => {
+                self.options.has_part_of_list = false;
+                self.list(reason).await
+            }
             State::StreamingList => self.streaming_list().await,
             State::Watch(stream) => self.watch(stream).await,
         }

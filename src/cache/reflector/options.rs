@@ -66,6 +66,9 @@ pub struct ReflectorOptions {
     pub streaming_lists: bool,
     /// What the store is to make of it.
     pub follow: Follow,
+    /// Behind the resume point the store has a part of a list: it is listed again before anything is
+    /// watched, as a watch would bring what is older. Only asked with [`Follow::Changes`].
+    pub has_part_of_list: bool,
     /// By what the store's history is told from another one; the store keeps it up. Only asked
     /// with [`Follow::Changes`].
     pub witnesses: Witnesses,
@@ -84,6 +87,7 @@ impl Default for ReflectorOptions {
             max_internal_error_retry: Duration::ZERO,
             streaming_lists: false,
             follow: Follow::State,
+            has_part_of_list: false,
             witnesses: Witnesses::default(),
             watch_error_handler: None,
         }

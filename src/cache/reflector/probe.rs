@@ -69,6 +69,7 @@ impl<S: ReflectorStore> Reflector<S> {
     /// Watches on, unless the API server, which is not behind, has another history.
     async fn ask_the_witnesses(&mut self) -> Turn {
         match unknown_witness(&self.api, &self.options.witnesses).await {
+            Ok(None) if self.options.has_part_of_list => Turn::at_once(State::List(self.reason())),
             Ok(None) => Turn::at_once(State::Watch(None)),
             Ok(Some(Witness { namespace, name, resource_version, .. })) => {
                 tracing::warn!(
