@@ -88,7 +88,10 @@ impl fmt::Display for Verified<'_> {
         problems(f, survey)?;
         let frames: u64 = survey.segments.iter().map(|segment| segment.frames).sum();
         let records: u64 = survey.segments.iter().map(|segment| segment.records).sum();
-        let segments = survey.segments.len();
+        let segments = match survey.segments.len() {
+            1 => "1 segment".to_owned(),
+            n => format!("{n} segments"),
+        };
         let verdict = match survey.problem_count {
             0 => "no damage".to_owned(),
             1 => "1 problem".to_owned(),
@@ -96,7 +99,7 @@ impl fmt::Display for Verified<'_> {
         };
         write!(
             f,
-            "{}: {verdict} in {segments} segments, {frames} frames, {records} records",
+            "{}: {verdict} in {segments}, {frames} frames, {records} records",
             survey.path.display()
         )?;
         match (&survey.state, survey.held) {

@@ -277,7 +277,7 @@ async fn a_journal_is_inspected_and_verified_beside_its_bridge_and_without_it() 
     settled(&bridge.view(), "audit", 3).await;
     let (text, code) = tidings(&["verify"], journal);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("no damage in 1 segments") && text.contains("a bridge has it"), "{text}");
+    assert!(text.contains("no damage in 1 segment,") && text.contains("a bridge has it"), "{text}");
     stop(bridge).await;
     let (text, code) = tidings(&["verify"], journal);
     assert_eq!((code, text.contains("3 records and the state")), (Some(0), true), "{text}");

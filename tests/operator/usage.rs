@@ -18,6 +18,7 @@ async fn mistakes_in_the_usage_exit_with_2() {
         &["dead-letters", "retry", "1", "--class", "invalid"],
         &["dead-letters", "retry", "one"],
         &["dead-letters", "list", "--limit", "0"],
+        &["dead-letters", "list", "--class", "to-large"],
         &["replay", "--sink", "pager"],
         &["replay", "--sink", "pager", "--since", "2h", "--from", "1"],
         &["replay", "--sink", "pager", "--since", "yesterday"],

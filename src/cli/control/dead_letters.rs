@@ -11,6 +11,9 @@ use super::{
 };
 use crate::{admin::api::Selection, suggest::nearest};
 
+/// The classes of dead letters, as the README has them.
+const CLASSES: [&str; 4] = ["invalid", "too-large", "max-attempts", "partial-success"];
+
 /// See the command's own help.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DeadLettersArguments {
@@ -27,8 +30,8 @@ enum Command {
         /// Only those of this sink
         #[arg(long, value_name = "NAME")]
         sink: Option<String>,
-        /// Only those of this class: `invalid`, `too-large` …
-        #[arg(long)]
+        /// Only those of this class
+        #[arg(long, value_parser = CLASSES)]
         class: Option<String>,
         /// At most so many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
@@ -83,7 +86,7 @@ struct Which {
     #[arg(long, value_name = "NAME", requires = "all", conflicts_with = "numbers")]
     sink: Option<String>,
     /// With --all: all of this class
-    #[arg(long, requires = "all", conflicts_with = "numbers")]
+    #[arg(long, value_parser = CLASSES, requires = "all", conflicts_with = "numbers")]
     class: Option<String>,
 }
 
