@@ -459,12 +459,12 @@ proptest! {
         first in run(),
     ) {
         let batch = BatchOptions { events: batch, ..Tuning::default().batch };
-        adds_up(steps, Tuning { batch, concurrency, ..suppress() }, long, first);
+        adds_up(steps, &Tuning { batch, concurrency, ..suppress() }, long, first);
     }
 }
 
 /// Of runs with one `match` and size of the journal after another, and messages that are `long` or not.
-fn adds_up(steps: Vec<Step>, tuning: Tuning, long: bool, first: Run) {
+fn adds_up(steps: Vec<Step>, tuning: &Tuning, long: bool, first: Run) {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();

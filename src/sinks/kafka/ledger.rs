@@ -358,9 +358,13 @@ mod tests {
             // Queued, given up after the attempt, and taken in the end.
             let records = fixtures::batch(first..=first + 9).records;
             let attempt = ledger.begin(&records);
-            records.iter().for_each(|record| attempt.queued(record));
+            for record in &records {
+                attempt.queued(record);
+            }
             drop(attempt);
-            records.iter().for_each(|record| ledger.report(record.seq, None));
+            for record in &records {
+                ledger.report(record.seq, None);
+            }
         }
         assert!(ledger.inner().records.len() <= LOOK_AT + 10, "{}", ledger.inner().records.len());
         assert_eq!(ledger.outstanding(), 1);

@@ -43,7 +43,7 @@ impl Front {
     async fn pass_on(self, mut client: TcpStream) {
         let receiver = *self.behind.lock().unwrap();
         let mut receiver = TcpStream::connect(receiver).await.unwrap();
-        let (mut asked, mut answered) = ([0; 1 << 16], [0; 1 << 16]);
+        let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
         loop {
             tokio::select! {
                 read = client.read(&mut asked) => {
