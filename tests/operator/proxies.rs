@@ -76,7 +76,7 @@ async fn a_proxy_of_the_environment_is_left_alone_and_named() {
     server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
     let _bridge = run(&server, dir.path(), &address, "", "");
     let log = said(dir.path(), "the sink does not take events").await;
-    assert!(log.contains("which this sink does not use"), "{log}");
+    assert_eq!(log.matches("which this sink does not use").count(), 1, "{log}");
     assert!(log.contains("the client to the API server does not use"), "{log}");
     assert!(log.contains("source.proxy: env"), "{log}");
     assert!(timeout(Duration::ZERO, proxy.accept()).await.is_err());
