@@ -124,8 +124,11 @@ fn left_behind(dir: &Path) -> Vec<std::ffi::OsString> {
     left.map(|entry| entry.unwrap().file_name()).collect()
 }
 
+/// The program, which heeds SIGHUP even if whoever runs the tests ignores it.
 fn tidings() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tidings"))
+    let mut heeding = Command::new("env");
+    heeding.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_tidings")]);
+    heeding
 }
 
 #[tokio::test(flavor = "multi_thread")]
