@@ -7,15 +7,19 @@ use crate::ledger::SharedLedger;
 
 /// By how much less a wait may be seen: clocks of wall and of timers need not tick alike.
 const LEEWAY: Duration = Duration::from_millis(50);
+/// What was under way when somebody was asked to wait comes all the same, so soon after.
+const UNDER_WAY: Duration = Duration::from_millis(500);
 
-/// Until when whoever comes was asked to stay away.
+/// Since when, and until when, whoever comes is asked to stay away.
 #[derive(Default)]
-pub(super) struct Patience(Mutex<Option<Instant>>);
+pub(super) struct Patience(Mutex<Option<(Instant, Instant)>>);
 
 impl Patience {
     /// Asks for so much time from now on.
     pub(super) fn ask(&self, wait: Duration) {
-        *self.lock() = Some(Instant::now() + wait);
+        let (mut asked, now) = (self.lock(), Instant::now());
+        let since = asked.filter(|(_, until)| *until > now).map_or(now, |(since, _)| since);
+        *asked = Some((since, now + wait));
     }
 
     /// Who was asked is no more, and who comes now has not heard of it.
@@ -25,13 +29,15 @@ impl Patience {
 
     /// Somebody comes, which is complained of when it is too early.
     pub(super) fn somebody_comes(&self, ledger: &SharedLedger) {
-        let early = self.lock().map_or(Duration::ZERO, |until| until - Instant::now());
-        if early > LEEWAY {
+        let Some((asked, until)) = *self.lock() else { return };
+        let now = Instant::now();
+        let early = until.saturating_duration_since(now);
+        if early > LEEWAY && now - asked > UNDER_WAY {
             ledger.complain(format!("came {early:.1?} before the time that was asked for"));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
