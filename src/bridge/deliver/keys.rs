@@ -1,34 +1,26 @@
 //! Keys: which records are about one object, and of one namespace.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::LazyLock,
+};
 
-use serde::Deserialize;
+use memchr::memmem::Finder;
+use serde::Deserialize as _;
 
 use crate::{
     bridge::delivery::Ticket,
-    event::{EnvelopeParts, ObjectReference, Record, Text},
+    event::{EnvelopeParts, ObjectReference, Record},
 };
+
+/// Where an Event names its object. No text can hold that, as its quotes would be escaped there, and a label
+/// or annotation of that name is no object.
+const OBJECT: &[u8] = b"\"involvedObject\":{";
+static FIND_OBJECT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(OBJECT));
 
 /// See the [module](self). Random, because who may create Events chooses the names.
 #[derive(Debug, Default)]
 pub(super) struct Keys(RandomState);
-
-/// The members of an Event that a key is made of.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Parts<'a> {
-    #[serde(borrow, default)]
-    metadata: Option<Place<'a>>,
-    #[serde(borrow, default)]
-    involved_object: Option<ObjectReference<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Place<'a> {
-    #[serde(borrow)]
-    namespace: Text<'a>,
-}
 
 impl Keys {
     /// What delivery has to know of a record. With one lane all are in order, whatever they are about.
@@ -39,16 +31,19 @@ impl Keys {
         Ticket { key, namespace, destination: 0, bytes }
     }
 
-    /// The keys of the object and of the namespace.
+    /// The keys of the object and of the namespace. An Event is of the namespace that its object is in: the
+    /// API server sees to that.
     fn keys(&self, envelope: &[u8]) -> Option<(u64, u64)> {
-        let event = std::str::from_utf8(EnvelopeParts::of(envelope)?.event).ok()?;
-        let Parts { metadata, involved_object } = serde_json::from_str(event).ok()?;
-        let (place, object) = (metadata.unwrap_or_default(), involved_object.unwrap_or_default());
-        let namespace = &*place.namespace;
-        let key = if object.uid.is_empty() {
-            self.0.hash_one((namespace, &*object.kind, &*object.name))
+        let event = EnvelopeParts::of(envelope)?.event;
+        let object = &event[FIND_OBJECT.find(event)? + OBJECT.len() - 1..];
+        let mut object = serde_json::Deserializer::from_slice(object);
+        let ObjectReference { kind, namespace, name, uid, .. } =
+            ObjectReference::deserialize(&mut object).ok()?;
+        let (namespace, uid) = (&*namespace, &*uid);
+        let key = if uid.is_empty() {
+            self.0.hash_one((namespace, &*kind, &*name))
         } else {
-            self.0.hash_one((namespace, &*object.uid))
+            self.0.hash_one((namespace, uid))
         };
         Some((key, self.0.hash_one(namespace)))
     }
@@ -59,8 +54,10 @@ mod tests {
     use super::*;
 
     fn record(namespace: &str, object: &str) -> Record {
+        let object = format!(r#"{{"namespace":"{namespace}",{}"#, &object[1..]);
+        let annotations = r#"{"involvedObject":"{}","note":"\"involvedObject\":{"}"#;
         let envelope = format!(
-            r#"{{"id":"e-1","cluster":{{}},"change":"created","time":"t","observedTime":"t","occurrences":1,"delta":1,"replayed":false,"event":{{"metadata":{{"namespace":"{namespace}","name":"x"}},"involvedObject":{object},"message":"m"}}}}"#
+            r#"{{"id":"e-1","cluster":{{}},"change":"created","time":"t","observedTime":"t","occurrences":1,"delta":1,"replayed":false,"event":{{"metadata":{{"namespace":"{namespace}","annotations":{annotations}}},"involvedObject":{object},"message":"m"}}}}"#
         );
         Record { seq: 1, envelope: envelope.into() }
     }
@@ -80,7 +77,7 @@ mod tests {
             key("shop", r#"{"kind":"Job","name":"web"}"#),
         ];
         assert!(others.iter().all(|other| *other != web));
-        let of = |namespace| keys.ticket(&record(namespace, "{}"), 8).namespace;
+        let of = |namespace| keys.ticket(&record(namespace, r#"{"kind":"Pod"}"#), 8).namespace;
         assert!(of("shop") == of("shop") && of("shop") != of("other"));
         let nonsense = Record { seq: 1, envelope: "nonsense".into() };
         assert_eq!(keys.ticket(&nonsense, 8).key, 0);

@@ -168,15 +168,15 @@ impl Builder<'_> {
     }
 
     /// How many attempts are under way at once: as many as a receiver of one event a request needs to keep
-    /// up, and enough of whole batches that one which has to wait is not all that is sent.
+    /// up. A request that carries a whole batch keeps up alone, and each one more takes the memory of a batch.
     fn concurrency(&mut self, path: &Path, model: &SinkModel, batch: BatchOptions) -> usize {
         let default = match model {
             SinkModel { webhook: Some(_), .. } if batch.events == 1 => 8,
-            SinkModel { kafka: None, otlp: None, webhook: None, .. } => 1,
-            _ => 4,
+            _ => 1,
         };
+        let stdout = matches!(model, SinkModel { kafka: None, otlp: None, webhook: None, .. });
         let Some(concurrency) = model.concurrency else { return default };
-        if default == 1 && concurrency > 1 {
+        if stdout && concurrency > 1 {
             let wrong = wrong("a `stdout` sink writes one batch after the other");
             self.wrong(path, wrong.hint("remove it"));
         } else if !(1..=MOST_CONCURRENCY).contains(&concurrency) {

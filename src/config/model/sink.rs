@@ -42,8 +42,8 @@ pub struct SinkModel {
     #[schemars(with = "Option<Span>", extend("default" = "10s"))]
     pub timeout: Option<Span>,
     /// How many attempts are under way at once, each with a batch of its own. Events of one object arrive
-    /// in order all the same; with 1 all do. Default: 8 for webhook with one event a batch, else 4; for
-    /// stdout 1.
+    /// in order all the same; with 1 all do. Default: 8 for webhook with one event a batch, else 1;
+    /// stdout takes no other.
     #[schemars(with = "Option<u32>", range(min = 1, max = 128))]
     pub concurrency: Option<u32>,
     /// How many bytes an event may take that is sent there, from `4KiB` to `journal.maxEvent`: what is
