@@ -61,7 +61,8 @@ impl Others {
             "compression": "zstd",
         });
         vec![
-            (SECURE, json!({"webhook": secure})),
+            // Its receiver asks for time, and what else is under way would come all the same.
+            (SECURE, json!({"webhook": secure, "concurrency": 1})),
             (grpc, otlp(self.collectors[0].grpc_url(), "grpc")),
             (http, otlp(self.collectors[1].http_url(), "http")),
             (TOPIC, kafka),
