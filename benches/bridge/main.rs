@@ -18,6 +18,7 @@ mod drain;
 mod helper;
 mod kubelets;
 mod machine;
+mod play;
 mod process;
 mod report;
 mod request;
@@ -100,7 +101,7 @@ fn measure(cli: &Cli) -> Result<()> {
     let mut report = Table::new(FORM, Machine::here(&cli.tidings)?, command_line());
     for scene in SCENES.iter().filter(|scene| wanted(scene.name)) {
         eprintln!("{} …", scene.name);
-        report.add(scene, &scenes::run(scene, cli.quick, &cli.tidings)?);
+        report.add(scene, &play::run(scene, cli.quick, &cli.tidings)?);
     }
     println!("{report}");
     if let Some(path) = &cli.write {
