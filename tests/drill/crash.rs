@@ -41,14 +41,14 @@ pub(crate) const DRILLS: [Drill; 2] = [
 pub(crate) const STARTS_WITHIN: Duration = Duration::from_millis(200);
 
 /// One kill of a bridge that works.
-struct Point {
+pub(crate) struct Point {
     at: Duration,
     /// The start that follows is killed after so long; then it is started again.
     again: Option<Duration>,
 }
 
 /// So many kills at random points in time, in their order; every third is one of a start.
-fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
+pub(crate) fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
     let mut random = fastrand::Rng::with_seed(run.seed);
     let of_starts = kills / 3;
     let mut again: Vec<bool> = (0..kills - of_starts).map(|point| point < of_starts).collect();
@@ -63,7 +63,7 @@ fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
 }
 
 /// Kills it at each of these points from now on. Answers when it was dead, each time.
-async fn kill_at(points: Vec<Point>, bridge: &mut Bridge) -> Vec<Instant> {
+pub(crate) async fn kill_at(points: Vec<Point>, bridge: &mut Bridge) -> Vec<Instant> {
     let (started, mut killed) = (Instant::now(), Vec::new());
     for Point { at, again } in points {
         sleep(at.saturating_sub(started.elapsed())).await;

@@ -71,7 +71,7 @@ async fn backlog(directory: &Path) {
 async fn dead_letters(directory: &Path) {
     let mut stage = Stage::set(&json!({"audit": {}}), |_| {}).await;
     stage.open().await;
-    stage.receivers["audit"].set(Mode::Refuse(400, "poison")).await;
+    stage.receivers["audit"].set(Mode::refuse(400, &["poison"])).await;
     for pod in 0..12 {
         let message = if pod % 4 == 1 { "poison" } else { "Started container web" };
         stage.create("shop", &format!("web-{pod}"), "Started", message);

@@ -39,7 +39,7 @@ async fn poison(run: Run) -> Page {
     let sinks = vec![Sink::new("audit").await, Sink::new("pager").await];
     let mut stage = Stage::set(sinks, run.seed, |_| {});
     stage.open().await;
-    stage.sinks[1].receiver.set(Mode::Refuse(400, POISON)).await;
+    stage.sinks[1].receiver.set(Mode::refuse(400, &[POISON])).await;
     let mut writer = stage.writer().burst(events / 2).await;
     writer.write_alone("Poison", POISON);
     writer.burst(events - events / 2 - 1).await;

@@ -28,16 +28,43 @@ pub(crate) enum Mode {
     Slow(Duration),
     /// It is not, and this is the status of the answer.
     Answer(u16),
-    /// The same if the body holds this text, as one that is poison to the receiver.
-    Refuse(u16, &'static str),
     /// It is read, and no answer comes.
     Hang,
     /// The connection is reset before it is read.
     Reset,
+    /// The same when it has been read.
+    ResetWhenRead,
     /// It is taken, and the connection ends instead of an answer.
     Cut,
     /// Nobody listens.
     Down,
+    /// This, if the body holds one of these texts; others are taken.
+    Where(&'static [&'static str], Box<Self>),
+    /// This for so many in a hundred, at random; others are taken.
+    Sometimes(u8, Box<Self>),
+    /// It is answered after a time of its own, up to this. Of ten one is not taken but answered 503, and
+    /// one is taken and cut.
+    Fickle(Duration),
+}
+
+impl Mode {
+    /// A body that holds one of these texts is answered this.
+    pub(crate) fn refuse(status: u16, texts: &'static [&'static str]) -> Self {
+        Self::Where(texts, Box::new(Self::Answer(status)))
+    }
+
+    /// What becomes of this body.
+    fn of(&self, body: &[u8]) -> &Self {
+        match self {
+            Self::Where(texts, mode) => {
+                let holds = |text: &&str| memmem::find(body, text.as_bytes()).is_some();
+                if texts.iter().any(holds) { mode.of(body) } else { &Self::Take }
+            }
+            Self::Sometimes(percent, mode) if fastrand::u8(..100) < *percent => mode.of(body),
+            Self::Sometimes(..) => &Self::Take,
+            mode => mode,
+        }
+    }
 }
 
 /// A receiver of envelopes, one or an array of them in a request.
@@ -164,26 +191,40 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             }
         };
         let told = mode.borrow_and_update().clone();
-        let status = match told {
+        let status = match *told.of(&buffer[body..end]) {
             Mode::Take => 204,
             Mode::Slow(wait) => {
                 tokio::time::sleep(wait).await;
                 204
             }
             Mode::Answer(status) => status,
-            Mode::Refuse(status, text) => {
-                let poison = memmem::find(&buffer[body..end], text.as_bytes()).is_some();
-                if poison { status } else { 204 }
-            }
             Mode::Hang => {
-                let _ = mode.changed().await;
+                // Until the other side loses patience.
+                tokio::select! {
+                    _ = mode.changed() => {}
+                    _ = stream.read(&mut buffer) => {}
+                }
                 return Ok(());
             }
             Mode::Cut => {
                 note(&buffer[body..end], shared);
                 return Ok(());
             }
-            Mode::Reset | Mode::Down => return Ok(()),
+            Mode::ResetWhenRead => return stream.set_zero_linger(),
+            Mode::Fickle(longest) => {
+                let kind = fastrand::u8(..10);
+                if kind > 0 {
+                    // At once: whoever sends may be killed before it is answered.
+                    note(&buffer[body..end], shared);
+                }
+                tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
+                match kind {
+                    0 => 503,
+                    1 => return Ok(()),
+                    _ => 200,
+                }
+            }
+            Mode::Reset | Mode::Down | Mode::Where(..) | Mode::Sometimes(..) => return Ok(()),
         };
         if status == 204 {
             note(&buffer[body..end], shared);

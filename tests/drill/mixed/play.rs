@@ -121,7 +121,7 @@ impl Play {
         match harm {
             Harm::Webhook(sink, mode) => stage.sinks[*sink].receiver.set(mode.clone()).await,
             Harm::Poison(sink) => {
-                stage.sinks[*sink].receiver.set(Mode::Refuse(400, POISON)).await;
+                stage.sinks[*sink].receiver.set(Mode::refuse(400, &[POISON])).await;
                 stage.writer().write_alone("Poison", POISON);
             }
             Harm::Secure(manner) => others.secure.set(manner.clone()),

@@ -164,7 +164,7 @@ async fn sinks() -> Vec<Sink> {
 impl Sink {
     /// What its receiver does when nothing is wrong with it.
     fn takes(&self) -> Mode {
-        if self.refuses { Mode::Refuse(400, POISON) } else { Mode::Take }
+        if self.refuses { Mode::refuse(400, &[POISON]) } else { Mode::Take }
     }
 
     fn config(&self) -> Value {
