@@ -1,6 +1,6 @@
 //! What a drill is, and how drills are run.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -105,15 +105,17 @@ impl Row {
         self.notes.push_str(note);
         self
     }
+}
 
-    fn cells(&self) -> String {
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
         let delta = self
             .delta
             .map_or("–".to_owned(), |(produced, arrived)| format!("{produced} / {arrived}"));
         let caught_up =
             self.caught_up.map_or("–".to_owned(), |took| format!("{:.1}", took.as_secs_f64()));
-        [
+        let cells = [
             self.fault.clone(),
             self.sink.clone(),
             number(self.produced),
@@ -124,8 +126,8 @@ impl Row {
             delta,
             caught_up,
             self.notes.clone(),
-        ]
-        .join(" | ")
+        ];
+        write!(f, "{}", cells.join(" | "))
     }
 }
 
@@ -202,7 +204,7 @@ pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
             }
         };
         for row in rows {
-            table.push(format!("| {} | {} |", drill.name, row.cells()));
+            table.push(format!("| {} | {row} |", drill.name));
         }
     }
     println!("{table}");
@@ -262,7 +264,7 @@ fn run_one(drill: &Drill, run: Run) -> Option<Page> {
         Some(Page::Rows(rows)) => {
             let mut said = String::new();
             for row in rows {
-                writeln!(said, "  {}", row.cells()).expect("writing to a string");
+                writeln!(said, "  {row}").expect("writing to a string");
             }
             // At once, as others speak too.
             eprintln!("{said}  {name}: {seconds:.0} s");

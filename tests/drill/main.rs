@@ -36,6 +36,7 @@ mod history;
 mod journals;
 mod judge;
 mod kafka;
+mod lanes;
 #[path = "../e2e/ledger.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod ledger;
@@ -48,6 +49,7 @@ mod nasty;
 #[allow(dead_code, reason = "the stage of real parts is judged by it in the scenarios")]
 mod oracle;
 mod outage;
+mod own_faults;
 #[path = "../e2e/parts/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
@@ -62,6 +64,7 @@ mod request;
 mod retention;
 mod sampler;
 mod scripted;
+mod several;
 mod sinks;
 mod small_disk;
 #[path = "../e2e/stage.rs"]
@@ -71,6 +74,7 @@ mod statements;
 mod stop;
 #[path = "../../benches/bridge/table.rs"]
 mod table;
+mod tenant;
 #[path = "../e2e/truth.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod truth;
@@ -104,6 +108,9 @@ const DRILLS: &[&[Drill]] = &[
     &unlinked::DRILLS,
     &admin_flood::DRILLS,
     &poison::DRILLS,
+    &lanes::DRILLS,
+    &tenant::DRILLS,
+    &own_faults::DRILLS,
     &webhook::DRILLS,
     &kafka::DRILLS,
     &collector::DRILLS,
