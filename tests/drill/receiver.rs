@@ -240,13 +240,19 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
 
 /// Writes down what is in a body.
 fn note(body: &[u8], shared: &Shared) {
-    let at = Instant::now();
     let starts: Vec<usize> = memmem::find_iter(body, ENVELOPE).collect();
     let ends = starts.iter().skip(1).copied().chain([body.len()]);
-    let found = starts.iter().zip(ends).map(|(start, end)| arrival(&body[*start..end], at));
+    let read = Instant::now();
+    let found = starts.iter().zip(ends).map(|(start, end)| arrival(&body[*start..end], read));
     let found: Option<Vec<Arrival>> = found.collect();
     match found {
-        Some(found) if !found.is_empty() => lock(&shared.arrivals).extend(found),
+        Some(mut found) if !found.is_empty() => {
+            let mut arrivals = lock(&shared.arrivals);
+            // What comes over several connections is in the order of its times.
+            let at = Instant::now();
+            found.iter_mut().for_each(|arrival| arrival.at = at);
+            arrivals.extend(found);
+        }
         _ => {
             let body = String::from_utf8_lossy(body);
             let complaint =

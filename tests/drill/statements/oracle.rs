@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::world::{Sink, Sources};
+use super::world::{LANES, Sink, Sources};
 use super::written::Version;
 use crate::accounts::number;
 use crate::bridge::metric;
@@ -309,10 +309,10 @@ impl<'a> Law<'a> {
         }
     }
 
-    /// What arrived last before each kill: its answer may not have been read.
+    /// What arrived last before each kill: the answers may not have been read.
     fn doubtful(&self, arrivals: &[Arrival]) -> HashSet<Key> {
-        let last = self.kills.iter().filter_map(|kill| last_before(arrivals, *kill));
-        last.flatten().map(|arrival| arrival.id).collect()
+        let last = self.kills.iter().flat_map(|kill| last_before(arrivals, *kill));
+        last.map(|arrival| arrival.id).collect()
     }
 
     fn doubtful_repeats(&self, arrivals: &[Arrival]) -> u64 {
@@ -321,17 +321,20 @@ impl<'a> Law<'a> {
             *at.entry(arrival.id).or_default() += 1;
         }
         let again = |arrival: &&Arrival| at.get(&arrival.id).is_some_and(|times| *times > 1);
-        let last = self.kills.iter().filter_map(|kill| last_before(arrivals, *kill));
-        last.flatten().filter(again).count() as u64
+        let last = self.kills.iter().flat_map(|kill| last_before(arrivals, *kill));
+        last.filter(again).count() as u64
     }
 }
 
-/// The request that was taken last before an instant.
-fn last_before(arrivals: &[Arrival], kill: Instant) -> Option<&[Arrival]> {
+/// The requests that were taken last before an instant, as many as may be under way.
+fn last_before(arrivals: &[Arrival], kill: Instant) -> &[Arrival] {
     let end = arrivals.partition_point(|arrival| arrival.at <= kill);
-    let at = arrivals[..end].last()?.at;
-    let start = arrivals[..end].partition_point(|arrival| arrival.at < at);
-    Some(&arrivals[start..end])
+    let mut start = end;
+    for _ in 0..LANES {
+        let Some(last) = arrivals[..start].last() else { break };
+        start = arrivals[..start].partition_point(|arrival| arrival.at < last.at);
+    }
+    &arrivals[start..end]
 }
 
 /// Each id with the delta that it was first told with.

@@ -21,6 +21,9 @@ use crate::wait::{until, until_within};
 /// The bridge saves its decisions once a second; a busy machine takes its time.
 const SAVED_WITHIN: Duration = Duration::from_secs(3);
 
+/// So many requests of a sink are under way at once.
+pub(super) const LANES: usize = 4;
+
 /// What happens before a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
@@ -171,6 +174,7 @@ impl Sink {
         json!({
             "webhook": {"url": self.receiver.url()},
             "batch": {"events": 200},
+            "concurrency": LANES,
             "retry": {"max": "300ms"},
             // A busy machine is no reason to send again.
             "timeout": "60s",
