@@ -179,42 +179,41 @@ impl<'a> Receiving<'a> {
 
     /// Has the fault for so long.
     async fn suffer(&mut self, fault: Fault, lasts: Duration) {
-        let (receiver, mode) = match (&mut *self, fault) {
-            (Self::Topic { .. }, Fault::WrongTopic) => {
-                sleep(lasts).await;
-                return self.make().await;
+        let receiver = match self {
+            Self::Webhook(receiver) if fault == Fault::Restarts => {
+                return restart(receiver, lasts).await;
             }
-            (Self::Topic { kafka, topic, .. }, _) => {
+            Self::Webhook(receiver) => receiver,
+            Self::Topic { kafka, topic, .. } if fault == Fault::NoRight => {
                 kafka.revoke(topic).await;
                 sleep(lasts).await;
                 return kafka.grant(topic).await;
             }
-            (Self::Webhook(receiver), Fault::Restarts) => {
-                let began = Instant::now();
-                while began.elapsed() < lasts {
-                    receiver.set(Mode::Down).await;
-                    sleep(Duration::from_secs(3)).await;
-                    receiver.set(Mode::Take).await;
-                    sleep(Duration::from_secs(5)).await;
-                }
-                return;
+            Self::Topic { .. } => {
+                sleep(lasts).await;
+                return self.make().await;
             }
-            (Self::Webhook(receiver), Fault::Half(status)) => {
-                (receiver, Mode::refuse(status, HALF))
-            }
-            (Self::Webhook(receiver), Fault::Some(status)) => {
-                (receiver, Mode::Sometimes(30, Box::new(Mode::Answer(status))))
-            }
-            (Self::Webhook(receiver), Fault::All(status) | Fault::OneThenAll(status)) => {
-                (receiver, Mode::Answer(status))
-            }
-            (Self::Webhook(_), Fault::WrongTopic | Fault::NoRight) => {
-                unreachable!("these are faults of topics")
-            }
+        };
+        let mode = match fault {
+            Fault::All(status) | Fault::OneThenAll(status) => Mode::Answer(status),
+            Fault::Half(status) => Mode::refuse(status, HALF),
+            Fault::Some(status) => Mode::Sometimes(30, Box::new(Mode::Answer(status))),
+            Fault::Restarts | Fault::WrongTopic | Fault::NoRight => Mode::Down,
         };
         receiver.set(mode).await;
         sleep(lasts).await;
         receiver.set(Mode::Take).await;
+    }
+}
+
+/// Goes and comes back, again and again.
+async fn restart(receiver: &Receiver, lasts: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < lasts {
+        receiver.set(Mode::Down).await;
+        sleep(Duration::from_secs(3)).await;
+        receiver.set(Mode::Take).await;
+        sleep(Duration::from_secs(5)).await;
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// A Event of the culprit has about so many bytes.
+    /// An Event of the culprit has about so many bytes.
     pub(super) fn bytes(&self) -> usize {
         if self.fault == Fault::TooLarge { 130_000 } else { 1_500 }
     }
