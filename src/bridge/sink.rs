@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 
 use super::{Failure, FailureClass, Reason};
-use crate::event::Batch;
+use crate::event::{Batch, Record};
 
 /// What became of one event of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +92,15 @@ pub trait Sink: Send + Sync + 'static {
     /// before may have been killed while it sent a batch. Waits for nothing.
     fn begin(&self, journal_has_past: bool) {
         let _ = journal_has_past;
+    }
+
+    /// The part of the receiver that a record is for, where parts fail by themselves, such as a partition
+    /// or an index: records with the same number share their fate when one takes nothing. 0 is a receiver
+    /// that has no parts, or whose parts are not known yet. Asked before each record is taken in hand;
+    /// waits for nothing.
+    fn destination(&self, record: &Record) -> u64 {
+        let _ = record;
+        0
     }
 
     /// Makes one attempt to send one batch, which is never empty.

@@ -22,6 +22,10 @@ impl Sink for Smaller {
         self.sink.begin(journal_has_past);
     }
 
+    fn destination(&self, record: &Record) -> u64 {
+        self.sink.destination(record)
+    }
+
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         if batch.records.iter().all(|record| record.envelope.len() <= self.most) {
             return self.sink.send(batch);
