@@ -6,54 +6,76 @@
 //! Timestamp: the envelope's `time`, within `event::bounded`.
 //!
 //! Order and loss. librdkafka keeps the order of each partition and retries by itself, without an
-//! end. Several attempts share one producer; no two of them have events of one object. When librdkafka
-//! does report an error, the attempt that it is about queues nothing more, waits for all its outstanding
-//! reports, and has everything from the first record without an acknowledgement on sent again, in
-//! the order of the journal: also what was acknowledged behind it, for a consumer that takes the
-//! later id first would otherwise see an object's events reversed. A fatal error ends the producer
-//! for all attempts, and the next one begins with another.
+//! end. Several attempts share one producer; no two of them have events of one object. Each partition of
+//! a batch is answered for by itself. When librdkafka does report an error, the attempt that it is about
+//! queues nothing more to that partition, waits for its outstanding reports, and has everything there
+//! from the first record without an acknowledgement on sent again, in the order of the journal: also
+//! what was acknowledged behind it, for a consumer that takes the later id first would otherwise see an
+//! object's events reversed. A fatal error ends the producer for all attempts, and the next one begins
+//! with another.
 //!
 //! An attempt that runs out of time, or is dropped, leaves its messages in librdkafka's queue. The
 //! [ledger](ledger) knows them, and the next attempt at them waits for their reports instead of queueing
 //! them twice.
 //!
-//! A record that is refused may have been so for others in its message set. One that is an attempt by
-//! itself is therefore sent once more, while no other is under way, before it is given up.
+//! A partition that takes nothing for as long as an attempt may take, while another one does, is
+//! [stuck](shares): nothing more is queued to it, and who has records of it is answered without waiting
+//! for their reports. What it has in the queue stays there: librdkafka sends that in order as soon as it
+//! can, and the queue keeps room for the others. Taken out again, a message would make a gap in the
+//! numbers by which brokers tell repeats, and one that was under way might arrive behind later ones.
+//!
+//! A record that is refused may have been so for others in its message set. It is therefore sent once
+//! more, while no other of its partition is under way, before it is given up; the others are delivered.
 
 mod classify;
 mod config;
 mod context;
 mod ledger;
 mod message;
+mod partitions;
 mod producer;
+mod shares;
 #[cfg(test)]
 mod test_cluster;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex as Lock, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use rdkafka::{ClientConfig, types::RDKafkaErrorCode};
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, RwLock},
+    sync::Mutex,
     task::{JoinHandle, spawn_blocking},
     time::{Instant, timeout, timeout_at},
 };
 
 use self::{
     context::Context,
-    ledger::Attempt,
-    message::Messages,
-    producer::{Producer, Queued},
+    ledger::{Attempt, ClientError, Ledger, Unsettled},
+    message::{Message, Messages},
+    partitions::Partitions,
+    producer::Producer,
 };
 use super::{KafkaOptions, SinkBuildError, own_deadline};
 use crate::{
-    bridge::{EventFate, Failure, FailureClass, LogLines, Outcome, Secrets, Sink},
-    event::Batch,
+    bridge::{
+        EventFate, Failure, FailureClass, Fault, LogLines, Outcome, RefusedClass, Secrets, Sink,
+    },
+    event::{Batch, Record},
 };
+
+/// So often an attempt that waits looks whether its partitions are stuck, and so long it waits for one
+/// that is.
+const LOOKS: Duration = Duration::from_millis(500);
+/// Brokers are asked how their partitions are no more often.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 
 /// Produces batches to one topic, through one producer.
 pub struct KafkaSink {
@@ -62,9 +84,16 @@ pub struct KafkaSink {
     messages: Messages,
     deadline: Duration,
     lines: LogLines,
+    partitions: Arc<Partitions>,
     current: Mutex<Current>,
-    /// Attempts share it; one whose record is to travel alone has it for itself.
-    company: RwLock<()>,
+    complaints: Arc<Lock<Complaints>>,
+}
+
+/// What the brokers said of partitions that may take nothing, when they were last asked.
+#[derive(Default)]
+struct Complaints {
+    asked_at: Option<Instant>,
+    words: BTreeMap<i32, String>,
 }
 
 /// The producer of now.
@@ -83,9 +112,6 @@ impl std::fmt::Debug for KafkaSink {
     }
 }
 
-/// A record was refused that had not travelled alone.
-struct InCompany;
-
 impl KafkaSink {
     /// Checks the options; nothing is connected yet.
     pub fn new(options: &KafkaOptions) -> Result<Self, SinkBuildError> {
@@ -96,8 +122,9 @@ impl KafkaSink {
             messages: Messages { topic: options.topic.clone(), key: options.key },
             deadline: own_deadline(options.timeout),
             lines: LogLines::new(&options.name),
+            partitions: Arc::default(),
             current: Mutex::default(),
-            company: RwLock::default(),
+            complaints: Arc::default(),
         })
     }
 
@@ -109,8 +136,8 @@ impl KafkaSink {
         if let Some(producer) = &current.producer {
             return Ok(Arc::clone(producer));
         }
-        let context = |ledger| Context {
-            ledger,
+        let context = Context {
+            ledger: Arc::new(Ledger::new(Arc::clone(&self.partitions), self.deadline)),
             secrets: self.secrets.clone(),
             lines: self.lines.clone(),
             runtime: Handle::current(),
@@ -120,103 +147,119 @@ impl KafkaSink {
         Ok(producer)
     }
 
-    /// One attempt, and for a record that was refused in company another one without.
+    /// One attempt.
     async fn produce(&self, batch: &Batch, end: Instant) -> Outcome {
-        let in_company = match timeout_at(end, self.company.read()).await {
-            Ok(_company) => self.attempt(batch, false, end).await,
-            Err(_) => return stalled("an event that was refused is sent alone"),
-        };
-        match in_company {
-            Ok(outcome) => outcome,
-            Err(InCompany) => match timeout_at(end, self.company.write()).await {
-                Ok(_alone) => self
-                    .attempt(batch, true, end)
-                    .await
-                    .unwrap_or_else(|InCompany| stalled("other events are still under way")),
-                Err(_) => stalled("other events are still under way"),
-            },
-        }
-    }
-
-    async fn attempt(
-        &self,
-        batch: &Batch,
-        alone: bool,
-        end: Instant,
-    ) -> Result<Outcome, InCompany> {
         let producer = match timeout_at(end, self.producer()).await {
             Ok(Ok(producer)) => producer,
-            Ok(Err(code)) => return Ok(Outcome::Failed(self.messages.failure(code))),
-            Err(_) => return Ok(stalled("librdkafka takes long to end")),
+            Ok(Err(code)) => return Outcome::Failed(self.messages.failure(code)),
+            Err(_) => return stalled("librdkafka takes long to end"),
         };
-        let attempt = producer.ledger.begin(&batch.records);
-        if alone && timeout_at(end, attempt.idle()).await.is_err() {
-            return Err(InCompany);
-        }
-        let mut place = 0;
+        let messages: Vec<_> =
+            batch.records.iter().map(|record| self.messages.of(record)).collect();
+        let hash = |message: &Result<Message<'_>, _>| message.as_ref().map_or(0, Message::hash);
+        let attempt = producer.ledger.begin(&batch.records, messages.iter().map(hash).collect());
+        let known = |(message, record)| match message {
+            Ok(message) => Some(message),
+            Err(error) => {
+                let reason = self.secrets.reason(format_args!("not an envelope: {error}"));
+                attempt.unqueueable(record, Failure::refused(RefusedClass::Invalid, reason));
+                None
+            }
+        };
+        let messages: Vec<_> = messages.into_iter().zip(&batch.records).map(known).collect();
+        let began = Instant::now();
         loop {
-            // After a failure nothing more is queued until it is settled.
-            let queued = if attempt.has_failed() {
-                Queued::All
-            } else {
-                producer.queue(&attempt, &mut place, &self.messages, &self.secrets)
+            let queued = producer.queue(&attempt, &messages, &self.messages);
+            if producer.ledger.is_dead() || matches!(queued, Err(RDKafkaErrorCode::Fatal)) {
+                return self.give_up(&producer, &attempt);
+            }
+            let pass = match queued {
+                Ok(pass) => pass,
+                Err(code) => return settle(&attempt, |_| self.messages.failure(code)),
             };
-            let in_time = match queued {
-                _ if producer.ledger.is_dead() => return Ok(self.give_up(&producer, &attempt)),
-                Queued::Error(RDKafkaErrorCode::Fatal) => {
-                    return Ok(self.give_up(&producer, &attempt));
+            let now = Instant::now();
+            let (due, stuck) = attempt.due();
+            if due == 0 && !pass.waits && (stuck == 0 || now >= began + LOOKS) {
+                if attempt.has_failed() && attempt.tells_of_the_end() {
+                    return self.give_up(&producer, &attempt);
                 }
-                Queued::Error(code) => return Ok(settle(&attempt, self.messages.failure(code))),
-                Queued::All => timeout_at(end, attempt.reported()).await,
-                // librdkafka makes room a moment after the report; it is making it now.
-                Queued::Full if producer.ledger.outstanding() == 0 => {
-                    tokio::task::yield_now().await;
-                    if Instant::now() >= end {
-                        return Ok(stalled("librdkafka's queue stays full"));
-                    }
+                if attempt.has_failed() && attempt.ask_again_alone() {
                     continue;
                 }
-                Queued::Full => timeout_at(end, attempt.has_room()).await,
-            };
-            if in_time.is_err() {
-                return Ok(settle(&attempt, self.why_late(&producer)));
+                return self.settle(&producer, &attempt);
             }
-            if matches!(queued, Queued::All) && !producer.ledger.is_dead() {
-                return self.reported(&producer, &attempt);
+            if now >= end {
+                return self.settle(&producer, &attempt);
             }
+            if stuck > 0 || now + self.deadline / 2 >= end {
+                self.ask(&producer);
+            }
+            let _ = timeout_at(end.min(now + LOOKS), attempt.reported(&pass)).await;
         }
     }
 
-    /// What the reports of an attempt come to, all of which are there.
-    fn reported(&self, producer: &Producer, attempt: &Attempt<'_>) -> Result<Outcome, InCompany> {
-        let Some((place, code, alone)) = attempt.first_failed() else {
-            return Ok(settle(attempt, self.messages.failure(RDKafkaErrorCode::NoError)));
-        };
-        if classify::of_a_dead_producer(code) {
-            return Ok(self.give_up(producer, attempt));
+    /// Asks the brokers how the partitions are, unless that was done lately, and waits for nothing.
+    fn ask(&self, producer: &Arc<Producer>) {
+        let now = Instant::now();
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if complaints.asked_at.is_some_and(|asked_at| now < asked_at + ASKED_EVERY) {
+            return;
         }
-        attempt.forget_from(place);
-        let failure = self.messages.failure(code);
-        match failure.class {
-            FailureClass::Refused(_) if attempt.records().len() == 1 && !alone => Err(InCompany),
-            // The bridge halves a batch of several; what was acknowledged is remembered.
-            FailureClass::Refused(_) => Ok(Outcome::Failed(failure)),
-            _ => Ok(settle(attempt, failure)),
-        }
+        complaints.asked_at = Some(now);
+        let (producer, topic) = (Arc::clone(producer), self.messages.topic.clone());
+        let complaints = Arc::clone(&self.complaints);
+        // Nobody waits for it, a runtime that stops included.
+        std::thread::spawn(move || {
+            let words = producer.complaints(&topic);
+            complaints.lock().unwrap_or_else(PoisonError::into_inner).words = words;
+        });
+    }
+
+    /// What an attempt comes to.
+    fn settle(&self, producer: &Producer, attempt: &Attempt<'_>) -> Outcome {
+        let last_error = producer.ledger.last_error();
+        let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        settle(attempt, |why| match why {
+            Unsettled::Failed(code) => self.messages.failure(code),
+            Unsettled::InCompany => late("it was refused together with others"),
+            Unsettled::Late { partition, others_go_on } => {
+                let complaint = complaints.words.get(&partition);
+                self.why_late(partition, others_go_on, complaint, last_error.as_ref())
+            }
+        })
     }
 
     /// Why no report has come in time.
-    fn why_late(&self, producer: &Producer) -> Failure {
-        let Some(error) = producer.ledger.last_error() else {
-            let words = format_args!("no acknowledgement within {:?}", self.deadline);
-            return Failure::new(FailureClass::Timeout, Secrets::none().reason(words));
+    fn why_late(
+        &self,
+        partition: i32,
+        others_go_on: bool,
+        complaint: Option<&String>,
+        last_error: Option<&ClientError>,
+    ) -> Failure {
+        let complaint = complaint.filter(|_| others_go_on || last_error.is_none());
+        let (class, words) = match (complaint, last_error) {
+            (Some(complaint), _) => (FailureClass::Unavailable, complaint.clone()),
+            (None, Some(error)) => {
+                let class = match classify::class(error.code) {
+                    FailureClass::Misconfigured => FailureClass::Misconfigured,
+                    _ if classify::is_tls(&error.text) => FailureClass::Misconfigured,
+                    _ => FailureClass::Unavailable,
+                };
+                (class, error.text.clone())
+            }
+            (None, None) => {
+                (FailureClass::Timeout, format!("no acknowledgement within {:?}", self.deadline))
+            }
         };
-        let class = match classify::class(error.code) {
-            FailureClass::Misconfigured => FailureClass::Misconfigured,
-            _ if classify::is_tls(&error.text) => FailureClass::Misconfigured,
-            _ => FailureClass::Unavailable,
+        let reason = if others_go_on || complaint.is_some() {
+            let topic = &self.messages.topic;
+            let words = format_args!("partition {partition} of {topic:?} takes nothing: {words}");
+            self.secrets.reason(words)
+        } else {
+            self.secrets.reason(words)
         };
-        Failure::new(class, self.secrets.reason(error.text))
+        Failure::new(class, reason)
     }
 
     /// Ends an attempt whose producer reported a fatal error. The next one replaces that.
@@ -227,7 +270,7 @@ impl KafkaSink {
             .unwrap_or((RDKafkaErrorCode::Fatal, "the producer failed fatally".into()));
         let reason = self.secrets.reason(text);
         tracing::debug!(error = %reason, "the producer failed fatally and is replaced");
-        settle(attempt, Failure { reason, ..self.messages.failure(code) })
+        settle(attempt, |_| Failure { reason: reason.clone(), ..self.messages.failure(code) })
     }
 }
 
@@ -249,27 +292,36 @@ impl Current {
     }
 }
 
-/// The fates of a batch: those in front of the first unsettled record are final, the rest is
-/// to be sent again.
-fn settle(attempt: &Attempt<'_>, failure: Failure) -> Outcome {
-    let (mut fates, all) = (attempt.settle(), attempt.records().len());
-    match fates.len() {
-        settled if settled == all => {
-            if fates.iter().all(|fate| *fate == EventFate::Delivered) {
-                return Outcome::Delivered;
-            }
-        }
-        0 => return Outcome::Failed(failure),
-        _ => fates.resize(all, EventFate::Failed(failure)),
-    }
-    Outcome::PerEvent(fates)
+/// The fates of a batch, or one failure where the receiver has taken nothing, and no record is to blame.
+fn settle(attempt: &Attempt<'_>, why: impl Fn(Unsettled) -> Failure) -> Outcome {
+    let fates = attempt.settle(why);
+    let failure = |fate: &EventFate| match fate {
+        EventFate::Failed(failure) => Some(failure.clone()),
+        EventFate::Delivered | EventFate::Duplicate => None,
+    };
+    let Some(first) = fates.iter().find_map(failure) else { return Outcome::Delivered };
+    let is_the_sinks = |fate: &EventFate| failure(fate).is_some_and(|it| it.fault == Fault::Sink);
+    if fates.iter().all(is_the_sinks) { Outcome::Failed(first) } else { Outcome::PerEvent(fates) }
 }
 
 fn stalled(words: &str) -> Outcome {
-    Outcome::Failed(Failure::new(FailureClass::Timeout, Secrets::none().reason(words)))
+    Outcome::Failed(late(words))
+}
+
+fn late(words: &str) -> Failure {
+    Failure::new(FailureClass::Timeout, Secrets::none().reason(words))
 }
 
 impl Sink for KafkaSink {
+    /// The partition, from 1 on; with one partition, or before it is known how many there are, 0.
+    fn destination(&self, record: &Record) -> u64 {
+        let Some(count) = self.partitions.count().filter(|count| *count > 1) else { return 0 };
+        let message = self.messages.of(record).ok();
+        message.map_or(0, |message| {
+            1 + u64::from(partitions::of_hash(message.hash(), count).cast_unsigned())
+        })
+    }
+
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(self.produce(batch, Instant::now() + self.deadline))
     }

@@ -24,6 +24,17 @@ pub(super) fn failure(code: Code, reason: Reason) -> Failure {
     Failure { fault, status: Status::Kafka(code as i32), ..failure }
 }
 
+/// Whether an error is a refusal of a message for what it holds.
+pub(super) fn is_refusal(code: Code) -> bool {
+    matches!(class(code), FailureClass::Refused(_))
+}
+
+/// Whether an error may be that of another message of the set that it was sent in. Brokers refuse a whole
+/// set for one message, and those from Kafka 2.4 on say of some which one.
+pub(super) fn is_of_its_set(code: Code) -> bool {
+    is_refusal(code) || code == Code::InvalidDifferentRecord
+}
+
 /// Whether a report says that the producer has failed fatally: it then purges its queues, which
 /// the sink never does, and these reports may come before the word of the error itself.
 pub(super) fn of_a_dead_producer(code: Code) -> bool {

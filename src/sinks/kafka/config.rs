@@ -6,13 +6,17 @@ use rdkafka::{
     producer::{BaseProducer, DefaultProducerContext},
 };
 
-use super::super::{Compression, KafkaOptions, SaslMechanism, SinkBuildError};
+use super::{
+    super::{Compression, KafkaOptions, SaslMechanism, SinkBuildError},
+    shares::{MOST_BYTES, MOST_MESSAGES},
+};
 use crate::bridge::Secrets;
 
-/// Messages held by librdkafka; the journal is the buffer, not this.
-const QUEUE_MESSAGES: &str = "4096";
+/// The bounds of the queue are those of [`Shares`](super::shares::Shares). librdkafka's own are beyond them, so
+/// that it never says of one partition that there is no room for what another one has there.
+const QUEUE_MESSAGES: usize = 2 * MOST_MESSAGES;
 /// The same in KiB.
-const QUEUE_KIB: &str = "8192";
+const QUEUE_KIB: usize = 2 * (MOST_BYTES >> 10);
 /// Below the queue's size, or a message could neither be refused nor ever be queued. Far above
 /// what brokers take by default, so that it is the broker that decides.
 const MESSAGE_BYTES: &str = "8000000";
@@ -47,12 +51,10 @@ pub(super) fn build(
         // For ever: a message that timed out may still be in flight, and order would be lost. The
         // bridge's deadline is kept by the sink.
         .set("message.timeout.ms", "0")
-        .set("queue.buffering.max.messages", QUEUE_MESSAGES)
-        .set("queue.buffering.max.kbytes", QUEUE_KIB)
+        .set("queue.buffering.max.messages", QUEUE_MESSAGES.to_string())
+        .set("queue.buffering.max.kbytes", QUEUE_KIB.to_string())
         .set("message.max.bytes", MESSAGE_BYTES)
         .set("batch.size", BATCH_BYTES)
-        // What Java producers do, so that a key has one partition whoever writes it.
-        .set("partitioner", "murmur2_random")
         .set("compression.codec", codec(options.compression))
         // The bridge batches already; this only lets a batch gather in the local queue.
         .set("linger.ms", "1")

@@ -3,17 +3,13 @@
 use std::sync::Arc;
 
 use rdkafka::{
-    ClientContext, Message as _,
-    config::RDKafkaLogLevel,
-    error::KafkaError,
-    message::DeliveryResult,
-    producer::{NoCustomPartitioner, ProducerContext},
-    types::RDKafkaErrorCode,
+    ClientContext, Message as _, config::RDKafkaLogLevel, error::KafkaError,
+    message::DeliveryResult, producer::ProducerContext, types::RDKafkaErrorCode,
 };
 use tokio::runtime::Handle;
 use tracing::Level;
 
-use super::{ledger::Ledger, words};
+use super::{ledger::Ledger, partitions::Partitions, words};
 use crate::bridge::{LogLines, Secrets};
 
 const SAYS: &str = "librdkafka says that it is in trouble";
@@ -58,8 +54,12 @@ impl ClientContext for Context {
     }
 }
 
-impl ProducerContext<NoCustomPartitioner> for Context {
+impl ProducerContext<Partitions> for Context {
     type DeliveryOpaque = Box<u64>;
+
+    fn get_custom_partitioner(&self) -> Option<&Partitions> {
+        Some(self.ledger.partitions())
+    }
 
     fn delivery(&self, result: &DeliveryResult<'_>, seq: Box<u64>) {
         let error = match result {
@@ -85,7 +85,7 @@ mod tests {
     async fn lines_of_librdkafka_come_once_a_second() {
         let (levels, _guard) = Levels::heard();
         let context = Context {
-            ledger: Arc::default(),
+            ledger: Arc::new(Ledger::new(Arc::default(), Duration::ZERO)),
             secrets: Secrets::none(),
             lines: LogLines::new("audit"),
             runtime: Handle::current(),

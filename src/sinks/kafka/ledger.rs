@@ -5,19 +5,25 @@
 //! time, or is dropped, leaves its records: the next attempt that has one of them takes it over, and
 //! waits for its report instead of queueing it twice.
 
+mod attempt;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::Notify;
 
-use super::words;
-use crate::{
-    bridge::{EventFate, Failure},
-    event::Record,
+pub(super) use self::attempt::{Attempt, Pass, Unsettled};
+use super::{
+    classify,
+    partitions::{self, Partitions},
+    shares::{Shares, UNKNOWN},
+    words,
 };
+use crate::{bridge::Failure, event::Record};
 
 /// From so many records on it is looked for those that nobody comes back to: an errand that was ended
 /// leaves what it had queued.
@@ -41,8 +47,19 @@ enum State {
     /// It was not taken; and whether that can be about it alone, because it travelled so. Brokers refuse
     /// a whole message set for one bad record, or for the size of all.
     Failed(RDKafkaErrorCode, bool),
-    /// It was never queued and never will be, so nothing behind it is held up.
+    /// It cannot be queued, so nothing behind it is held up.
     Unqueueable(Failure),
+}
+
+impl State {
+    /// Whether its event has its fate: it is not queued again.
+    fn is_settled(&self) -> bool {
+        match self {
+            Self::Queued => false,
+            Self::Acked | Self::Unqueueable(_) => true,
+            Self::Failed(code, alone) => *alone && classify::is_refusal(*code),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -50,6 +67,10 @@ struct Entry {
     state: State,
     /// The last attempt that had it.
     attempt: u64,
+    /// Of its key.
+    hash: u32,
+    /// In the queue.
+    bytes: usize,
 }
 
 /// An attempt under way.
@@ -59,19 +80,9 @@ struct Waiting {
     outstanding: usize,
     /// One of its records was not taken.
     failed: bool,
-    /// It has more to queue, and waits until no more than these are outstanding, of all attempts.
-    room_at: Option<usize>,
+    /// It has more to queue, and waits for so many reports more, of all attempts.
+    room_after: Option<usize>,
     wake: Arc<Notify>,
-}
-
-impl Waiting {
-    /// Whether there is something to do for it, where so many reports are due to all.
-    fn is_due(&self, outstanding: usize) -> bool {
-        match self.room_at {
-            Some(at) => outstanding <= at || self.failed,
-            None => self.outstanding == 0,
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -81,26 +92,44 @@ struct Inner {
     attempts: BTreeMap<u64, Waiting>,
     /// How many attempts there were.
     begun: u64,
-    /// How many reports are due.
-    outstanding: usize,
-    /// How many records were queued since none was outstanding.
-    together: usize,
+    /// How many partitions there are, as far as that is known.
+    partitions: Option<i32>,
+    shares: Shares,
     last_error: Option<ClientError>,
     dead: bool,
 }
 
 /// See the [module](self). Shared by one producer's callbacks and the attempts that are made with it.
-#[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<Inner>);
+#[derive(Debug)]
+pub(super) struct Ledger {
+    partitions: Arc<Partitions>,
+    /// A partition that takes nothing for so long is stuck.
+    patience: Duration,
+    inner: Mutex<Inner>,
+}
 
 impl Ledger {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing that holds the lock can panic half-way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(partitions: Arc<Partitions>, patience: Duration) -> Self {
+        Self { partitions, patience, inner: Mutex::default() }
     }
 
-    /// Begins an attempt with these records, and takes over what is known of them.
-    pub(super) fn begin<'a>(&'a self, records: &'a [Record]) -> Attempt<'a> {
+    pub(super) fn partitions(&self) -> &Partitions {
+        &self.partitions
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nothing that holds the lock can panic half-way.
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let partitions = self.partitions.count();
+        if inner.partitions != partitions {
+            inner.partitions_are(partitions);
+        }
+        inner
+    }
+
+    /// Begins an attempt with these records, whose keys have these hashes, and takes over what is known of
+    /// them.
+    pub(super) fn begin<'a>(&'a self, records: &'a [Record], hashes: Vec<u32>) -> Attempt<'a> {
         let mut inner = self.inner();
         inner.begun += 1;
         let number = inner.begun;
@@ -112,16 +141,13 @@ impl Ledger {
             for record in records {
                 let Some(entry) = inner.records.get_mut(&record.seq) else { continue };
                 entry.attempt = number;
-                match entry.state {
-                    State::Queued => waiting.outstanding += 1,
-                    State::Failed(..) => waiting.failed = true,
-                    State::Acked | State::Unqueueable(_) => {}
-                }
+                waiting.outstanding += usize::from(matches!(entry.state, State::Queued));
+                waiting.failed |= matches!(entry.state, State::Failed(..));
             }
         }
         let wake = Arc::clone(&waiting.wake);
         inner.attempts.insert(number, waiting);
-        Attempt { ledger: self, number, records, wake }
+        Attempt { ledger: self, number, records, hashes, wake }
     }
 
     /// Takes a delivery report: without an error all replicas have the record.
@@ -135,17 +161,23 @@ impl Ledger {
         if !matches!(entry.state, State::Queued) {
             return;
         }
-        let alone = inner.together == 1;
+        let partition = partition_of(entry.hash, inner.partitions);
+        let alone = inner.shares.reported(partition, entry.bytes, error.is_none());
         entry.state = error.map_or(State::Acked, |code| State::Failed(code, alone));
-        inner.outstanding -= 1;
         if let Some(waiting) = inner.attempts.get_mut(&entry.attempt) {
             waiting.outstanding -= 1;
             waiting.failed |= error.is_some();
+            if waiting.outstanding == 0 {
+                waiting.wake.notify_one();
+            }
         }
         // There are few.
-        for waiting in inner.attempts.values() {
-            if waiting.is_due(inner.outstanding) {
-                waiting.wake.notify_one();
+        for waiting in inner.attempts.values_mut() {
+            if let Some(after) = &mut waiting.room_after {
+                *after = after.saturating_sub(1);
+                if *after == 0 {
+                    waiting.wake.notify_one();
+                }
             }
         }
     }
@@ -179,14 +211,26 @@ impl Ledger {
     }
 
     /// How many reports are due.
+    #[cfg(test)]
     pub(super) fn outstanding(&self) -> usize {
-        self.inner().outstanding
+        self.inner().shares.outstanding()
     }
 }
 
 impl Inner {
-    fn add(&mut self, seq: u64, attempt: u64, state: State) {
-        self.records.insert(seq, Entry { state, attempt });
+    fn partition_of(&self, hash: u32) -> i32 {
+        partition_of(hash, self.partitions)
+    }
+
+    /// Takes in how many partitions there are: what is outstanding is so in others than it was.
+    fn partitions_are(&mut self, partitions: Option<i32>) {
+        self.partitions = partitions;
+        self.shares.forget();
+        for entry in self.records.values() {
+            if matches!(entry.state, State::Queued) {
+                self.shares.add(partition_of(entry.hash, partitions), entry.bytes);
+            }
+        }
     }
 
     /// Forgets what is known of errands that no attempt has: they are sent again, if anybody comes back.
@@ -200,141 +244,7 @@ impl Inner {
     }
 }
 
-/// An attempt at a batch, under way until it is dropped. What it has not settled by then is left for
-/// the next one.
-#[derive(Debug)]
-pub(super) struct Attempt<'a> {
-    ledger: &'a Ledger,
-    number: u64,
-    records: &'a [Record],
-    wake: Arc<Notify>,
-}
-
-impl<'a> Attempt<'a> {
-    pub(super) fn records(&self) -> &'a [Record] {
-        self.records
-    }
-
-    /// Whether librdkafka has had a record, or never will.
-    pub(super) fn knows(&self, record: &Record) -> bool {
-        self.ledger.inner().records.contains_key(&record.seq)
-    }
-
-    /// Notes a record as queued. To be called before it is: its report may come at once.
-    pub(super) fn queued(&self, record: &Record) {
-        let mut inner = self.ledger.inner();
-        if inner.outstanding == 0 {
-            inner.together = 0;
-        }
-        inner.outstanding += 1;
-        inner.together += 1;
-        inner.add(record.seq, self.number, State::Queued);
-        if let Some(waiting) = inner.attempts.get_mut(&self.number) {
-            waiting.outstanding += 1;
-        }
-    }
-
-    /// Takes back that a record was queued: it was not.
-    pub(super) fn not_queued(&self, record: &Record) {
-        let mut inner = self.ledger.inner();
-        inner.records.remove(&record.seq);
-        inner.outstanding -= 1;
-        inner.together -= 1;
-        if let Some(waiting) = inner.attempts.get_mut(&self.number) {
-            waiting.outstanding -= 1;
-        }
-    }
-
-    pub(super) fn unqueueable(&self, record: &Record, failure: Failure) {
-        self.ledger.inner().add(record.seq, self.number, State::Unqueueable(failure));
-    }
-
-    /// Whether one of its records was not taken.
-    pub(super) fn has_failed(&self) -> bool {
-        self.ledger.inner().attempts.get(&self.number).is_some_and(|waiting| waiting.failed)
-    }
-
-    /// Waits until no report is due to it, or the producer is dead.
-    pub(super) async fn reported(&self) {
-        self.wait(None).await;
-    }
-
-    /// Waits until half of the reports that are due to all have come, one of its own tells of an error,
-    /// or the producer is dead.
-    pub(super) async fn has_room(&self) {
-        let half = self.ledger.inner().outstanding / 2;
-        self.wait(Some(half)).await;
-    }
-
-    /// Waits until no report is due to anybody, or the producer is dead.
-    pub(super) async fn idle(&self) {
-        self.wait(Some(0)).await;
-    }
-
-    /// May be dropped and called again.
-    async fn wait(&self, room_at: Option<usize>) {
-        if let Some(waiting) = self.ledger.inner().attempts.get_mut(&self.number) {
-            waiting.room_at = room_at;
-        }
-        loop {
-            let woken = self.wake.notified();
-            {
-                let inner = self.ledger.inner();
-                let waiting = inner.attempts.get(&self.number);
-                if inner.dead || waiting.is_none_or(|waiting| waiting.is_due(inner.outstanding)) {
-                    return;
-                }
-            }
-            woken.await;
-        }
-    }
-
-    /// The place in the batch of the first record that failed, why, and whether it travelled alone.
-    pub(super) fn first_failed(&self) -> Option<(usize, RDKafkaErrorCode, bool)> {
-        let inner = self.ledger.inner();
-        let mut states = self.records.iter().map(|record| inner.records.get(&record.seq));
-        let place = states.position(|entry| {
-            entry.is_some_and(|entry| matches!(entry.state, State::Failed(..)))
-        })?;
-        match inner.records.get(&self.records[place].seq)?.state {
-            State::Failed(code, alone) => Some((place, code, alone)),
-            _ => None,
-        }
-    }
-
-    /// Forgets its records from a place on, to be queued anew. Only when no report is due to it.
-    pub(super) fn forget_from(&self, place: usize) {
-        let mut inner = self.ledger.inner();
-        for record in &self.records[place..] {
-            inner.records.remove(&record.seq);
-        }
-        if let Some(waiting) = inner.attempts.get_mut(&self.number) {
-            waiting.failed = false;
-        }
-    }
-
-    /// The fates of its records up to the first that has none. They are the bridge's from then on.
-    pub(super) fn settle(&self) -> Vec<EventFate> {
-        let mut inner = self.ledger.inner();
-        let mut fates = Vec::with_capacity(self.records.len());
-        for record in self.records {
-            let state = inner.records.get(&record.seq).map(|entry| &entry.state);
-            if !matches!(state, Some(State::Acked | State::Unqueueable(_))) {
-                break;
-            }
-            fates.push(match inner.records.remove(&record.seq) {
-                Some(Entry { state: State::Unqueueable(failure), .. }) => {
-                    EventFate::Failed(failure)
-                }
-                _ => EventFate::Delivered,
-            });
-        }
-        fates
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        self.ledger.inner().attempts.remove(&self.number);
-    }
+/// The partition of a key with this hash.
+fn partition_of(hash: u32, partitions: Option<i32>) -> i32 {
+    partitions.map_or(UNKNOWN, |count| partitions::of_hash(hash, count))
 }

@@ -7,7 +7,7 @@ use rdkafka::{
 };
 use serde::Deserialize;
 
-use super::{super::KafkaKey, classify, words};
+use super::{super::KafkaKey, classify, partitions::murmur2, words};
 use crate::{
     bridge::Failure,
     event::{Cluster, Metadata, ObjectReference, Record, Text, bounded},
@@ -46,8 +46,9 @@ pub(super) struct Messages {
 /// The message of one record.
 pub(super) struct Message<'a> {
     topic: &'a str,
-    record: &'a Record,
+    pub(super) record: &'a Record,
     key: String,
+    hash: u32,
     /// In milliseconds since the epoch; 0 is replaced by now.
     time_ms: i64,
 }
@@ -63,7 +64,8 @@ impl Messages {
         };
         let time = bounded(&parts.time, &metadata.creation_timestamp, &parts.observed_time);
         let time_ms = time.map_or(0, |time| time.as_millisecond().max(0));
-        Ok(Message { topic: &self.topic, record, key, time_ms })
+        let hash = murmur2(key.as_bytes());
+        Ok(Message { topic: &self.topic, record, key, hash, time_ms })
     }
 
     /// What an error about one of them, or about all, says.
@@ -73,6 +75,16 @@ impl Messages {
 }
 
 impl Message<'_> {
+    /// By which the partition is chosen.
+    pub(super) fn hash(&self) -> u32 {
+        self.hash
+    }
+
+    /// What it takes in the queue.
+    pub(super) fn bytes(&self) -> usize {
+        self.key.len() + self.record.envelope.len()
+    }
+
     /// As librdkafka takes it.
     pub(super) fn as_record(&self) -> BaseRecord<'_, String, [u8], Box<u64>> {
         let headers = OwnedHeaders::new_with_capacity(2)

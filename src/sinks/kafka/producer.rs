@@ -1,11 +1,16 @@
 //! One producer of librdkafka, which all attempts share.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use rdkafka::{
     ClientConfig,
     config::FromClientConfigAndContext as _,
     error::KafkaError,
+    metadata::{MetadataPartition, MetadataTopic},
     producer::{Producer as _, ThreadedProducer},
     types::RDKafkaErrorCode,
 };
@@ -13,92 +18,94 @@ use rdkafka::{
 use super::{
     classify,
     context::Context,
-    ledger::{Attempt, Ledger},
-    message::Messages,
+    ledger::{Attempt, Ledger, Pass},
+    message::{Message, Messages},
+    partitions::Partitions,
+    words,
 };
-use crate::bridge::{Failure, FailureClass, RefusedClass, Secrets};
 
-/// What came of handing an attempt's records to librdkafka.
-pub(super) enum Queued {
-    All,
-    /// The local queue has no room for the next one.
-    Full,
-    /// librdkafka refuses, for a reason that is not the record's.
-    Error(RDKafkaErrorCode),
-}
+/// How long brokers may take to say how partitions are.
+const ASKED_FOR: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 pub(super) struct Producer {
     pub(super) ledger: Arc<Ledger>,
     /// Nothing once it is on its way out.
-    handle: RwLock<Option<ThreadedProducer<Context>>>,
+    handle: RwLock<Option<Arc<Handle>>>,
 }
+
+type Handle = ThreadedProducer<Context, Partitions>;
 
 impl Producer {
     /// Connects, by and by.
-    pub(super) fn new(
-        config: &ClientConfig,
-        context: impl FnOnce(Arc<Ledger>) -> Context,
-    ) -> Result<Self, RDKafkaErrorCode> {
-        let ledger = Arc::<Ledger>::default();
-        let context = context(Arc::clone(&ledger));
-        let producer = ThreadedProducer::from_config_and_context(config, context).map_err(
-            |error: KafkaError| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
-        )?;
-        Ok(Self { ledger, handle: RwLock::new(Some(producer)) })
+    pub(super) fn new(config: &ClientConfig, context: Context) -> Result<Self, RDKafkaErrorCode> {
+        let ledger = Arc::clone(&context.ledger);
+        let producer =
+            Handle::from_config_and_context(config, context).map_err(|error: KafkaError| {
+                error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)
+            })?;
+        Ok(Self { ledger, handle: RwLock::new(Some(Arc::new(producer))) })
     }
 
-    /// Queues records of an attempt from a place on that are not known yet, in order, and moves the place
-    /// behind them.
+    /// Queues the messages of an attempt that are not known yet and may be queued now, in order. An error is
+    /// no message's.
     pub(super) fn queue(
         &self,
         attempt: &Attempt<'_>,
-        from: &mut usize,
+        of_records: &[Option<Message<'_>>],
         messages: &Messages,
-        secrets: &Secrets,
-    ) -> Queued {
-        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(producer) = &*handle else { return Queued::Error(RDKafkaErrorCode::Fatal) };
-        for record in &attempt.records()[*from..] {
-            if !attempt.knows(record) {
-                let message = match messages.of(record) {
-                    Ok(message) => message,
-                    Err(error) => {
-                        let reason = secrets.reason(format_args!("not an envelope: {error}"));
-                        let failure = Failure::refused(RefusedClass::Invalid, reason);
-                        attempt.unqueueable(record, failure);
-                        *from += 1;
-                        continue;
-                    }
-                };
-                // Its report may come before the call ends.
-                attempt.queued(record);
-                if let Err((error, _)) = producer.send(message.as_record()) {
-                    attempt.not_queued(record);
-                    let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-                    match classify::class(code) {
-                        FailureClass::Refused(_) => {
-                            attempt.unqueueable(record, messages.failure(code));
-                        }
-                        _ if code == RDKafkaErrorCode::QueueFull => return Queued::Full,
-                        _ => return Queued::Error(code),
-                    }
+    ) -> Result<Pass, RDKafkaErrorCode> {
+        let handle = self.handle().ok_or(RDKafkaErrorCode::Fatal)?;
+        let mut pass = Pass::default();
+        for message in of_records.iter().flatten() {
+            // Its report may come before the call ends.
+            if !attempt.claim(&mut pass, message) {
+                continue;
+            }
+            if let Err((error, _)) = handle.send(message.as_record()) {
+                let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+                let refused = classify::is_refusal(code).then(|| messages.failure(code));
+                let is_refused = refused.is_some();
+                attempt.not_queued(&mut pass, message.record, refused);
+                if !is_refused && code != RDKafkaErrorCode::QueueFull {
+                    return Err(code);
                 }
             }
-            *from += 1;
         }
-        Queued::All
+        Ok(pass)
+    }
+
+    /// What the brokers have to say of partitions that may take nothing. Waits for them.
+    pub(super) fn complaints(&self, topic: &str) -> BTreeMap<i32, String> {
+        let Some(handle) = self.handle() else { return BTreeMap::new() };
+        let Ok(metadata) = handle.client().fetch_metadata(Some(topic), ASKED_FOR) else {
+            return BTreeMap::new();
+        };
+        let partitions = metadata.topics().iter().flat_map(MetadataTopic::partitions);
+        let complaint = |of: &MetadataPartition| {
+            Some((of.id(), words::of_partition(of.leader(), of.isr().len(), of.replicas().len())?))
+        };
+        partitions.filter_map(complaint).collect()
+    }
+
+    fn handle(&self) -> Option<Arc<Handle>> {
+        self.handle.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The error that it died of.
     pub(super) fn fatal_error(&self) -> Option<(RDKafkaErrorCode, String)> {
-        let handle = self.handle.read().unwrap_or_else(PoisonError::into_inner);
-        handle.as_ref()?.client().fatal_error()
+        self.handle()?.client().fatal_error()
     }
 
     /// Ends it, and waits for its threads: to be done away from the runtime.
     pub(super) fn end(&self) {
-        let handle = self.handle.write().unwrap_or_else(PoisonError::into_inner).take();
-        drop(handle);
+        let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner).take();
+        // Others have it for as long as a call takes.
+        while let Some(shared) = handle.take() {
+            if let Err(shared) = Arc::try_unwrap(shared) {
+                std::thread::sleep(Duration::from_millis(10));
+                handle = Some(shared);
+            }
+        }
     }
 }

@@ -1,4 +1,5 @@
 mod at_once;
+mod partitions;
 
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
@@ -36,6 +37,10 @@ const SHORT: Duration = Duration::from_secs(1);
 fn failure_of(outcome: Outcome) -> (FailureClass, String) {
     match outcome {
         Outcome::Failed(Failure { class, reason, .. }) => (class, reason.into()),
+        Outcome::PerEvent(fates) => match &fates[..] {
+            [EventFate::Failed(failure)] => (failure.class, failure.reason.to_string()),
+            _ => panic!("{fates:?}"),
+        },
         other => panic!("{other:?}"),
     }
 }
@@ -49,9 +54,8 @@ async fn send_to_the_end(sink: &KafkaSink, batch: Batch) -> usize {
             Outcome::Failed(_) => {}
             Outcome::PerEvent(fates) => {
                 assert_eq!(fates.len(), records.len());
-                let settled = fates.iter().take_while(|f| **f == EventFate::Delivered).count();
-                assert!(fates[settled..].iter().all(|fate| matches!(fate, EventFate::Failed(_))));
-                records.drain(..settled);
+                let mut fates = fates.into_iter();
+                records.retain(|_| matches!(fates.next(), Some(EventFate::Failed(_))));
             }
             other @ Outcome::Partial { .. } => panic!("{other:?}"),
         }
@@ -269,22 +273,6 @@ async fn an_unknown_topic_is_for_a_person_to_mend() {
     let (class, reason) = failure_of(sink.send(&fixtures::batch(1..=2)).await);
     assert_eq!(class, FailureClass::Misconfigured, "{reason}");
     assert!(reason.contains("topic"), "{reason}");
-}
-
-#[tokio::test]
-async fn a_set_too_large_is_refused_until_the_culprit_stands_alone() {
-    let cluster = cluster();
-    let sink = sink(&cluster, LONG);
-    assert_eq!(sink.send(&fixtures::batch(1..=3)).await, Outcome::Delivered);
-    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
-    cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
-    let outcome = sink.send(&fixtures::batch(4..=6)).await;
-    assert_eq!(failure_of(outcome).0, FailureClass::Refused(RefusedClass::TooLarge));
-    assert_eq!(sink.send(&fixtures::batch(4..=5)).await, Outcome::Delivered);
-    cluster.request_errors(RDKafkaApiKey::Produce, &[error]);
-    let outcome = sink.send(&fixtures::batch(6..=6)).await;
-    assert_eq!(failure_of(outcome).0, FailureClass::Refused(RefusedClass::TooLarge));
-    assert_eq!(sink.send(&fixtures::batch(7..=7)).await, Outcome::Delivered);
 }
 
 #[tokio::test]

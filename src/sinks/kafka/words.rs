@@ -29,6 +29,15 @@ pub(super) fn of_code(code: Code, topic: &str) -> Reason {
     reason(format!("{code}: {mends}"))
 }
 
+/// What there is to say of a partition that may take nothing.
+pub(super) fn of_partition(leader: i32, in_sync: usize, replicas: usize) -> Option<String> {
+    match leader {
+        ..0 => Some("it has no leader".into()),
+        _ if in_sync < replicas => Some(format!("{in_sync} of {replicas} replicas are in sync")),
+        _ => None,
+    }
+}
+
 /// What an error of a connection says, without the times and counts at its end.
 pub(super) fn of_connection(text: &str) -> &str {
     match text.rsplit_once(" (after ") {
