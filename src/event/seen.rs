@@ -26,23 +26,31 @@ impl UidKey {
 
 /// A UUID in its canonical lower-case form; other spellings are other uids.
 fn parse_uuid(text: &str) -> Option<u128> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 36 {
-        return None;
-    }
-    let mut value = 0u128;
-    for (i, byte) in bytes.iter().enumerate() {
-        let digit = match (i, byte) {
-            (8 | 13 | 18 | 23, b'-') => continue,
-            (8 | 13 | 18 | 23, _) => return None,
-            (_, b'0'..=b'9') => byte - b'0',
-            (_, b'a'..=b'f') => byte - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u128::from(digit);
-    }
-    Some(value)
+    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    let digits = |range: std::ops::Range<usize>| {
+        bytes[range].iter().fold((0, 0), |(value, bad), byte| {
+            let digit = DIGITS[usize::from(*byte)];
+            (value << 4 | u64::from(digit), bad | digit)
+        })
+    };
+    let groups = [digits(0..8), digits(9..13), digits(14..18), digits(19..23), digits(24..36)];
+    let are_digits = groups.iter().fold(0, |bad, group| bad | group.1) < 16;
+    let are_dashes = [8, 13, 18, 23].iter().all(|at| bytes[*at] == b'-');
+    let [low_time, mid_time, high_time, clock, node] = groups.map(|group| group.0);
+    let (high, low) = (low_time << 32 | mid_time << 16 | high_time, clock << 48 | node);
+    (are_digits && are_dashes).then_some(u128::from(high) << 64 | u128::from(low))
 }
+
+/// The values of the digits `0` to `f`, and 255 for other bytes.
+static DIGITS: [u8; 256] = {
+    let mut digits = [255; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
 
 /// What is known of one live Event, in 16 bytes; so is an `Option` of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +115,28 @@ impl Change {
         match self {
             Self::Created => "created",
             Self::Updated => "updated",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_canonical_uuid_is_its_own_key_and_any_other_uid_has_that_of_its_digest() {
+        let key = UidKey::of("01234567-89ab-cdef-fedc-ba9876543210");
+        assert_eq!(key, UidKey(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210));
+        for other in [
+            "",
+            "01234567-89AB-cdef-fedc-ba9876543210",
+            "01234567-89ab-cdef-fedc-ba987654321",
+            "01234567-89ab-cdef-fedc-ba98765432100",
+            "0123456-789ab-cdef-fedc-ba9876543210",
+            "01234567x89ab-cdef-fedc-ba9876543210",
+            "01234567-89ab-cdef-fedc-ba987654321g",
+        ] {
+            assert_eq!(UidKey::of(other), UidKey::of_digest(other), "{other}");
         }
     }
 }
