@@ -234,10 +234,11 @@ impl Correlator {
         self.letting_go |= (mode != CorrelateMode::Suppress || earlier_build) && self.held() > 0;
     }
 
-    /// The journal has another size from now on. Until then everything is decided as in the run before,
-    /// whose decisions the receiver may have.
-    pub(super) fn fit(&mut self, retention_size: u64) {
-        self.held.fit(retention_size);
+    /// The journal has this size from now on. Until then everything is decided as in the run before,
+    /// whose decisions the receiver may have. Answers whether it is another size, and there is something
+    /// to decide by it.
+    pub(super) fn fit(&mut self, retention_size: u64) -> bool {
+        self.held.fit(retention_size) && self.holds_back()
     }
 
     /// What it holds is all that is known of what is held, and no more than so many versions are:

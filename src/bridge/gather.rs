@@ -45,8 +45,10 @@ const GRACE: Duration = Duration::from_secs(1);
 const LOST: &str = "records were lost: the journal dropped them before this sink had them";
 const LOST_HELD: &str = "what was held back was lost: the journal dropped the record that stands for it \
                          before its summary was due";
-/// How long the end of the program waits for the disk before it leaves what is held for the next
-/// run.
+const NOT_FITTED: &str = "the journal has another size than before, and the state is not saved yet: after a kill \
+                          within the next seconds, increments that were held back may come out twice";
+
+/// The end of the program, and a journal of another size, wait so long for the disk.
 const SAVED_WITHIN: Duration = Duration::from_secs(3);
 
 /// See the [module](self).
@@ -219,8 +221,21 @@ impl Gather {
     async fn fit(&mut self) -> Result<(), Closed> {
         let next = self.work.reached.standing.position.next;
         let Some((_, size)) = self.fits.take_if(|(from, _)| *from <= next) else { return Ok(()) };
-        self.stage.fit(size);
-        self.save();
+        if self.stage.fit(size) {
+            // After a crash the same has to be decided again: so nothing is decided by that size before
+            // the disk has it. But no event that is not taken, and no disk, holds up all others.
+            self.save();
+            let (saved, done) = oneshot::channel();
+            self.work.saved = Some(saved);
+            self.flush(true).await?;
+            tokio::select! {
+                saved = timeout(SAVED_WITHIN, done) => if saved.is_err() {
+                    let sink = self.progress.name();
+                    tracing::warn!(sink, "{NOT_FITTED}");
+                },
+                () = self.handing_over.cancelled() => return Ok(()),
+            }
+        }
         if self.stage.is_due(0) {
             // The journal has become smaller, and no record may come before there is room for it.
             self.announce(0).await?;
@@ -379,10 +394,16 @@ impl Gather {
     async fn put(&mut self, passed: Passed, time_ms: u64, alone: bool) -> Result<(), Closed> {
         let alone = alone && passed.summary.is_none();
         if let Some(summary) = passed.summary {
-            self.push(summary, time_ms, false).await?;
+            if !self.has_room_for(&summary) {
+                self.flush(false).await?;
+            }
+            self.push(summary, time_ms);
         }
         if let Some(record) = passed.record {
-            self.push(record, time_ms, alone).await?;
+            if !self.has_room_for(&record) {
+                self.flush(alone).await?;
+            }
+            self.push(record, time_ms);
         }
         self.work.reached.correlated_away += passed.correlated_away;
         if let Some(gone) = passed.gone {
@@ -392,20 +413,19 @@ impl Gather {
         Ok(())
     }
 
-    /// Puts a record into the batch; if that leaves no room, what is in it goes first.
-    async fn push(&mut self, record: Record, time_ms: u64, settles: bool) -> Result<(), Closed> {
-        let size = record.envelope.len();
+    /// Whether the batch takes a record; if it does not, what is in it goes first.
+    fn has_room_for(&self, record: &Record) -> bool {
         let empty = self.work.batch.records.is_empty();
-        if !empty && (self.is_full() || self.bytes + size > self.max_bytes()) {
-            self.flush(settles).await?;
-        }
+        empty || !self.is_full() && self.bytes + record.envelope.len() <= self.max_bytes()
+    }
+
+    fn push(&mut self, record: Record, time_ms: u64) {
         if self.work.batch.records.is_empty() {
             self.work.oldest_ms = time_ms;
             self.due = Some(Instant::now() + self.options.linger);
         }
-        self.bytes += size;
+        self.bytes += record.envelope.len();
         self.work.batch.records.push(record);
-        Ok(())
     }
 
     fn is_full(&self) -> bool {

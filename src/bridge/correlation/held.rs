@@ -125,9 +125,10 @@ impl Held {
         held
     }
 
-    /// The journal has another size from now on.
-    pub(super) fn fit(&mut self, retention_size: u64) {
-        self.most_bytes = retention_size / HOLD_SHARE;
+    /// The journal has this size from now on. Answers whether that is another one.
+    pub(super) fn fit(&mut self, retention_size: u64) -> bool {
+        let most_bytes = retention_size / HOLD_SHARE;
+        std::mem::replace(&mut self.most_bytes, most_bytes) != most_bytes
     }
 
     /// A record with an envelope of so many bytes was journalled, whoever wants it.

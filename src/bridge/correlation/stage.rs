@@ -32,7 +32,7 @@ pub(in crate::bridge) struct Passed {
     /// Versions held before that have their fate with that.
     pub(in crate::bridge) correlated_away: u64,
     /// A summary that cannot be sent, because the journal no longer has its record.
-    pub(in crate::bridge) gone: Option<Summary>,
+    pub(in crate::bridge) gone: Option<Box<Summary>>,
 }
 
 /// See the [module](self).
@@ -221,7 +221,7 @@ impl Stage {
                 passed.summary = Some(record);
                 passed.correlated_away += summary.pending.saturating_sub(1);
             }
-            None => passed.gone = Some(summary),
+            None => passed.gone = Some(Box::new(summary)),
         }
     }
 
@@ -253,10 +253,8 @@ impl Stage {
     }
 
     /// See [`Correlator::fit`].
-    pub(in crate::bridge) fn fit(&mut self, retention_size: u64) {
-        if let Some(correlator) = &mut self.correlator {
-            correlator.fit(retention_size);
-        }
+    pub(in crate::bridge) fn fit(&mut self, retention_size: u64) -> bool {
+        self.correlator.as_mut().is_some_and(|correlator| correlator.fit(retention_size))
     }
 
     /// See [`Correlator::holds_back`].

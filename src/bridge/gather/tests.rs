@@ -19,6 +19,9 @@ use crate::{
 const BATCHES: BatchOptions =
     BatchOptions { events: 500, bytes: 1 << 20, linger: Duration::from_millis(20) };
 
+/// Of the journal.
+const SIZE: u64 = 1 << 20;
+
 struct Rig {
     log: Log,
     broadcaster: Broadcaster<Published>,
@@ -29,18 +32,18 @@ struct Rig {
 impl Rig {
     fn new(journal: &Path, events: usize) -> Self {
         let options = LogOptions {
-            retention_size: 1 << 20,
+            retention_size: SIZE,
             retention_age: Duration::from_secs(3600),
             sync: Sync::Never,
         };
         let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
-        Self::on(log, BatchOptions { events, ..BATCHES }, None)
+        Self::on(log, BatchOptions { events, ..BATCHES }, None, SIZE)
     }
 
-    fn on(log: Log, batches: BatchOptions, filter: Option<Filter>) -> Self {
+    /// With the correlator of a run before, when the journal had a `size`.
+    fn on(log: Log, batches: BatchOptions, filter: Option<Filter>, size: u64) -> Self {
         let broadcaster = Broadcaster::new(64, LIVE);
         let keys = Keys::random();
-        let size = log.options().retention_size;
         let correlator = Correlator::new(CorrelateMode::Suppress, &keys, size);
         let state = SinkState::default();
         let progress = Arc::new(SinkProgress::new(
@@ -54,8 +57,9 @@ impl Rig {
         let pulse = Watchdog::default().pulse("the feed");
         let feed = Feed::new(log.handle(), broadcaster.clone(), Position::START, pulse);
         let (out, works) = mpsc::channel(16);
-        tokio::spawn(Gather::new(batches, filter, stage, progress, out).run(feed));
         let next = log.handle().tail().next;
+        let fits = (next, SIZE);
+        tokio::spawn(Gather::new(batches, filter, stage, progress, out).fits(fits).run(feed));
         Self { log, broadcaster, works, next }
     }
 
@@ -208,7 +212,7 @@ async fn what_the_sink_does_not_want_brings_out_what_the_journal_has_no_room_for
     let journal = tempfile::tempdir().unwrap();
     let rig = Rig::new(journal.path(), 500);
     let quiet = Filter::compile("event.message == ''").unwrap();
-    let mut rig = Rig::on(rig.log, BATCHES, Some(quiet));
+    let mut rig = Rig::on(rig.log, BATCHES, Some(quiet), SIZE);
     let start = Instant::now();
     rig.append(27, now_ms()).await;
     let (_, work) = rig.settled().await;
@@ -246,7 +250,7 @@ async fn what_was_lost_is_settled_with_the_position_behind_it() {
     std::fs::write(&file, bytes).unwrap();
 
     // There is room for two in a batch: the first one behind the gap sends those before it.
-    let mut rig = Rig::on(rig.log, BatchOptions { bytes: 500, ..BATCHES }, None);
+    let mut rig = Rig::on(rig.log, BatchOptions { bytes: 500, ..BATCHES }, None, SIZE);
     let (mut fates, mut position) = (0, Position::START);
     while position.next < 7 {
         let work = rig.works.recv().await.unwrap();
@@ -256,4 +260,25 @@ async fn what_was_lost_is_settled_with_the_position_behind_it() {
         assert_eq!(position.ordinal(), fates);
     }
     assert_eq!(fates, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_size_of_the_journal_counts_once_that_is_saved_or_was_waited_for() {
+    let journal = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(journal.path(), 500);
+    rig.append(2, now_ms()).await;
+    let mut rig = Rig::on(rig.log, BATCHES, None, 2 * SIZE);
+    let (sequences, work) = rig.settled().await;
+    assert_eq!((work.correlator.unwrap().position.next, sequences), (3, vec![vec![1, 2]]));
+    rig.append(1, now_ms()).await;
+    assert!(timeout(Duration::from_secs(2), rig.settled()).await.is_err());
+    work.saved.unwrap().send(()).unwrap();
+    assert_eq!(rig.settled().await.0, [[3]]);
+    // A disk that does not answer holds nobody up.
+    rig.append(2, now_ms()).await;
+    let mut rig = Rig::on(rig.log, BATCHES, None, 4 * SIZE);
+    let (_, work) = rig.settled().await;
+    assert!(work.saved.is_some());
+    rig.append(1, now_ms()).await;
+    assert_eq!(rig.settled().await.0, [[6]]);
 }

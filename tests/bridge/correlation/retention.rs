@@ -189,3 +189,42 @@ fn what_the_receiver_took_stays_delivered_where_the_match_is_changed_after_a_kil
         assert_eq!(increments + status.filtered, 80, "{correlate:?} {status:?}");
     }
 }
+
+/// The first position of a run is saved at its start, and the next one up to a second later.
+#[test]
+fn a_kill_right_after_a_start_with_another_size_keeps_what_was_decided_by_that_size() {
+    let outer = Runtime::new().unwrap();
+    let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
+    let journal = tempfile::tempdir().unwrap();
+    let start = |size| {
+        let runtime = Runtime::new().unwrap();
+        let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
+        setup.retention = size;
+        let bridge = runtime.block_on(setup.start());
+        (runtime, bridge)
+    };
+    let (runtime, bridge) = start(1 << 30);
+    runtime.block_on(until("a watch", || server.open_watches() == 1));
+    runtime.block_on(stop(bridge));
+    drop(runtime);
+    let (runtime, bridge) = start(8 << 20);
+    let mut events = loud_saying(&server, "web", 0..30, "again");
+    // More than an eighth of the journal: what is held comes out.
+    let message = "x".repeat(80 << 10);
+    for n in 0..16 {
+        let pod = format!("other-{n}");
+        server.create(EventObject::about_pod("shop", &pod, "A", &message)).unwrap();
+    }
+    runtime.block_on(sink.wait_for(46));
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop(bridge);
+    for event in &mut events[25..] {
+        event.again(&server);
+    }
+    let (runtime, bridge) = start(1 << 30);
+    runtime.block_on(has_or_holds(&bridge.view(), 51));
+    runtime.block_on(stop(bridge));
+    let deltas: BTreeMap<_, _> =
+        sink.received().into_iter().map(|event| (event.id, event.delta)).collect();
+    assert_eq!(deltas.values().sum::<u64>(), 51);
+}
