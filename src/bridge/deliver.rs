@@ -44,7 +44,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// So long an errand under way is waited for when the program stops.
 const ERRAND_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What delivery to a sink is made of.
+/// The parts that delivery to a sink is made of.
 pub(super) struct DeliverParts {
     pub(super) name: String,
     pub(super) sink: Arc<dyn Sink>,
@@ -72,7 +72,7 @@ pub(super) struct Deliver {
     delivery: Delivery,
     /// Live records, and the works that they came in.
     hand: Hand,
-    /// What is sent beside the journal's order.
+    /// Records that are sent beside the journal's order.
     errands: Errands,
     refusals: Refusals,
     keys: Keys,
@@ -84,6 +84,7 @@ pub(super) struct Deliver {
 /// An attempt that has ended.
 struct Attempted {
     lane: usize,
+    is_errand: bool,
     batch: Batch,
     outcome: Outcome,
 }
@@ -215,7 +216,7 @@ impl Deliver {
                 outcome = sending => outcome,
                 () = ending => Outcome::PerEvent(Vec::new()),
             };
-            Attempted { lane, batch, outcome }
+            Attempted { lane, is_errand, batch, outcome }
         }
     }
 

@@ -1,11 +1,11 @@
 //! Delivery without I/O: which records are sent next, and what the answer to an attempt makes of them.
 //! Live batches, dead letters and replays go by it alike.
 //!
-//! It sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
+//! Delivery sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
 //! [`Delivery::next_send`] says, brings the outcomes, and takes the [fates](Fated) out:
 //!
 //! ```text
-//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates, settled
+//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates
 //! ```
 //!
 //! **Lanes.** Several attempts are under way at once, one for each lane. While a record is under way,
@@ -169,7 +169,7 @@ impl Delivery {
         Some(lane)
     }
 
-    /// What a lane sends, in order.
+    /// The tickets that a lane sends, in order.
     pub(super) fn tickets(&self, lane: usize) -> &[Number] {
         self.lanes[lane].pieces.front().map_or(&[], |piece| &piece.tickets)
     }

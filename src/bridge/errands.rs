@@ -48,7 +48,7 @@ pub(super) struct Errand {
     pub(super) news: mpsc::UnboundedSender<ErrandNews>,
 }
 
-/// What becomes of an errand.
+/// The course of an errand.
 #[derive(Debug)]
 pub(super) enum ErrandNews {
     /// An attempt failed, and another one is to follow.

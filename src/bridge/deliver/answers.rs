@@ -1,4 +1,4 @@
-//! What an answer comes to: fates, dead letters, the sink's condition, and what the log has of it.
+//! The consequences of an answer: fates, dead letters, the sink's condition, and lines in the log.
 
 use tracing::Level;
 
@@ -25,7 +25,7 @@ const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
 impl Deliver {
     /// Takes in the outcome of an attempt.
     pub(super) fn answered(&mut self, attempted: Attempted) {
-        let Attempted { lane, batch, outcome } = attempted;
+        let Attempted { lane, is_errand, batch, mut outcome } = attempted;
         let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
         self.parts.progress.update(|sink| {
             sink.attempts += 1;
@@ -35,15 +35,12 @@ impl Deliver {
         if let Outcome::Partial { rejected: 0, reason } = &outcome {
             self.parts.progress.lines.warn_of(reason, batch.records.len() as u64);
         }
-        let is_errand = self.delivery.tickets(lane).first().is_some_and(|n| *n >= FIRST_ERRAND);
         if is_errand {
-            let numbers = self.delivery.tickets(lane);
-            self.errands.tell_failure(numbers, &outcome);
-            self.delivery.answered(lane, outcome, self.now());
+            self.errands.tell_failure(self.delivery.tickets(lane), &outcome);
         } else {
-            let outcome = self.refusals.judge(outcome, batch.records.len());
-            self.delivery.answered(lane, outcome, self.now());
+            outcome = self.refusals.judge(outcome, batch.records.len());
         }
+        self.delivery.answered(lane, outcome, self.now());
         let fates: Vec<Fated> = self.delivery.take_fates().collect();
         let mut taken = false;
         for Fated { tickets, fate } in fates {

@@ -36,7 +36,7 @@ pub(super) struct Hand {
     /// Records before that without a fate.
     behind: BTreeMap<Number, Record>,
     works: VecDeque<InHand>,
-    /// What can be settled now, in order.
+    /// The sums that can be settled now, in order.
     ready: Vec<Settled>,
 }
 
@@ -55,7 +55,7 @@ struct Open {
     fates: Fates,
     /// How many records have no fate.
     left: usize,
-    /// What is before it is settled.
+    /// All before it is settled.
     from: Mark,
     end: Mark,
 }
@@ -149,7 +149,7 @@ impl Hand {
         })
     }
 
-    /// What can be settled since the last call, in order: works up to the first that is not done, and of
+    /// Takes the sums that can be settled since the last call, in order: works up to the first that is not done, and of
     /// that as much as has its fates, where others behind it are done or everything `ends` here.
     pub(super) fn settle(&mut self, ends: bool) -> std::vec::Drain<'_, Settled> {
         while let Some(InHand::Done(done)) = self.works.pop_front_if(|work| work.is_settled()) {
@@ -223,7 +223,7 @@ impl InHand {
 }
 
 impl Open {
-    /// What has its fates up to the last place where it can be settled.
+    /// Settles it up to the last place that can be, where all before that have their fates.
     fn settle_part(&mut self) -> Option<Settled> {
         let answered = self.fates.answered();
         let mark = *self.work.marks.iter().rfind(|mark| mark.at <= answered)?;
@@ -236,7 +236,7 @@ impl Open {
         Some(settled)
     }
 
-    /// What is left of it comes to this.
+    /// Sums up the rest of it.
     fn done(&mut self) -> Done {
         let mut settled = Settled::default();
         self.fates.settle(self.from, self.end, &self.work, &mut settled);

@@ -10,11 +10,11 @@ use serde::Deserialize as _;
 
 use crate::{
     bridge::delivery::Ticket,
-    event::{EnvelopeParts, ObjectReference, Record},
+    event::{ObjectReference, Record},
 };
 
-/// Where an Event names its object. No text can hold that, as its quotes would be escaped there, and a label
-/// or annotation of that name is no object.
+/// Where the Event in an envelope names its object. No text can hold that, as its quotes would be escaped there,
+/// and a label or annotation of that name is no object.
 const OBJECT: &[u8] = b"\"involvedObject\":{";
 static FIND_OBJECT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(OBJECT));
 
@@ -23,7 +23,7 @@ static FIND_OBJECT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(OBJ
 pub(super) struct Keys(RandomState);
 
 impl Keys {
-    /// What delivery has to know of a record. With one lane all are in order, whatever they are about.
+    /// The ticket of a record, by which delivery knows it. With one lane all are in order, without keys.
     pub(super) fn ticket(&self, record: &Record, lanes: usize) -> Ticket {
         let bytes = u32::try_from(record.envelope.len()).unwrap_or(u32::MAX);
         let keys = if lanes > 1 { self.keys(&record.envelope) } else { None };
@@ -34,8 +34,7 @@ impl Keys {
     /// The keys of the object and of the namespace. An Event is of the namespace that its object is in: the
     /// API server sees to that.
     fn keys(&self, envelope: &[u8]) -> Option<(u64, u64)> {
-        let event = EnvelopeParts::of(envelope)?.event;
-        let object = &event[FIND_OBJECT.find(event)? + OBJECT.len() - 1..];
+        let object = &envelope[FIND_OBJECT.find(envelope)? + OBJECT.len() - 1..];
         let mut object = serde_json::Deserializer::from_slice(object);
         let ObjectReference { kind, namespace, name, uid, .. } =
             ObjectReference::deserialize(&mut object).ok()?;

@@ -90,7 +90,7 @@ impl Delivery {
         left
     }
 
-    /// What is sent again, or not.
+    /// Takes in a failure: the piece is halved, given up, or sent again after a wait.
     fn failed(&mut self, lane: usize, mut piece: Piece, failure: Failure, now: Millis) {
         self.drop_cancelled(&mut piece);
         if piece.tickets.is_empty() {

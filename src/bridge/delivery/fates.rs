@@ -41,7 +41,7 @@ pub(in crate::bridge) enum LetterClass {
     /// One of so many of a batch that were refused without being named. Those of one answer come one
     /// after the other, and one letter stands for them.
     PartialSuccess,
-    /// It failed as often as `retry.maxAttempts` allows.
+    /// The record failed as often as `retry.maxAttempts` allows.
     MaxAttempts,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Lane {
     pub(super) backlog: VecDeque<Number>,
     /// Its first piece is under way.
     pub(super) sending: bool,
-    /// It sends nothing before that.
+    /// Nothing is sent before that.
     pub(super) due: Millis,
 }
 

@@ -197,7 +197,7 @@ impl Replays {
         Ok(())
     }
 
-    /// What a batch waits for that is not taken at once.
+    /// The reason for which a batch waits that is not taken at once.
     fn what_for(&self) -> String {
         match self.progress.snapshot().last_error {
             Some(error) => format!("the sink does not take events: {error}"),

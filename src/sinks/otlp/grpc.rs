@@ -10,7 +10,7 @@
 //! stands that was rejected. An answer that ends before
 //! its status has come says nothing: the batch is sent again, under the same ids.
 //!
-//! What stands between may have forgotten a connection that was idle. So a call on one that was used
+//! A proxy in between may have forgotten a connection that was idle. So a call on one that was used
 //! before, and that ends without an answer, is made again at once, as over HTTP/1.1.
 
 use std::{

@@ -1,4 +1,4 @@
-//! Whatever the order in which records get their fates, what is settled is what has them from the first on.
+//! Records that are settled have their fates from the first on, in whichever order they get them.
 
 use proptest::prelude::*;
 

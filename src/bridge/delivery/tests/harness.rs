@@ -45,7 +45,7 @@ pub(super) struct Caller {
     pub(super) fates: BTreeMap<Number, Fate>,
     /// Errands that nobody waits for.
     cancelled: BTreeSet<Number>,
-    /// What each lane has under way.
+    /// The tickets that each lane has under way.
     pub(super) sent: BTreeMap<usize, Vec<Number>>,
 }
 
@@ -110,7 +110,7 @@ impl Caller {
         new
     }
 
-    /// What is sent overtakes nothing of its keys.
+    /// Tickets that are sent overtake nothing of their keys.
     fn look_at(&self, tickets: &[Number]) {
         let live = tickets.iter().filter(|number| **number < FIRST_ERRAND);
         for (at, number) in tickets.iter().enumerate() {
