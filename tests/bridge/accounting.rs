@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::{
     MemorySink, Received, Setup, Tuning, dead_letters, failure, invalid, retry, server, settled,
-    sink_status, stop, until,
+    sink_status, stop, timing_cases, until,
 };
 
 /// What happens to the bridge and to the cluster.
@@ -228,13 +228,7 @@ fn conserves(world: &mut World, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 16,
-        // What fails depends on the moment, too: to try less of it for a minute each proves little.
-        max_shrink_iters: 0,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(timing_cases(16))]
 
     #[test]
     fn nothing_is_lost_or_counted_twice(

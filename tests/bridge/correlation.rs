@@ -17,7 +17,8 @@ use tokio::runtime::Runtime;
 
 use crate::own_events::{fake, next};
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop, until,
+    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop,
+    timing_cases, until,
 };
 
 fn suppress() -> Tuning {
@@ -417,11 +418,11 @@ enum Step {
     Crash(Run),
 }
 
-/// What the next run is configured with.
+/// The configuration of the next run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     filter: Option<&'static str>,
-    /// What is held back comes out when some fifteen long versions are behind it.
+    /// Held versions come out when some fifteen long versions are behind it.
     small: bool,
 }
 
@@ -442,13 +443,7 @@ fn run() -> impl Strategy<Value = Run> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 8,
-        // What fails depends on the moment, too: to try less of it for a minute each proves little.
-        max_shrink_iters: 0,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(timing_cases(8))]
 
     #[test]
     fn the_increments_that_come_out_are_those_that_went_in(
@@ -523,14 +518,15 @@ fn adds_up(steps: Vec<Step>, tuning: &Tuning, long: bool, first: Run) {
     runtime.block_on(until("everything is read", read));
     runtime.block_on(stop(bridge));
     drop((view, runtime));
+    // A stop waits 3 s for the disk; what is held where that is slower comes out after the start.
+    let (runtime, bridge) = start(first);
+    let status = runtime.block_on(settled(&bridge.view(), "pager", versions));
     // What came twice came under the same id, and said the same.
     let mut deltas = BTreeMap::new();
     for event in sink.received() {
         let before = deltas.insert(event.id.clone(), event.delta);
         assert!(before.is_none_or(|before| before == event.delta), "{}", event.id);
     }
-    let (runtime, bridge) = start(first);
-    let status = runtime.block_on(settled(&bridge.view(), "pager", versions));
     assert_eq!(deltas.values().sum::<u64>() + status.filtered, versions, "{status:?}");
     assert_eq!((status.lost, status.dead_lettered, status.held), (0, 0, 0));
     assert_eq!(status.delivered, deltas.len() as u64);

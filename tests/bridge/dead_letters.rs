@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::{
     MemorySink, Received, Setup, Tuning, create, dead_letters, invalid, retry, server, settled,
-    sink_status, stop, until,
+    sink_status, stop, timing_cases, until,
 };
 
 const ALL: Letters = Letters::Of { sink: None, class: None };
@@ -442,13 +442,7 @@ fn letters_add_up(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 12,
-        // As for the accounting: what fails depends on the moment, too.
-        max_shrink_iters: 0,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(timing_cases(12))]
 
     #[test]
     fn letters_are_what_was_dead_lettered_and_not_dropped(

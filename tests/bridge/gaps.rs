@@ -272,17 +272,33 @@ fn logs(journal: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|e| e == "log")).collect()
 }
 
+/// Two journals of a bridge that has read one Event, and when it was stopped.
+async fn journals_of_one_event(
+    server: &ApiServer,
+    sink: &MemorySink,
+) -> ([tempfile::TempDir; 2], Timestamp) {
+    let [before, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    create(server, "first");
+    let bridge = start(server, before.path(), sink).await;
+    sink.wait_for(1).await;
+    stop(bridge).await;
+    let stopped = Timestamp::now();
+    copy(before.path(), after.path());
+    ([before, after], stopped)
+}
+
+/// Leaves so many of the bytes of the newest segment.
+fn cut_the_log(journal: &Path, left: impl FnOnce(u64) -> u64) {
+    let newest = logs(journal).into_iter().max().unwrap();
+    let log = std::fs::File::options().write(true).open(newest).unwrap();
+    log.set_len(left(log.metadata().unwrap().len())).unwrap();
+}
+
 /// Two crashes in the last moments of a list, as they leave the journal: with the state of before,
 /// and the log of after, without its last frame if that was not written.
 async fn crash_at_the_end_of_a_gap(last_frame_is_written: bool) {
     let (server, sink) = (server(), MemorySink::default());
-    let [before, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    create(&server, "first");
-    let bridge = start(&server, before.path(), &sink).await;
-    sink.wait_for(1).await;
-    stop(bridge).await;
-    let down = Timestamp::now();
-    copy(before.path(), after.path());
+    let ([before, after], down) = journals_of_one_event(&server, &sink).await;
     // So many fill two frames, and the last one of the list has nothing but the resume point.
     for n in 0..1000 {
         let event = create(&server, &format!("web-{n}"));
@@ -297,9 +313,7 @@ async fn crash_at_the_end_of_a_gap(last_frame_is_written: bool) {
 
     std::fs::copy(before.path().join("state.redb"), after.path().join("state.redb")).unwrap();
     if !last_frame_is_written {
-        let newest = logs(after.path()).into_iter().max().unwrap();
-        let log = std::fs::File::options().write(true).open(newest).unwrap();
-        log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+        cut_the_log(after.path(), |bytes| bytes - 1);
     }
     let bridge = start(&server, after.path(), &MemorySink::default()).await;
     until("the gap is stated", || ingest(&bridge.view()).gaps == 1).await;
@@ -328,12 +342,7 @@ async fn a_crash_right_after_a_list_does_not_hide_the_gap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_follows_a_list_that_a_crash_cut_short_is_in_order_though_the_history_is_back() {
     let (server, sink) = (server(), MemorySink::default());
-    let [before, after] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    create(&server, "first");
-    let bridge = start(&server, before.path(), &sink).await;
-    sink.wait_for(1).await;
-    stop(bridge).await;
-    copy(before.path(), after.path());
+    let ([before, after], _) = journals_of_one_event(&server, &sink).await;
     let early = create(&server, "web-0");
     for n in 0..1000 {
         let event = create(&server, &format!("web-{n}"));
@@ -345,9 +354,7 @@ async fn what_follows_a_list_that_a_crash_cut_short_is_in_order_though_the_histo
     until("the gap is stated", || ingest(&bridge.view()).gaps == 1).await;
     stop(bridge).await;
     std::fs::copy(before.path().join("state.redb"), after.path().join("state.redb")).unwrap();
-    let newest = logs(after.path()).into_iter().max().unwrap();
-    let log = std::fs::File::options().write(true).open(newest).unwrap();
-    log.set_len(log.metadata().unwrap().len() * 3 / 4).unwrap();
+    cut_the_log(after.path(), |bytes| bytes * 3 / 4);
 
     let sink = MemorySink::default();
     let bridge = start(&server, after.path(), &sink).await;
@@ -431,9 +438,7 @@ async fn a_new_epoch_that_a_crash_cut_short_is_stated_as_what_is_listed() {
         stop(bridge).await;
         assert_eq!((stated.len(), stated[0].replayed), (1, 1001), "{crashed}: {stated:?}");
         std::fs::copy(before.path().join("state.redb"), after.path().join("state.redb")).unwrap();
-        let newest = logs(after.path()).into_iter().max().unwrap();
-        let log = std::fs::File::options().write(true).open(newest).unwrap();
-        log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+        cut_the_log(after.path(), |bytes| bytes - 1);
     }
 }
 

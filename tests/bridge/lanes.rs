@@ -21,7 +21,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, failure, retry, server, settled, sink_status, stop, until,
+    MemorySink, Received, Setup, Tuning, failure, retry, server, settled, sink_status, stop,
+    timing_cases, until,
 };
 
 fn lanes(concurrency: usize, events: usize) -> Tuning {
@@ -38,7 +39,7 @@ struct Arrival {
     version: u64,
 }
 
-/// What a receiver has had.
+/// The events that a receiver has had.
 #[derive(Debug, Default)]
 struct Arrived {
     all: Vec<Arrival>,
@@ -210,13 +211,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 12,
-        // What fails depends on the moment, too: to try less of it for a minute each proves little.
-        max_shrink_iters: 0,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(timing_cases(12))]
 
     #[test]
     fn what_is_redelivered_after_kills_is_what_the_receiver_had_twice(

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use proptest::prelude::ProptestConfig;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tidings::{
     admin::{SinkStatus, status},
@@ -387,6 +388,17 @@ pub(crate) fn take_away(directory: &Path) {
     let gone = directory.with_extension("gone");
     std::fs::rename(directory, &gone).unwrap();
     std::fs::remove_dir_all(gone).unwrap();
+}
+
+/// A property test of so many cases. A failure depends on the moment, too: to try less of it for a minute each
+/// proves little.
+pub(crate) fn timing_cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 /// Waits until a condition holds.

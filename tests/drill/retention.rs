@@ -32,6 +32,9 @@ pub(crate) const DRILLS: [Drill; 2] = [
     },
 ];
 
+/// More events than a sink has in memory.
+const IN_MEMORY: u64 = 16_000;
+
 async fn drop_oldest(run: Run) -> Page {
     let mut rows = Vec::new();
     for (fault, mode, killed) in [
@@ -48,8 +51,8 @@ async fn drop_oldest(run: Run) -> Page {
         stage.sinks[1].receiver.set(mode).await;
         let mut writer = stage.writer();
         // In slices, so that the healthy sink is never so far behind; and until the journal has
-        // dropped more than a sink that is away has in memory.
-        while stage.record.len() < events || dropped(&stage).await < events as u64 / 2 {
+        // dropped more than a sink that is away has in memory: 4 MiB of frames, and some batches.
+        while stage.record.len() < events || dropped(&stage).await < IN_MEMORY {
             assert!(stage.record.len() < 10 * events, "the journal drops nothing");
             writer = writer.burst(200).await;
             stage.journalled().await;

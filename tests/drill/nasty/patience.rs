@@ -7,7 +7,7 @@ use crate::ledger::SharedLedger;
 
 /// By how much less a wait may be seen: clocks of wall and of timers need not tick alike.
 const LEEWAY: Duration = Duration::from_millis(50);
-/// What was under way when somebody was asked to wait comes all the same, so soon after.
+/// Requests that were under way when somebody was asked to wait come all the same, so soon after.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 
 /// Since when, and until when, whoever comes is asked to stay away.
