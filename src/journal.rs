@@ -51,6 +51,8 @@ mod times;
 mod trail;
 
 pub(crate) use delivered::{Delivered, Noted};
+pub(crate) use ranges::Ranges;
+pub(crate) use state::{SetAsideReader, pending};
 
 pub use damage::{Damage, DamageKind, Damages};
 pub use directory::{Directory, OpenError};
@@ -66,7 +68,7 @@ pub use state::{
     CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, LetterCounts, LetterError,
     LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, NamespaceLetters,
     ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject,
-    SavedWitness, SeenTable, SinkState, SinksReader, SourceState, State, StateCommit, Totals,
-    Unfinished,
+    SavedWitness, SeenTable, SetAside, SetAsideChanges, SinkState, SinksReader, SourceState, State,
+    StateCommit, Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

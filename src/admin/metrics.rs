@@ -99,6 +99,12 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "sink_overrun", help, None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held)));
     family(encoder, "sink_held", "Events that the correlator holds back", None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.set_aside)));
+    let help = "Events that fail while others are taken, and are tried now and then";
+    family(encoder, "sink_set_aside", help, None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held_up)));
+    let help = "Events held up beside the lanes while others go on, those set aside included";
+    family(encoder, "sink_held_up", help, None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.backlog_bytes)));
     let help = "The journal from the first event without a fate to its end";
     family(encoder, "sink_backlog", help, Some(&Unit::Bytes), values)?;

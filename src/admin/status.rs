@@ -8,9 +8,9 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, now_ms},
+    bridge::{BlockedBy, BridgeView, Gap, HeldUp, Overflow, SinkCondition, now_ms},
     event::Cluster,
-    journal::{Damage, Damages, LetterCounts, NamespaceLetters},
+    journal::{Damage, Damages, LetterCounts, NamespaceLetters, pending},
 };
 
 /// `/api/v1/status`.
@@ -233,6 +233,13 @@ pub struct SinkStatus {
     pub overrun: u64,
     /// Held back by the correlator, until a later version or a summary announces them.
     pub held: u64,
+    /// Set aside: they fail while others are taken, and are tried now and then.
+    pub set_aside: u64,
+    /// Held up beside the lanes while others go on, those that are set aside included.
+    pub held_up: u64,
+    /// Those that most events wait behind, ten at most. Absent where nothing is held up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<HeldUp>,
     /// What the journal takes from the first of the pending ones to its end, in bytes.
     pub backlog_bytes: u64,
     /// What happens when that comes to more than the journal is to hold.
@@ -349,7 +356,7 @@ pub fn status(view: &BridgeView) -> Status {
                 let totals = sink.totals;
                 let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
                 let overrun = oldest.ordinal().saturating_sub(sink.standing.position.ordinal());
-                let pending = behind + sink.standing.held.versions;
+                let pending = pending(sink.standing, tail, sink.set_aside, sink.passed);
                 let settled = totals.delivered
                     + totals.filtered
                     + totals.correlated_away
@@ -372,6 +379,9 @@ pub fn status(view: &BridgeView) -> Status {
                     pending,
                     overrun: behind.min(overrun),
                     held: sink.standing.held.versions,
+                    set_aside: sink.set_aside,
+                    held_up: sink.held_up,
+                    heads: sink.heads,
                     backlog_bytes,
                     overflow: sink.overflow,
                     redelivered: totals.redelivered,

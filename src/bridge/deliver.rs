@@ -7,42 +7,46 @@
 //! again; what was taken behind it does come again, under the same id.
 
 mod answers;
+mod attempt;
 mod errands;
-mod fates;
 mod hand;
+mod held;
 mod keys;
-mod refusals;
+mod reads;
 
 use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
-    BatchOptions, Failure, Outcome, RetryOptions, Secrets, Sink, SinkProgress,
-    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Millis},
+    BatchOptions, RetryOptions, Sink, SinkProgress,
+    delivery::{Delivery, DeliveryOptions, Millis, Notice},
     errands::Errand,
     gather::Work,
     own_writes::OwnWrites,
+    restore::RestoredCopy,
     shared::now_ms,
     stop::Stop,
     watchdog::Pulse,
 };
-use crate::{event::Batch, journal::Delivered};
+use crate::{
+    event::Record,
+    journal::{Delivered, LogHandle, SetAside, SetAsideReader},
+};
+use attempt::Attempted;
 use errands::Errands;
-use hand::Hand;
-use keys::Keys;
-use refusals::Refusals;
+pub(super) use hand::ROOM;
+use hand::{Content, Hand, Source};
+use held::Said;
+pub(super) use keys::Keys;
+use reads::{Purpose, Reads};
 
-/// A sink that keeps a deadline of its own answers by itself, with a better reason.
-const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
-/// An attempt that has not ended so long after its limit never will.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// So long an errand under way is waited for when the program stops.
-const ERRAND_ENDS_WITHIN: Duration = Duration::from_secs(1);
+/// Of the journal, this part may be copies of what a sink has set aside.
+const COPIES: u64 = 8;
 
 /// The parts that delivery to a sink is made of.
 pub(super) struct DeliverParts {
@@ -55,6 +59,13 @@ pub(super) struct DeliverParts {
     pub(super) progress: Arc<SinkProgress>,
     /// What the receiver has, on the disk.
     pub(super) had: Delivered,
+    /// What earlier runs have set aside, in order.
+    pub(super) copies: Vec<RestoredCopy>,
+    pub(super) keys: Keys,
+    pub(super) log: LogHandle,
+    pub(super) set_aside: SetAsideReader,
+    /// The size that the journal is to have, in bytes.
+    pub(super) retention_size: u64,
     /// Whether what the correlator decided by is noted with that: it holds versions back.
     pub(super) notes_inputs: bool,
     pub(super) stop: Stop,
@@ -74,39 +85,47 @@ pub(super) struct Deliver {
     hand: Hand,
     /// Records that are sent beside the journal's order.
     errands: Errands,
-    refusals: Refusals,
-    keys: Keys,
+    /// Records that are read because they are not in memory.
+    reads: Reads,
+    source: Source,
     /// Delivery's time is counted from here, which was at that many milliseconds since the epoch.
     began: Instant,
     began_ms: u64,
-}
-
-/// An attempt that has ended.
-struct Attempted {
-    lane: usize,
-    is_errand: bool,
-    batch: Batch,
-    outcome: Outcome,
+    /// What was said of what is held up.
+    said: Said,
 }
 
 impl Deliver {
     /// Delivers through a sink.
-    pub(super) fn new(parts: DeliverParts) -> Self {
+    pub(super) fn new(mut parts: DeliverParts) -> Self {
         let options = DeliveryOptions {
             lanes: parts.lanes,
             batch_events: parts.batch.events,
             batch_bytes: parts.batch.bytes,
             retry: parts.retry,
+            copied_bytes: parts.retention_size / COPIES,
+        };
+        let mut delivery = Delivery::new(options, 0, fastrand::u64(..));
+        let (standing, passed) = parts.progress.passed();
+        let mut hand = Hand::new(standing, passed);
+        for RestoredCopy { sequence, copy, ticket } in std::mem::take(&mut parts.copies) {
+            hand.push_copy(delivery.push_set_aside(ticket), sequence, copy);
+        }
+        let source = Source {
+            sink: parts.name.clone(),
+            log: parts.log.clone(),
+            set_aside: parts.set_aside.clone(),
         };
         Self {
             parts,
-            delivery: Delivery::new(options, 0, fastrand::u64(..)),
-            hand: Hand::default(),
+            delivery,
+            hand,
             errands: Errands::default(),
-            refusals: Refusals::default(),
-            keys: Keys::default(),
+            reads: Reads::default(),
+            source,
             began: Instant::now(),
             began_ms: now_ms(),
+            said: Said::default(),
         }
     }
 
@@ -121,13 +140,15 @@ impl Deliver {
         let mut gathering = true;
         loop {
             self.errands.cancel(&mut self.delivery, stop.is_draining());
-            while let Some(lane) = self.delivery.next_send(self.now()) {
-                attempts.push(self.attempt(lane));
+            self.learn_keys();
+            while let Some(line) = self.delivery.next_send(self.now()) {
+                attempts.push(self.attempt(line));
             }
+            self.take_notices(&[]);
             if attempts.is_empty() {
                 self.parts.pulse.rests();
             }
-            let (wake_at, draining) = (self.delivery.wake_at(), stop.is_draining());
+            let (wake_at, draining) = (self.wake_at(), stop.is_draining());
             // A sink that fails is not worth waiting for: the journal keeps what it has not had.
             let waits = draining && wake_at.is_some();
             if attempts.is_empty() && (waits || !gathering && wake_at.is_none()) {
@@ -145,6 +166,7 @@ impl Deliver {
                 Some(attempted) = attempts.next(), if !attempts.is_empty() => {
                     self.answered(attempted);
                 }
+                Some(read) = self.reads.next(), if !self.reads.is_empty() => self.has_read(read),
                 work = works.recv(), if gathering && self.delivery.has_room() => match work {
                     Some(work) => self.take(work),
                     None => gathering = false,
@@ -153,6 +175,7 @@ impl Deliver {
                 () = woken => {}
                 () = stop.draining(), if !draining => {}
             }
+            self.look();
         }
         drop(attempts);
         self.settle(true);
@@ -170,59 +193,63 @@ impl Deliver {
                 self.parts.had.write(now_ms(), || progress.saved_standing());
             }
         }
-        let Self { hand, delivery, keys, parts, .. } = self;
-        hand.push(work, |record| {
-            delivery.push(keys.ticket(record, parts.lanes));
+        let Self { hand, delivery, parts, .. } = self;
+        let wants_keys = delivery.wants_keys();
+        hand.push(work, |record| match record {
+            Some(record) => _ = delivery.push(parts.keys.ticket(record, wants_keys)),
+            None => _ = delivery.push_passed(),
         });
         self.settle(false);
     }
 
     fn take_errand(&mut self, errand: Errand) {
-        let Self { errands, delivery, keys, parts, .. } = self;
-        errands.push(errand, |record| delivery.push_errand(keys.ticket(record, parts.lanes)));
+        let Self { errands, delivery, parts, .. } = self;
+        let wants_keys = delivery.wants_keys();
+        errands.push(errand, |record| delivery.push_errand(parts.keys.ticket(record, wants_keys)));
     }
 
-    /// Makes one attempt, within the sink's timeout.
-    fn attempt(&mut self, lane: usize) -> impl Future<Output = Attempted> + Send + use<> {
-        let numbers = self.delivery.tickets(lane);
-        let is_errand = numbers.first().is_some_and(|first| *first >= FIRST_ERRAND);
-        let record = |number: &u64| match *number {
-            errand @ FIRST_ERRAND.. => self.errands.record(errand),
-            live => self.hand.record(live),
-        };
-        let records = numbers.iter().filter_map(record).cloned().collect();
-        let (sink, stop) = (Arc::clone(&self.parts.sink), self.parts.stop.clone());
-        let within = self.parts.timeout;
-        let limit = within + GRACE_FOR_THE_SINK;
-        self.parts.pulse.works_within("an attempt", limit + STUCK_AFTER);
-        async move {
-            let batch = Batch { records };
-            let sending = async {
-                let silent = |_| {
-                    let words = format_args!("no answer within {:.1} s", within.as_secs_f64());
-                    Outcome::Failed(Failure::silence(Secrets::none().reason(words)))
-                };
-                timeout(limit, sink.send(&batch)).await.unwrap_or_else(silent)
-            };
-            // What is left of the time of a program that ends is for live events.
-            let ending = async {
-                if !is_errand {
-                    pending::<()>().await;
-                }
-                stop.draining().await;
-                sleep(ERRAND_ENDS_WITHIN).await;
-            };
-            let outcome = tokio::select! {
-                outcome = sending => outcome,
-                () = ending => Outcome::PerEvent(Vec::new()),
-            };
-            Attempted { lane, is_errand, batch, outcome }
+    /// Reads the keys of records that came without, now that they are wanted.
+    fn learn_keys(&mut self) {
+        for number in self.delivery.unknown() {
+            if let Some(Content::Record(record)) = self.hand.content(number) {
+                self.delivery.know(number, self.parts.keys.ticket(&record, true));
+            }
+        }
+    }
+
+    /// Takes in which records wait beside the lanes, some of them perhaps from among those just `sent`.
+    fn take_notices(&mut self, sent: &[Record]) {
+        let notices: Vec<_> = self.delivery.take_notices().collect();
+        for notice in notices {
+            match notice {
+                Notice::Queued(number) => self.hand.move_away(number),
+                Notice::SetAside(number) => match self.record(number, sent) {
+                    Some(record) => self.set_aside(number, record),
+                    None => self.read(number, Purpose::Copy),
+                },
+            }
+        }
+    }
+
+    /// Has a copy of a record saved, which the position may pass then.
+    fn set_aside(&mut self, number: u64, record: Record) {
+        let (attempts, first) = self.delivery.been_through(number);
+        let copy =
+            SetAside { attempts, first_ms: self.began_ms + first, envelope: record.envelope };
+        self.hand.set_aside(number, copy);
+    }
+
+    /// A record, if it is in memory, or among those just sent.
+    fn record(&self, number: u64, sent: &[Record]) -> Option<Record> {
+        match self.hand.content(number)? {
+            Content::Record(record) => Some(record),
+            content => sent.iter().find(|record| record.seq == content.sequence()).cloned(),
         }
     }
 
     /// Settles what can be, or all that can be where everything `ends` here.
     fn settle(&mut self, ends: bool) {
-        for settled in self.hand.settle(ends) {
+        if let Some(settled) = self.hand.settle(ends) {
             self.parts.progress.settle(settled);
         }
         let oldest = self.hand.oldest_ms();

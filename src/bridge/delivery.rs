@@ -1,15 +1,15 @@
 //! Delivery without I/O: which records are sent next, and what the answer to an attempt makes of them.
 //! Live batches, dead letters and replays go by it alike.
 //!
-//! Delivery sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
+//! It sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
 //! [`Delivery::next_send`] says, brings the outcomes, and takes the [fates](Fated) out:
 //!
 //! ```text
-//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates
+//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates, settled
 //! ```
 //!
 //! **Lanes.** Several attempts are under way at once, one for each lane. While a record is under way,
-//! waits to be tried again or stands in a queue, its key keeps to that lane, and later records of the
+//! waits to be tried again or stands in a queue, its key keeps to that line, and later records of the
 //! key queue up behind it; so the order of each key is the journal's. A lane whose batch fails waits
 //! for its next attempt and holds up its own keys; the others go on. With one lane the order is the
 //! journal's altogether.
@@ -17,41 +17,83 @@
 //! **Answers.** A batch that is refused is halved until the culprit stands alone. Records that are
 //! answered one by one have their fates, and the others of their batch are sent again. A request for
 //! less, or for time, slows all lanes.
+//!
+//! **Whose fault it is.** The text of an Event is its writer's, and a receiver may stumble over it. So
+//! who fails steps aside with its namespace, and the others go on; if they are taken, it is judged in
+//! turns with them; if they fail, too, it is the sink, and nothing is given up:
+//!
+//! ```text
+//!          fails alike                others are taken        fails in three turns
+//! lane ───────────────▶ parting ──────────────▶ queue ─────────────▶ verdict ─▶ dead letter
+//!   ▲                   │      │               │  ▲                     │
+//!   └───────────────────┘      │               │  └─────────────────────┴─▶ shelf: set aside
+//!     nobody is taken          │               └▶ back, when a failure has passed
+//!                              └▶ destination: nothing is taken there, while it is elsewhere
+//! ```
+//!
+//! [Parting](self::parting) sends a batch by namespaces; a [witness](self::witness) is a record of
+//! another one, drawn at random; a [queue](self::queue) is sent beside the lanes, so that nobody waits
+//! for it; the [verdict](self::verdict) is a dead letter where the answer is about content, and else
+//! the record is [set aside](self::set_aside), and tried now and then. In a destination that has but
+//! one namespace all of this goes by objects. What is queued stays in the log; what is set aside is saved
+//! as a copy, up to a bound. A fault that cannot be a record's (no connection, credentials, a request
+//! for less) decides nothing.
 
 mod answers;
 mod backoff;
 mod errand;
 mod fates;
+mod fill;
 mod keys;
-mod lane;
+mod leaving;
+mod line;
+mod parting;
+mod places;
+mod queue;
+mod relief;
+mod returned;
+mod set_aside;
+mod shelf;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod verdict;
 mod window;
+mod witness;
 
-#[cfg(test)]
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
+
+use rustc_hash::FxBuildHasher;
 
 use super::{Failure, FailureClass, RetryOptions};
 
 use self::{
+    fates::Tally,
     keys::Keys,
-    lane::{Lane, Piece},
+    line::{Kind, Line, Piece},
+    places::{Places, Unit},
+    returned::Returned,
+    set_aside::Shares,
+    ticket::Moment,
+    verdict::Past,
     window::Window,
 };
 
 pub(super) use self::{
-    fates::{Fate, Fated, Letter, LetterClass},
-    ticket::{FIRST_ERRAND, Millis, Number, Ticket},
+    fates::{Fate, Fated, Letter, LetterClass, Notice},
+    relief::{Held, HeldBy},
+    ticket::{FIRST_COPY, FIRST_ERRAND, Millis, Number, Ticket},
 };
 
 /// So many batches in a row go before an errand that waits.
 const LIVE_FIRST: u32 = 7;
 /// So many batches are in hand, beside one for each lane.
 const BATCHES_AHEAD: usize = 2;
-/// So many records are in hand at least for each lane, if they are small: those of keys that no other
-/// lane has are found among them.
-const LEAST_IN_HAND: usize = 32;
+/// So many records are in hand at least, if they are small: what is taken past one that fails is found
+/// among them.
+const LEAST_IN_HAND: usize = 1024;
+/// An answer that takes longer is slow: who waits for one beside the lanes takes no lane's place.
+const SLOW: Millis = 1000;
 
 /// The bounds of delivery.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +105,9 @@ pub(super) struct DeliveryOptions {
     /// and its most bytes; a larger record goes alone.
     pub(super) batch_bytes: u64,
     pub(super) retry: RetryOptions,
+    /// The most bytes of records that are set aside as copies: an eighth of the journal. A namespace
+    /// has a quarter of it.
+    pub(super) copied_bytes: u64,
 }
 
 /// See the [module](self).
@@ -72,24 +117,46 @@ pub(super) struct Delivery {
     random: fastrand::Rng,
     live: Window,
     errands: Window,
-    /// The first live ticket that no lane has.
+    /// The first live ticket that no line has.
     fresh: Number,
-    /// The first errand that no lane has.
+    /// Tickets before that which no line has any more.
+    returned: Returned,
+    /// The first errand that no line has.
     fresh_errand: Number,
     /// Batches of live records since the last errand.
     live_in_a_row: u32,
-    lanes: Vec<Lane>,
+    /// The lanes, and behind them what stands beside them.
+    lines: Vec<Line>,
     keys: Keys,
-    /// Errands that failed, and when they are sent again.
-    waiting: Vec<(Millis, Piece)>,
+    /// The lines of queues, destinations and shelves.
+    queues: HashMap<Unit, usize, FxBuildHasher>,
+    destinations: HashMap<u64, usize, FxBuildHasher>,
+    shelves: HashMap<Unit, usize, FxBuildHasher>,
+    errand_line: Option<usize>,
     /// Errands that nobody waits for any more, which are not sent again.
     cancelled: Vec<Number>,
+    places: Places,
+    past: HashMap<Unit, Past, FxBuildHasher>,
+    /// Its records are no more to blame, by the answer that is taken in.
+    acquitted: Option<Unit>,
+    shares: Shares,
+    /// What records that failed have been through, while they are in no lane.
+    tallies: HashMap<Number, Tally, FxBuildHasher>,
+    /// Something fails that may be a record's fault: who is taken is looked at.
+    watching: bool,
+    moment: Moment,
     /// Nothing is sent before that, because the receiver asked for less.
     paused_until: Millis,
+    /// Requests for less in a row, and the moment of the last one.
+    throttled: u32,
+    throttled_at: Moment,
     /// How many attempts had something taken.
     taken: u64,
+    /// Attempts of lanes, and of others.
     under_way: usize,
+    beside: usize,
     fates: Vec<Fated>,
+    notices: Vec<Notice>,
     /// Vectors for other batches.
     spare: Vec<Vec<Number>>,
 }
@@ -106,24 +173,41 @@ pub(super) enum Trouble<'a> {
 }
 
 impl Delivery {
-    /// The first live ticket has the number `first`. The seed is that of the waits.
+    /// The first live ticket has the number `first`. The seed is that of waits and draws.
     pub(super) fn new(options: DeliveryOptions, first: Number, seed: u64) -> Self {
+        let options = DeliveryOptions { lanes: options.lanes.max(1), ..options };
+        let lane = || Line::new(Kind::Lane, options.batch_events);
         Self {
             options,
             random: fastrand::Rng::with_seed(seed),
             live: Window::new(first),
             errands: Window::new(FIRST_ERRAND),
             fresh: first,
+            returned: Returned::default(),
             fresh_errand: FIRST_ERRAND,
             live_in_a_row: 0,
-            lanes: (0..options.lanes.max(1)).map(|_| Lane::default()).collect(),
+            lines: std::iter::repeat_with(lane).take(options.lanes).collect(),
             keys: Keys::new(options.lanes),
-            waiting: Vec::new(),
+            queues: HashMap::default(),
+            destinations: HashMap::default(),
+            shelves: HashMap::default(),
+            errand_line: None,
             cancelled: Vec::new(),
+            places: Places::default(),
+            past: HashMap::default(),
+            acquitted: None,
+            shares: Shares::default(),
+            tallies: HashMap::default(),
+            watching: false,
+            moment: 1,
             paused_until: 0,
+            throttled: 0,
+            throttled_at: 0,
             taken: 0,
             under_way: 0,
+            beside: 0,
             fates: Vec::new(),
+            notices: Vec::new(),
             spare: Vec::new(),
         }
     }
@@ -131,68 +215,104 @@ impl Delivery {
     /// Whether it takes more live records. One that does not still takes some: the bound keeps records
     /// in the log instead of in memory.
     pub(super) fn has_room(&self) -> bool {
-        let batches = self.lanes.len() + BATCHES_AHEAD;
-        self.live.open()
-            < (batches * self.options.batch_events).max(self.lanes.len() * LEAST_IN_HAND)
+        let batches = self.options.lanes + BATCHES_AHEAD;
+        self.live.open() < (batches * self.options.batch_events).max(LEAST_IN_HAND)
             && self.live.open_bytes() < batches as u64 * self.options.batch_bytes
     }
 
     /// Takes the next live record, and answers its number.
     pub(super) fn push(&mut self, ticket: Ticket) -> Number {
+        let ticket = keyed(ticket);
+        self.places.see(&ticket);
         self.live.push(ticket)
+    }
+
+    /// Takes the number of the next live record, which had its fate, or was set aside, in an earlier run.
+    pub(super) fn push_passed(&mut self) -> Number {
+        let number = self.live.push(Ticket { key: 0, namespace: 0, destination: 0, bytes: 0 });
+        self.live.close(number);
+        number
+    }
+
+    /// Whether tickets are to have their keys. A single lane that does not fail needs none: they may be
+    /// 0 then, and are to be [known](Self::know) once it fails.
+    pub(super) fn wants_keys(&self) -> bool {
+        self.options.lanes > 1 || self.watching
+    }
+
+    /// The records in hand whose keys are not known, if they are wanted.
+    pub(super) fn unknown(&self) -> Vec<Number> {
+        if self.wants_keys() { self.live.unknown() } else { Vec::new() }
+    }
+
+    /// Takes the ticket of a record whose keys were not known.
+    pub(super) fn know(&mut self, number: Number, ticket: Ticket) {
+        let ticket = keyed(ticket);
+        self.places.see(&ticket);
+        if !self.keys.are_kept() {
+            self.live.know(number, ticket);
+        }
     }
 
     /// Takes a record that is sent beside the journal's order, and answers its number. Errands that are
     /// pushed one after the other may share a batch.
     pub(super) fn push_errand(&mut self, ticket: Ticket) -> Number {
-        self.errands.push(ticket)
+        self.errands.push(keyed(ticket))
     }
 
-    /// The lane that sends its [tickets](Self::tickets) now, if one does. To be asked until none does,
+    /// The line that sends its [tickets](Self::tickets) now, if one does. To be asked until none does,
     /// after anything was pushed or answered and when the time has [come](Self::wake_at).
     pub(super) fn next_send(&mut self, now: Millis) -> Option<usize> {
-        if now < self.paused_until || self.under_way == self.lanes.len() {
+        if now < self.paused_until {
             return None;
         }
-        let lane = (0..self.lanes.len()).find(|at| {
-            let lane = &self.lanes[*at];
-            !lane.sending && lane.due <= now && (!lane.pieces.is_empty() || self.fill(*at, now))
+        let lanes = 0..self.options.lanes;
+        let at = lanes.into_iter().find(|at| self.is_ready(*at, now));
+        let at = at.or_else(|| {
+            let mut beside: Vec<_> = (self.options.lanes..self.lines.len())
+                .filter(|at| self.may_start(*at))
+                .filter_map(|at| Some((self.due_of(at)?, at)))
+                .filter(|(due, _)| *due <= now)
+                .collect();
+            beside.sort_unstable();
+            beside.into_iter().map(|(_, at)| at).find(|at| self.is_ready(*at, now))
         })?;
-        let sent = &mut self.lanes[lane];
-        sent.sending = true;
-        self.under_way += 1;
-        if let Some(piece) = sent.pieces.front_mut() {
+        let moment = self.tick();
+        *(if at < self.options.lanes { &mut self.under_way } else { &mut self.beside }) += 1;
+        let line = &mut self.lines[at];
+        line.sending = true;
+        line.sent = now;
+        if let Some(witness) = &mut line.witness {
+            witness.sent_at = moment;
+        } else if let Some(piece) = line.pieces.front_mut() {
             piece.first.get_or_insert(now);
             piece.attempts += 1;
             piece.taken_before = self.taken;
+            piece.sent_at = moment;
         }
-        Some(lane)
+        Some(at)
     }
 
-    /// The tickets that a lane sends, in order.
-    pub(super) fn tickets(&self, lane: usize) -> &[Number] {
-        self.lanes[lane].pieces.front().map_or(&[], |piece| &piece.tickets)
+    /// What a line sends, in order.
+    pub(super) fn tickets(&self, line: usize) -> &[Number] {
+        let Line { witness, pieces, .. } = &self.lines[line];
+        match (witness, pieces.front()) {
+            (Some(witness), _) => &witness.ticket,
+            (_, Some(piece)) => &piece.tickets,
+            _ => &[],
+        }
     }
 
     /// How many attempts are under way.
     #[cfg(test)]
     pub(super) fn under_way(&self) -> usize {
-        self.under_way
+        self.under_way + self.beside
     }
 
     /// When there is something to send although nothing is pushed or answered until then.
     pub(super) fn wake_at(&self) -> Option<Millis> {
-        let fresh = self.has_fresh();
-        let due = |lane: &Lane| match (lane.pieces.is_empty(), lane.backlog.is_empty()) {
-            _ if lane.sending => None,
-            (true, true) => fresh.then_some(0),
-            _ => Some(lane.due),
-        };
-        let lanes = self.lanes.iter().filter_map(due).min();
-        let is_idle = |lane: &Lane| !lane.sending && lane.pieces.is_empty();
-        let waiting = self.waiting.iter().map(|(due, _)| *due).min();
-        let waiting = waiting.filter(|_| self.lanes.iter().any(is_idle));
-        Some(lanes.into_iter().chain(waiting).min()?.max(self.paused_until))
+        let due = (0..self.lines.len()).filter(|at| self.may_start(*at));
+        Some(due.filter_map(|at| self.due_of(at)).min()?.max(self.paused_until))
     }
 
     /// The fates since the last call: those of one answer at least, in the order of its records.
@@ -200,13 +320,24 @@ impl Delivery {
         self.fates.drain(..)
     }
 
-    /// The first live ticket without a fate.
+    /// What the caller has to know beside the fates.
+    pub(super) fn take_notices(&mut self) -> std::vec::Drain<'_, Notice> {
+        self.notices.drain(..)
+    }
+
+    /// How often a record was sent that waits beside the lanes, and when first.
+    pub(super) fn been_through(&self, number: Number) -> (u32, Millis) {
+        let tally = self.tallies.get(&number).copied().unwrap_or_default();
+        (tally.attempts, tally.first)
+    }
+
+    /// The first live ticket without a fate or a copy.
     #[cfg(test)]
     pub(super) fn settled(&self) -> Number {
         self.live.first_open()
     }
 
-    /// The tickets with a fate behind that, in order.
+    /// The tickets with a fate or a copy behind that, in order.
     #[cfg(test)]
     pub(super) fn settled_behind(&self) -> impl Iterator<Item = Range<Number>> {
         self.live.closed_behind()
@@ -216,7 +347,8 @@ impl Delivery {
     /// taken.
     pub(super) fn trouble(&self) -> Trouble<'_> {
         let mut trouble = Trouble::None;
-        for piece in self.lanes.iter().filter_map(|lane| lane.pieces.front()) {
+        let lanes = &self.lines[..self.options.lanes];
+        for piece in lanes.iter().filter_map(|lane| lane.pieces.front()) {
             let Some(failure) = &piece.failure else { continue };
             if failure.class == FailureClass::Misconfigured && piece.taken_before == self.taken {
                 return Trouble::Misconfigured(failure);
@@ -226,70 +358,42 @@ impl Delivery {
         trouble
     }
 
-    fn has_fresh(&self) -> bool {
-        self.fresh < self.live.next() || self.fresh_errand < self.errands.next()
+    /// Whether a line may send: one beside the lanes takes a lane's place only if it gives that back
+    /// soon.
+    fn may_start(&self, at: usize) -> bool {
+        let Self { under_way, beside, options: DeliveryOptions { lanes, .. }, .. } = *self;
+        let more = (lanes / 4).max(1);
+        let line = &self.lines[at];
+        if line.sending || matches!(line.kind, Kind::Closed) {
+            return false;
+        }
+        under_way + beside < lanes + more && (at < lanes || beside < more || !line.slow)
     }
 
-    /// Makes the next batch of an idle lane: what queues up there goes first.
-    fn fill(&mut self, at: usize, now: Millis) -> bool {
-        self.skip_cancelled();
-        let Self { fresh, fresh_errand, .. } = *self;
-        if self.lanes[at].backlog.is_empty() {
-            let turn = fresh == self.live.next() || self.live_in_a_row >= LIVE_FIRST;
-            if turn && self.fill_with_waiting(at, now) {
-                return true;
-            }
-            if !self.has_fresh() {
-                return false;
-            }
+    /// When a line has something to send.
+    fn due_of(&self, at: usize) -> Option<Millis> {
+        let line = &self.lines[at];
+        if let Kind::Shelf(_, shelf) = &line.kind {
+            return Some(shelf.due()?.max(line.due));
         }
-        let mut tickets = self.spare.pop().unwrap_or_default();
-        let mut bytes = 0;
-        let backlog = self.lanes[at].backlog.front().copied();
-        let errands = match backlog {
-            Some(first) => first >= FIRST_ERRAND,
-            None if fresh == self.live.next() => true,
-            None => fresh_errand < self.errands.next() && self.live_in_a_row >= LIVE_FIRST,
-        };
-        let window = if errands { &self.errands } else { &self.live };
-        let DeliveryOptions { batch_events, batch_bytes, .. } = self.options;
-        let fits = |tickets: &[Number], bytes: u64, more: u32| {
-            tickets.is_empty()
-                || (tickets.len() < batch_events && bytes + u64::from(more) <= batch_bytes)
-        };
-        let backlog = &mut self.lanes[at].backlog;
-        while let Some(next) = backlog.front().filter(|next| (**next >= FIRST_ERRAND) == errands) {
-            let size = window.get(*next).bytes;
-            if !fits(&tickets, bytes, size) {
-                break;
-            }
-            bytes += u64::from(size);
-            tickets.extend(backlog.pop_front());
-        }
-        // Behind what queues up there may be more of the same keys.
-        let free = backlog.is_empty();
-        let fresh = if errands { &mut self.fresh_errand } else { &mut self.fresh };
-        while free && *fresh < window.next() {
-            let ticket = window.get(*fresh);
-            if !fits(&tickets, bytes, ticket.bytes) || self.cancelled.contains(fresh) {
-                break;
-            }
-            let lane = self.keys.claim(ticket.key, at);
-            if lane == at {
-                bytes += u64::from(ticket.bytes);
-                tickets.push(*fresh);
-            } else {
-                self.lanes[lane].backlog.push_back(*fresh);
-            }
-            *fresh += 1;
-        }
-        if tickets.is_empty() {
-            self.spare.push(tickets);
-            // All of them keep to other lanes. An errand may not.
-            return self.fill(at, now);
-        }
-        self.live_in_a_row = if errands { 0 } else { self.live_in_a_row.saturating_add(1) };
-        self.lanes[at].pieces.push_back(Piece::new(tickets));
-        true
+        let fresh = at < self.options.lanes && self.has_fresh();
+        let fresh = fresh || matches!(line.kind, Kind::Queue(_));
+        (fresh || !line.is_empty()).then_some(line.due)
     }
+
+    fn has_fresh(&self) -> bool {
+        self.fresh < self.live.next()
+            || self.returned.next().is_some()
+            || self.fresh_errand < self.errands.next()
+    }
+}
+
+/// A ticket whose key is that of its object at its destination: no order holds between two.
+fn keyed(ticket: Ticket) -> Ticket {
+    Ticket { key: ticket.key ^ ticket.destination.rotate_left(32), ..ticket }
+}
+
+/// The ticket of a number that has no fate.
+fn ticket_of(live: &Window, errands: &Window, number: Number) -> Ticket {
+    if number < FIRST_ERRAND { live.get(number) } else { errands.get(number) }
 }

@@ -8,8 +8,9 @@
 mod covered;
 mod work;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashSet, ops::Range, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::{
     event::Record,
-    journal::{Noted, Position},
+    journal::{Noted, Position, Ranges},
 };
 use covered::Covered;
 use work::Reached;
@@ -70,6 +71,8 @@ pub(super) struct Gather {
     unsaved: u64,
     /// What earlier runs have delivered, whatever they saved.
     delivered_before: Arc<Noted>,
+    /// Records that have their fates in the totals already, or are set aside.
+    passed: Ranges,
     /// Of the frame in hand.
     enrichments: Enrichments,
     /// Another run goes on after the next batch.
@@ -105,6 +108,7 @@ impl Gather {
             last_save: Instant::now(),
             unsaved: 0,
             delivered_before: Arc::default(),
+            passed: Ranges::default(),
             enrichments: Enrichments::default(),
             handing_over: CancellationToken::new(),
             fits: None,
@@ -114,6 +118,11 @@ impl Gather {
     /// Earlier runs have delivered these, whatever they saved.
     pub(super) fn delivered_before(self, delivered: Arc<Noted>) -> Self {
         Self { delivered_before: delivered, ..self }
+    }
+
+    /// Behind the position, these have their fates in the totals already, or are set aside.
+    pub(super) fn passed(self, passed: Ranges) -> Self {
+        Self { passed, ..self }
     }
 
     /// Ends with the next batch once this is cancelled, where another run can go on.
@@ -190,6 +199,8 @@ impl Gather {
                 let passed = self.stage.pass(record, told, names, time_ms).await;
                 counted = passed.counted;
                 self.put(passed, time_ms, !any_due).await?;
+            } else if self.passed.contains(seq) {
+                self.push(passed(seq), time_ms, false).await?;
             } else if self.delivered_before.delivered.contains(seq) {
                 // The run before had another `match`, and the receiver has taken it.
                 self.work.reached.delivered_before += 1;
@@ -248,19 +259,30 @@ impl Gather {
     async fn lose(&mut self, fed: &Fed) -> Result<(), Closed> {
         let gone = fed.from()..fed.frame().first;
         let before = Arc::clone(&self.delivered_before);
-        let mut delivered = before.delivered.count_in(gone.clone()).min(fed.lost);
-        let mut lost = fed.lost - delivered;
+        let passed_here: Vec<_> = self.passed.iter_in(gone.clone()).collect();
+        let known = |range: &Range<u64>| before.delivered.count_in(range.clone());
+        let passed_count: u64 = passed_here.iter().map(|range| range.end - range.start).sum();
+        let open = fed.lost.saturating_sub(passed_count);
+        let mut delivered = known(&gone) - passed_here.iter().map(known).sum::<u64>();
+        delivered = delivered.min(open);
+        let mut lost = open - delivered;
+        let mut held = HashSet::new();
         for (seq, input) in before.inputs.of(gone) {
             let input = Input::of(seq, input);
             self.decided_by(input);
             self.stage.read_to(input.read_bytes);
             self.put_due(input.time_ms, fed.frame().time_ms).await?;
-            let has_it = before.delivered.contains(seq);
+            let is_passed = self.passed.contains(seq);
+            let has_it = is_passed || before.delivered.contains(seq);
             match self.stage.decide_again(&input) {
                 Some(Decision::Hold { evicted }) => {
                     // It may be a summary that was delivered; it is when that comes out again.
-                    let fate = if has_it { &mut delivered } else { &mut lost };
-                    *fate = fate.saturating_sub(1);
+                    if is_passed {
+                        held.insert(seq);
+                    } else {
+                        let fate = if has_it { &mut delivered } else { &mut lost };
+                        *fate = fate.saturating_sub(1);
+                    }
                     if let Some(evicted) = evicted {
                         let passed = self.stage.evicted(evicted).await;
                         self.put(passed, fed.frame().time_ms, false).await?;
@@ -272,6 +294,10 @@ impl Gather {
                 Some(Decision::Send { released, .. }) => lost += released,
                 None => {}
             }
+        }
+        // A summary that stands for what is held says of that that it is passed.
+        for seq in passed_here.into_iter().flatten().filter(|seq| !held.contains(seq)) {
+            self.push(passed(seq), fed.frame().time_ms, false).await?;
         }
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
             tracing::error!(sink = self.progress.name(), lost, "{LOST}");
@@ -297,11 +323,15 @@ impl Gather {
     }
 
     /// Takes a summary of what was held that cannot be sent any more.
-    fn lose_held(&mut self, gone: &Summary) {
+    async fn lose_held(&mut self, gone: &Summary, time_ms: u64) -> Result<(), Closed> {
+        if self.passed.contains(gone.seq) {
+            self.work.reached.correlated_away += gone.pending.saturating_sub(1);
+            return self.push(passed(gone.seq), time_ms, false).await;
+        }
         if self.delivered_before.delivered.contains(gone.seq) {
             self.work.reached.delivered_before += 1;
             self.work.reached.correlated_away += gone.pending.saturating_sub(1);
-            return;
+            return Ok(());
         }
         self.work.reached.lost += gone.pending;
         if self.progress.lines.admit(Level::ERROR, LOST_HELD, "", gone.pending) {
@@ -312,6 +342,7 @@ impl Gather {
                 "{LOST_HELD}"
             );
         }
+        Ok(())
     }
 
     /// Whether a record is wanted, and what the sink is told of its object. What can be said without
@@ -407,7 +438,7 @@ impl Gather {
         }
         self.work.reached.correlated_away += passed.correlated_away;
         if let Some(gone) = passed.gone {
-            self.lose_held(&gone);
+            self.lose_held(&gone, time_ms).await?;
         }
         self.work.reached.standing.held = self.stage.holding();
         Ok(())
@@ -527,6 +558,11 @@ impl Gather {
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }
+}
+
+/// A record that is not sent, because it is passed already.
+fn passed(seq: u64) -> Record {
+    Record { seq, envelope: Bytes::new() }
 }
 
 #[cfg(test)]

@@ -219,6 +219,9 @@ impl Keeper {
             if let Some(Changes { state, unsaved }) = sink.take_changes() {
                 let name = sink.name();
                 commit.dead_letters.extend(unsaved.dead_letters);
+                if !unsaved.set_aside.is_empty() {
+                    commit.set_aside.insert(name.clone(), unsaved.set_aside);
+                }
                 if !unsaved.letter_fates.is_empty() {
                     commit.letter_fates.insert(name.clone(), unsaved.letter_fates);
                 }
@@ -376,6 +379,7 @@ impl Keeper {
                 dead_letters = others;
                 sink.put_back(Unsaved {
                     dead_letters: own,
+                    set_aside: commit.set_aside.remove(&name).unwrap_or_default(),
                     letter_fates: commit.letter_fates.remove(&name).unwrap_or_default(),
                     correlator: commit.correlators.remove(&name),
                     inputs: commit.inputs.remove(&name),

@@ -19,8 +19,8 @@ use super::{Overflow, Reason, correlation::Correlator, log_lines::LogLines, shar
 use crate::{
     event::Missing,
     journal::{
-        CorrelatorInputs, DeadLetter, Inputs, LetterFate, LetterOutcome, Resume, SavedCorrelator,
-        SinkState, Standing, Totals,
+        CorrelatorInputs, DeadLetter, Inputs, LetterFate, LetterOutcome, Ranges, Resume,
+        SavedCorrelator, SetAsideChanges, SinkState, Standing, Totals,
     },
 };
 
@@ -68,6 +68,12 @@ pub(super) struct Settled {
     /// Resume points of sources that are covered now.
     pub(super) resumes: Vec<(Arc<str>, Resume)>,
     pub(super) dead_letters: Vec<DeadLetter>,
+    /// Records behind the position that have their fates now, or are set aside,
+    pub(super) passed: Vec<u64>,
+    /// and those that the position has passed since.
+    pub(super) covered: Vec<u64>,
+    /// Records that are set aside, or have their fates after that.
+    pub(super) set_aside: SetAsideChanges,
     /// The correlator, at a position that is not beyond this one's.
     pub(super) correlator: Option<SavedCorrelator>,
     /// What the correlator decided by,
@@ -79,17 +85,11 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Adds what comes next.
+    /// Adds what is gathered next.
     pub(super) fn add(&mut self, next: Self) {
         self.standing = next.standing;
         self.totals += next.totals;
-        for (source, resume) in next.resumes {
-            match self.resumes.iter_mut().find(|(known, _)| *known == source) {
-                Some((_, known)) => *known = resume.max(*known),
-                None => self.resumes.push((source, resume)),
-            }
-        }
-        self.dead_letters.extend(next.dead_letters);
+        merge(&mut self.resumes, next.resumes);
         self.inputs.merge(&next.inputs, 0..next.inputs.len());
         if let Some(correlator) = next.correlator {
             self.inputs.drop_before(correlator.position.next);
@@ -97,6 +97,19 @@ impl Settled {
         }
         self.read_bytes = next.read_bytes;
         self.waiting.extend(next.waiting);
+    }
+}
+
+/// Adds later resume points to others.
+fn merge(
+    resumes: &mut Vec<(Arc<str>, Resume)>,
+    later: impl IntoIterator<Item = (Arc<str>, Resume)>,
+) {
+    for (source, resume) in later {
+        match resumes.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, known)) => *known = resume.max(*known),
+            None => resumes.push((source, resume)),
+        }
     }
 }
 
@@ -111,6 +124,7 @@ pub(super) struct Changes {
 #[derive(Debug, Default)]
 pub(super) struct Unsaved {
     pub(super) dead_letters: Vec<DeadLetter>,
+    pub(super) set_aside: SetAsideChanges,
     /// What became of letters that this sink was sent.
     pub(super) letter_fates: Vec<LetterFate>,
     pub(super) correlator: Option<SavedCorrelator>,
@@ -193,8 +207,35 @@ pub struct SinkSnapshot {
     pub enrichments: Option<Enrichments>,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
     pub oldest_in_hand_ms: Option<u64>,
+    /// Records behind the position that have their fates, or are set aside.
+    pub passed: u64,
+    /// Records that are set aside, with copies in the state: they have no fate.
+    pub set_aside: u64,
+    /// Records that are held up beside the lanes, set aside ones included.
+    pub held_up: u64,
+    /// Those that most wait behind, ten at most.
+    pub heads: Vec<HeldUp>,
     /// Beside the fates, since the start of the process.
     pub errands: ErrandCounts,
+}
+
+/// Events that are held up while others go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldUp {
+    /// By the `queue` of their namespace or object, by their `destination`, or `set-aside`.
+    pub by: &'static str,
+    /// The namespace of the first of them.
+    pub namespace: String,
+    /// The kind and the name of the object that it is about.
+    pub object: String,
+    /// Its id; empty, as the two before, where its bytes are not at hand.
+    pub id: String,
+    /// How many they are.
+    pub events: u64,
+    /// Why it was not taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What a sink was sent outside the journal's order, since the start of the process.
@@ -227,12 +268,46 @@ struct Inner {
     /// The correlator holds versions back.
     holds_back: bool,
     positions: BTreeMap<String, Resume>,
+    /// Resume points that are covered but for what is set aside.
+    covered_later: Vec<(Arc<str>, Resume)>,
+    /// See [`SinkState::passed`].
+    passed: Ranges,
     unsaved: Unsaved,
     changed: bool,
     settled_at: Instant,
 }
 
 impl Inner {
+    /// Notes records behind the position as passed, and others as covered by it.
+    fn pass(&mut self, passed: &[u64], covered: &[u64]) {
+        if passed.is_empty() && self.passed.is_empty() {
+            return;
+        }
+        for sequence in passed {
+            self.passed.add(*sequence..sequence + 1);
+        }
+        for sequence in covered {
+            self.passed.remove(*sequence);
+        }
+        // An earlier run may have made a summary of a version that this one has sent.
+        self.passed.drop_before(self.snapshot.standing.unsettled_from());
+        self.snapshot.passed = self.passed.count();
+    }
+
+    /// Notes resume points, once nothing before them is set aside: without the state, its copies are gone.
+    fn cover(&mut self, resumes: Vec<(Arc<str>, Resume)>) {
+        if self.snapshot.set_aside > 0 {
+            return merge(&mut self.covered_later, resumes);
+        }
+        for (source, resume) in std::mem::take(&mut self.covered_later).into_iter().chain(resumes) {
+            // Frames without records are read once from the log and once live.
+            let known = self.positions.get(&*source).copied().unwrap_or_default();
+            if resume > known {
+                self.positions.insert(source.to_string(), resume);
+            }
+        }
+    }
+
     fn holds(&self) -> bool {
         self.snapshot.standing.held.versions > 0 || self.kept.standing.held.versions > 0
     }
@@ -273,6 +348,10 @@ impl SinkProgress {
             truncated: 0,
             enrichments: None,
             oldest_in_hand_ms: None,
+            passed: saved.passed.count(),
+            set_aside: saved.set_aside,
+            held_up: 0,
+            heads: Vec::new(),
             errands: ErrandCounts::default(),
         };
         let positions = saved.positions;
@@ -287,6 +366,8 @@ impl SinkProgress {
             kept: Kept { standing, ..Kept::default() },
             holds_back,
             positions,
+            covered_later: Vec::new(),
+            passed: saved.passed,
             unsaved,
             changed: true,
             settled_at: Instant::now(),
@@ -309,7 +390,12 @@ impl SinkProgress {
         };
         let held = correlator.map(Correlator::holding).unwrap_or_default();
         let standing = Standing { held, ..saved.standing };
-        lock(&self.inner).holds_back = correlator.is_some_and(Correlator::holds_back);
+        let mut inner = lock(&self.inner);
+        inner.holds_back = correlator.is_some_and(Correlator::holds_back);
+        inner.passed = saved.passed.clone();
+        inner.snapshot.passed = saved.passed.count();
+        inner.snapshot.set_aside = saved.set_aside;
+        drop(inner);
         let correlator = Some(Correlator::save(correlator, standing.position));
         self.settle(Settled { standing, totals, correlator, ..Settled::default() });
         self.update(|sink| {
@@ -354,6 +440,12 @@ impl SinkProgress {
         lock(&self.inner).snapshot.standing.position.next
     }
 
+    /// Where it stands, and which records behind that are passed.
+    pub(super) fn passed(&self) -> (Standing, Ranges) {
+        let inner = lock(&self.inner);
+        (inner.snapshot.standing, inner.passed.clone())
+    }
+
     /// Where it stood when it was saved last.
     pub(super) fn saved_standing(&self) -> Standing {
         lock(&self.inner).kept.standing
@@ -387,13 +479,13 @@ impl SinkProgress {
         }
         inner.snapshot.standing = settled.standing;
         inner.snapshot.totals += settled.totals;
-        for (source, resume) in settled.resumes {
-            // Frames without records are read once from the log and once live.
-            let known = inner.positions.get(&*source).copied().unwrap_or_default();
-            if resume > known {
-                inner.positions.insert(source.to_string(), resume);
-            }
+        inner.pass(&settled.passed, &settled.covered);
+        for change in settled.set_aside.values() {
+            let count = &mut inner.snapshot.set_aside;
+            *count = if change.is_some() { *count + 1 } else { count.saturating_sub(1) };
         }
+        inner.unsaved.set_aside.extend(settled.set_aside);
+        inner.cover(settled.resumes);
         inner.unsaved.dead_letters.extend(settled.dead_letters);
         inner.unsaved.waiting.extend(settled.waiting);
         if let Some(correlator) = settled.correlator {
@@ -457,6 +549,7 @@ impl SinkProgress {
         let mut inner = lock(&self.inner);
         unsaved.dead_letters.append(&mut inner.unsaved.dead_letters);
         unsaved.letter_fates.append(&mut inner.unsaved.letter_fates);
+        unsaved.set_aside.append(&mut inner.unsaved.set_aside);
         unsaved.waiting.append(&mut inner.unsaved.waiting);
         if let Some(CorrelatorInputs { next, read_bytes, inputs }) = &inner.unsaved.inputs {
             unsaved.inputs.get_or_insert_default().add(*next, *read_bytes, inputs);
@@ -475,5 +568,7 @@ fn state_of(inner: &Inner) -> SinkState {
         standing: inner.snapshot.standing,
         totals: inner.snapshot.totals,
         positions: inner.positions.clone(),
+        passed: inner.passed.clone(),
+        set_aside: inner.snapshot.set_aside,
     }
 }

@@ -6,12 +6,15 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 use self::track::Track;
 use super::{
     BridgeError, CorrelateMode, Filter, JournalOptions, ObjectOptions, SinkOptions, SinkStart,
     correlation::Correlator,
+    deliver::{Keys as DeliveryKeys, ROOM},
+    delivery::Ticket,
     gap::Gap,
     objects::{Enricher, Objects},
     seen::Seen,
@@ -22,8 +25,9 @@ use crate::{
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
         CorrelatorInputs, Damages, Delivered, Directory, Frame, Loaded, Log, LogHandle,
-        ObjectsView, POSITIONS, Position, Positions, ReadError, Resume, SavedCorrelator, SinkState,
-        SinksReader, SourceState, Standing, State, StateCommit,
+        ObjectsView, POSITIONS, Position, Positions, Ranges, ReadError, Resume, SavedCorrelator,
+        SetAside, SetAsideReader, SinkState, SinksReader, SourceState, Standing, State,
+        StateCommit,
     },
 };
 
@@ -69,13 +73,26 @@ pub(super) struct RestoredSink {
     pub(super) fits: (u64, u64),
     /// What it has had that is saved at the position, or behind it.
     pub(super) had: Delivered,
+    /// What it has set aside, in order.
+    pub(super) copies: Vec<RestoredCopy>,
+    /// The keys that these have.
+    pub(super) keys: DeliveryKeys,
     /// The journal was there before this run.
     pub(super) has_past: bool,
+}
+
+/// A record that is set aside.
+pub(super) struct RestoredCopy {
+    pub(super) sequence: u64,
+    /// Without an envelope where there are many.
+    pub(super) copy: SetAside,
+    pub(super) ticket: Ticket,
 }
 
 /// What is saved of sinks, and what they go on with.
 pub(super) struct SavedSinks {
     reader: SinksReader,
+    set_aside: SetAsideReader,
     directory: Directory,
     log: LogHandle,
     retention_size: u64,
@@ -136,6 +153,7 @@ impl Restored {
         }
         let sinks = SavedSinks {
             reader: state.sinks(),
+            set_aside: state.set_aside(),
             directory: directory.clone(),
             log: log.handle(),
             retention_size: log.options().retention_size,
@@ -258,6 +276,7 @@ impl SavedSinks {
     fn with(&self, loaded: Loaded) -> Self {
         Self {
             reader: self.reader.clone(),
+            set_aside: self.set_aside.clone(),
             directory: self.directory.clone(),
             log: self.log.clone(),
             retention_size: self.retention_size,
@@ -295,7 +314,29 @@ impl SavedSinks {
         had.redelivered_at_least(state.totals.redelivered);
         state.totals.redelivered = had.redelivered();
         let fits = (tail, self.retention_size);
-        Ok(RestoredSink { state, correlator, fits, had, has_past: self.has_past })
+        let keys = DeliveryKeys::default();
+        let copies = self.copies(sink, &keys).map_err(io::Error::other)?;
+        state.set_aside = copies.len() as u64;
+        Ok(RestoredSink { state, correlator, fits, had, copies, keys, has_past: self.has_past })
+    }
+
+    /// What a sink has set aside.
+    fn copies(
+        &self,
+        sink: &SinkOptions,
+        keys: &DeliveryKeys,
+    ) -> Result<Vec<RestoredCopy>, ReadError> {
+        let (mut copies, mut bytes) = (Vec::new(), 0);
+        self.set_aside.for_each(&sink.name, |sequence, mut copy| {
+            let record = Record { seq: sequence, envelope: copy.envelope.clone() };
+            let ticket = keys.ticket(&record, true);
+            bytes += copy.envelope.len();
+            if bytes > ROOM {
+                copy.envelope = Bytes::new();
+            }
+            copies.push(RestoredCopy { sequence, copy, ticket });
+        })?;
+        Ok(copies)
     }
 
     /// Where a sink goes on, its totals so far, and its correlator there.
@@ -401,7 +442,9 @@ impl SavedSinks {
             if saved.standing.position.next > self.survived.next {
                 // What it had had from there on is read again, under numbers above all of these.
                 saved.standing.position = self.log.tail();
+                saved.passed = Ranges::default();
             }
+            saved.passed.drop_from(self.survived.next);
             return saved;
         }
         let log = &self.log;

@@ -173,6 +173,8 @@ impl Bridge {
             handles.push(handle);
             let parts = SinkParts {
                 log: log.clone(),
+                set_aside: restored.state.set_aside(),
+                retention_size: journal.log.retention_size,
                 broadcaster: broadcaster.clone(),
                 keys: restored.sinks.keys.clone(),
                 enricher,

@@ -74,6 +74,12 @@ impl<'a> EnvelopeParts<'a> {
         })
     }
 
+    /// Whether nothing was added to it on its way to a sink: neither an object nor a correlation.
+    pub(crate) fn is_as_journalled(&self) -> bool {
+        let head = replayed_length(self.after_delta);
+        head + truncated_length(&self.after_delta[head..]) == self.after_delta.len()
+    }
+
     /// The cluster's JSON, as ingest wrote it.
     pub(crate) fn cluster(&self) -> &'a str {
         let behind = |at: usize| &self.before_delta[at + CLUSTER.len()..];

@@ -36,6 +36,10 @@ const REWRITE_AT: u64 = 16 << 10;
 /// A file that was taken away is missed after so many milliseconds at the latest.
 const LOOK_EVERY_MS: u64 = 1_000;
 
+/// So many ranges are kept, the highest: they take 1 MiB, and are as many as records that a sink takes one
+/// by one, with others between them, in a second.
+const MOST_RANGES: usize = 1 << 16;
+
 /// So many inputs are kept: 3 MiB, and as many as there are in a second, but in a burst.
 const MOST_INPUTS: usize = 1 << 15;
 
@@ -306,6 +310,7 @@ impl Delivered {
         for range in self.unwritten.delivered.iter() {
             self.all.delivered.add(range.clone());
         }
+        self.all.delivered.leave_last(MOST_RANGES);
         self.all.decided_by(&self.unwritten.inputs);
         let in_place = self.is_in_place(now_ms);
         // It is only a count, so a full disk is no reason for an error; the next entry says it, too.

@@ -32,6 +32,7 @@ mod look;
 mod model;
 mod objects;
 mod seen_table;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 
@@ -41,13 +42,15 @@ pub use letters::{
     LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState, Letters,
 };
 pub(super) use look::look;
+pub(crate) use model::pending;
 pub use model::{
-    CorrelatorInputs, DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState,
-    StateCommit, Totals, Unfinished,
+    CorrelatorInputs, DeadLetter, Loaded, SavedCorrelator, SavedWitness, SetAside, SetAsideChanges,
+    SinkState, SourceState, StateCommit, Totals, Unfinished,
 };
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
 pub use seen_table::{ReadError, SeenTable};
+pub(crate) use set_aside::SetAsideReader;
 
 pub(super) const NAME: &str = "state.redb";
 
@@ -56,7 +59,9 @@ pub(super) const NAME: &str = "state.redb";
 const CACHE: usize = 1 << 20;
 
 /// The version of what is in the tables.
-const VERSION: u64 = 1;
+///
+/// A build that knows 1 would forget what is set aside.
+const VERSION: u64 = 2;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const CLUSTER: TableDefinition<'_, &str, &str> = TableDefinition::new("cluster");
@@ -218,6 +223,11 @@ impl State {
         self.store.keep_in_place(now_ms).map_err(|e| self.error(e))
     }
 
+    /// What sinks have set aside, to be read beside the commits.
+    pub(crate) fn set_aside(&self) -> SetAsideReader {
+        SetAsideReader::new(&self.store)
+    }
+
     /// What is saved of sinks, to be read beside the commits.
     pub fn sinks(&self) -> SinksReader {
         SinksReader(Arc::clone(&self.store))
@@ -363,6 +373,7 @@ fn write(transaction: &WriteTransaction, commit: &StateCommit) -> Result<Vec<boo
         correlators.insert(name.as_str(), (position.next, position.skipped, &**bytes))?;
     }
     write_inputs(transaction, commit)?;
+    set_aside::write(transaction, &commit.set_aside)?;
     let mut sources = transaction.open_table(SOURCES)?;
     for (name, source) in &commit.sources {
         sources.insert(name.as_str(), &*json(source))?;
@@ -432,7 +443,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
     let version = {
         let mut meta = transaction.open_table(META)?;
         let version = meta.get("version")?.map(|value| value.value());
-        if version.is_none() {
+        if version.is_none_or(|version| version < VERSION) {
             meta.insert("version", VERSION)?;
         }
         transaction.open_table(CLUSTER)?;
@@ -446,6 +457,7 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         }
         seen_table::make(&transaction)?;
         dead_letters::make(&transaction)?;
+        set_aside::make(&transaction)?;
         transaction.open_table(OBJECTS)?;
         transaction.open_table(OBJECTS_VIEW)?;
         version

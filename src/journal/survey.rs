@@ -101,6 +101,8 @@ pub struct SinkSurvey {
     pub pending: u64,
     /// What the correlator holds.
     pub held: u64,
+    /// What is set aside: the state has copies of it.
+    pub set_aside: u64,
     /// The fates.
     pub totals: Totals,
     /// By source, up to where everything has a fate and is not held.
@@ -185,8 +187,12 @@ impl Survey {
         let sinks = look.loaded.sinks.into_iter().map(|(name, sink)| {
             let survey = SinkSurvey {
                 next_sequence: sink.standing.position.next,
-                pending: next.saturating_sub(sink.standing.position.next)
-                    + sink.standing.held.versions,
+                pending: next
+                    .saturating_sub(sink.standing.position.next)
+                    .saturating_sub(sink.passed.count())
+                    + sink.standing.held.versions
+                    + sink.set_aside,
+                set_aside: sink.set_aside,
                 held: sink.standing.held.versions,
                 totals: sink.totals,
                 positions: sink.positions,

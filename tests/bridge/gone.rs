@@ -8,8 +8,8 @@ use tidings::{
 };
 
 use crate::support::{
-    MemorySink, Setup, create, free, invalid, retry, server, settled, sink_status, stop, take_away,
-    until,
+    MemorySink, Setup, create, create_until, free, invalid, retry, server, settled, sink_status,
+    stop, take_away, until,
 };
 
 /// So many events wait for a sink when it happens.
@@ -141,7 +141,11 @@ async fn a_state_that_is_missing_at_a_start_is_stated_and_at_a_first_one_it_is_n
     assert_eq!(damaged_files(&bridge.view()), [] as [&str; 0]);
     create(&server, "web-0");
     create(&server, "poison");
-    settled(&bridge.view(), "a", 2).await;
+    let view = bridge.view();
+    let letter = || sink_status(&view, "a").dead_lettered == 1;
+    let others = create_until(&server, "a dead letter", letter).await;
+    settled(&view, "a", others + 2).await;
+    drop(view);
     drop(bridge);
     free(dir.path()).await;
     fs::remove_file(dir.path().join("state.redb")).unwrap();

@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use crate::{
     overflow::{SIZE, blocking, fill},
     support::{
-        MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop,
-        until,
+        MemorySink, Received, Setup, Tuning, create, create_until, invalid, retry, server, settled,
+        sink_status, stop, until,
     },
 };
 
@@ -159,19 +159,22 @@ async fn a_sink_that_fails_is_stopped_with_what_it_has_had_and_its_dead_letters(
     let sink = MemorySink::default();
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     let (view, handle) = (bridge.view(), bridge.sink("a").unwrap());
-    sink.answer([crate::support::invalid("never")]);
+    sink.refuse(|event| event.envelope.contains("\"web-0\"").then(|| invalid("never")));
     create(&server, "web-0");
-    settled(&view, "a", 1).await;
+    let letter = || sink_status(&view, "a").dead_lettered == 1;
+    let others = create_until(&server, "a dead letter", letter).await;
+    settled(&view, "a", others + 1).await;
     sink.respond(|_| Some(retry(FailureClass::Unavailable)));
+    let sent = sink.attempts().len();
     create(&server, "web-1");
-    until_sent(&sink, 3).await;
+    until_sent(&sink, sent + 2).await;
     let saved = handle.stop(LONG).await.unwrap();
-    assert_eq!((saved.standing.position.next, saved.totals.dead_lettered), (2, 1));
+    assert_eq!((saved.standing.position.next, saved.totals.dead_lettered), (others + 2, 1));
     assert_eq!(bridge.view().dead_letters.counts()["a"].letters, 1);
     sink.accept_everything();
     handle.start(Tuning::default().options("a", Arc::new(sink.clone()))).await.unwrap();
-    let status = settled(&view, "a", 2).await;
-    assert_eq!((status.delivered, status.dead_lettered), (1, 1));
+    let status = settled(&view, "a", others + 2).await;
+    assert_eq!((status.delivered, status.dead_lettered), (others + 1, 1));
     stop(bridge).await;
 }
 

@@ -291,7 +291,7 @@ async fn a_lane_that_fails_holds_up_its_own_objects_only() {
     sink.wait_for(594).await;
     let status = sink_status(&bridge.view(), "a");
     // While others are taken, nobody has to mend the sink.
-    assert_eq!((status.state, status.pending), (SinkCondition::Retrying, 600));
+    assert_eq!((status.state, status.pending), (SinkCondition::Retrying, 6));
     assert_eq!(status.next_sequence, 1, "the first is not taken");
     sink.accept_everything();
     let status = settled(&bridge.view(), "a", 600).await;

@@ -16,7 +16,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, invalid, retry, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, create, create_until, invalid, retry, server, settled, sink_status,
+    stop, until,
 };
 
 pub(crate) const SIZE: u64 = 2 << 20;
@@ -83,7 +84,7 @@ async fn intake_stops_for_all_and_goes_on_with_nothing_lost() {
     let stalled = MemorySink::default();
     stalled.hold(true);
     // What it has in hand is not lost.
-    let batch = BatchOptions { events: 20, ..Tuning::default().batch };
+    let batch = BatchOptions { events: 20, bytes: 32 << 10, ..Tuning::default().batch };
     let patient = Tuning { timeout: Duration::from_secs(600), batch, ..Tuning::default() };
     let setup = sinks.setup(&server, dir.path()).tuned("stalled", &stalled, patient);
     let bridge = setup.start().await;
@@ -393,13 +394,15 @@ async fn what_was_filtered_or_refused_before_a_kill_is_not_delivered_after_it() 
         let pod = format!("web-{n}");
         server.create(EventObject::about_pod("shop", &pod, "A", &message)).unwrap();
     }
-    let before = settled(&view, "picky", 401).await;
+    let have_fates = || sink_status(&view, "picky").pending == 0;
+    let others = create_until(&server, "fates", have_fates).await;
+    let before = settled(&view, "picky", others + 401).await;
     assert!(before.filtered == 200 && before.dead_lettered > 0, "{before:?}");
     until("old segments go", || view.log.oldest().ordinal() > 100).await;
     stop(bridge).await;
     saved.put_back();
     let bridge = start().await;
-    let after = settled(&bridge.view(), "picky", 401).await;
+    let after = settled(&bridge.view(), "picky", others + 401).await;
     assert_eq!(after.delivered, before.delivered);
     stop(bridge).await;
 }

@@ -401,6 +401,29 @@ pub(crate) fn timing_cases(cases: u32) -> ProptestConfig {
     }
 }
 
+/// Creates Events of other objects, which sinks take, until a condition holds, and answers how many: where
+/// nobody else is taken, it may be the sink that fails, and nothing is given up.
+pub(crate) async fn create_until(
+    server: &ApiServer,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) -> u64 {
+    let (mut created, mut next) = (0, std::time::Instant::now());
+    let among_others = || {
+        if condition() {
+            return true;
+        }
+        if std::time::Instant::now() >= next {
+            create(server, &format!("other-{created}"));
+            created += 1;
+            next += Duration::from_millis(20);
+        }
+        false
+    };
+    until(what, among_others).await;
+    created
+}
+
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, condition: impl FnMut() -> bool) {
     until_said(|| what.to_owned(), condition).await;

@@ -1,12 +1,14 @@
 //! The consequences of an answer: fates, dead letters, the sink's condition, and lines in the log.
 
+use std::ops::Range;
+
 use tracing::Level;
 
-use super::{Attempted, Deliver, fates::Fate as LiveFate};
+use super::{Attempted, Deliver, Purpose, hand::Fate as LiveFate};
 use crate::{
     bridge::{
         Failure, Outcome, SinkCondition,
-        delivery::{FIRST_ERRAND, Fate, Fated, Letter, LetterClass, Trouble},
+        delivery::{FIRST_ERRAND, Fate, Fated, Letter, LetterClass, Number, Trouble},
         own_events::all_own,
         shared::now_ms,
     },
@@ -21,11 +23,13 @@ const REJECTED: &str = "the receiver rejected events without saying which";
 const REFUSED: &str = "the receiver refuses an event: dead-lettered";
 const RECOVERED: &str = "the sink takes events again";
 const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
+const BLOCKED: &str = "an event fails again and again while others are taken: dead-lettered";
+const GONE: &str = "events were lost: the journal dropped them before this sink had them";
 
 impl Deliver {
     /// Takes in the outcome of an attempt.
     pub(super) fn answered(&mut self, attempted: Attempted) {
-        let Attempted { lane, is_errand, batch, mut outcome } = attempted;
+        let Attempted { line, numbers, sent, gone, outcome } = attempted;
         let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
         self.parts.progress.update(|sink| {
             sink.attempts += 1;
@@ -33,14 +37,30 @@ impl Deliver {
             sink.duplicates += duplicates;
         });
         if let Outcome::Partial { rejected: 0, reason } = &outcome {
-            self.parts.progress.lines.warn_of(reason, batch.records.len() as u64);
+            self.parts.progress.lines.warn_of(reason, sent.len() as u64);
         }
+        let is_errand = numbers.first().is_some_and(|number| *number >= FIRST_ERRAND);
         if is_errand {
-            self.errands.tell_failure(self.delivery.tickets(lane), &outcome);
-        } else {
-            outcome = self.refusals.judge(outcome, batch.records.len());
+            self.errands.tell_failure(&numbers, &outcome);
         }
-        self.delivery.answered(lane, outcome, self.now());
+        let now = self.now();
+        self.delivery.answered(line, outcome, now);
+        for number in &gone {
+            self.delivery.put_away(*number, now);
+        }
+        let taken = self.take_fates(&sent, &gone);
+        self.take_notices(&sent);
+        if !is_errand {
+            let progress = &self.parts.progress;
+            self.parts.had.write(now_ms(), || progress.saved_standing());
+            self.note_condition(&sent, failed, taken);
+        }
+        self.settle(false);
+    }
+
+    /// Takes in the fates of records, some of them perhaps from among those just `sent`; those of others were
+    /// found to be `gone`. Answers whether any live one was taken.
+    pub(super) fn take_fates(&mut self, sent: &[Record], gone: &[Number]) -> bool {
         let fates: Vec<Fated> = self.delivery.take_fates().collect();
         let mut taken = false;
         for Fated { tickets, fate } in fates {
@@ -52,49 +72,72 @@ impl Deliver {
                 Fate::Delivered | Fate::Duplicate => {
                     taken = true;
                     for number in tickets {
-                        let Some(record) = self.hand.record(number) else { continue };
-                        let again = self.parts.had.add(record.seq);
+                        let Some(sequence) = self.hand.sequence(number) else { continue };
+                        let again = self.parts.had.add(sequence);
                         let fate = if again { LiveFate::Redelivered } else { LiveFate::Delivered };
                         self.hand.fate(number, fate);
                     }
                 }
-                Fate::DeadLetter(letter) => self.dead_letter(tickets, &letter),
+                Fate::DeadLetter(letter) => self.dead_letter(tickets, &letter, sent, gone),
             }
         }
-        if !is_errand {
-            let progress = &self.parts.progress;
-            self.parts.had.write(now_ms(), || progress.saved_standing());
-            self.note_condition(&batch.records, failed, taken);
-        }
-        self.settle(false);
+        taken
     }
 
     /// Gives live records that are given up their fate.
-    fn dead_letter(&mut self, tickets: std::ops::Range<u64>, letter: &Letter) {
+    fn dead_letter(
+        &mut self,
+        tickets: Range<Number>,
+        letter: &Letter,
+        sent: &[Record],
+        gone: &[Number],
+    ) {
+        if gone.contains(&tickets.start) {
+            return self.lose(tickets);
+        }
         let events = tickets.end - tickets.start;
-        let id = self.hand.record(tickets.start).map(|record| record.id().to_owned());
-        self.log_letter(letter, id.as_deref(), events);
-        let rows: Vec<_> = self.hand.rows(tickets).collect();
-        for row in rows {
-            let unidentified = letter.class == LetterClass::PartialSuccess;
-            let letters = if unidentified { row.start..row.start + 1 } else { row.clone() };
-            for number in letters {
-                let Some(record) = self.hand.record(number) else { continue };
-                let mut kept = self.letter_of(record, letter);
-                if unidentified {
-                    // Which events these are is not known.
-                    kept.unidentified = row.end - row.start;
-                    kept.forward = None;
-                }
-                self.hand.dead_letter(number, kept);
+        let first = self.record(tickets.start, sent);
+        self.log_letter(letter, first.as_ref().map(Record::id), events);
+        if letter.class == LetterClass::PartialSuccess
+            && let Some(first) = first
+        {
+            // Which events these are is not known.
+            let letter = self.letter_of(tickets.start, &first, letter);
+            let letter = DeadLetter { unidentified: events, forward: None, ..letter };
+            self.hand.fate(tickets.start, LiveFate::DeadLettered(Some(Box::new(letter))));
+            for number in tickets.start + 1..tickets.end {
+                self.hand.fate(number, LiveFate::DeadLettered(None));
             }
-            for number in row {
-                self.hand.fate(number, LiveFate::DeadLettered);
+            return;
+        }
+        for number in tickets {
+            match self.record(number, sent) {
+                Some(record) => {
+                    let letter = self.letter_of(number, &record, letter);
+                    self.hand.fate(number, LiveFate::DeadLettered(Some(Box::new(letter))));
+                }
+                None => self.read(number, Purpose::Letter(letter.clone())),
             }
         }
     }
 
-    fn letter_of(&self, record: &Record, letter: &Letter) -> DeadLetter {
+    fn lose(&mut self, tickets: Range<Number>) {
+        let (sink, lost) = (&self.parts.name, tickets.end - tickets.start);
+        if self.parts.progress.lines.admit(Level::ERROR, GONE, "", lost) {
+            tracing::error!(sink, lost, "{GONE}");
+        }
+        for number in tickets {
+            self.hand.fate(number, LiveFate::Lost);
+        }
+    }
+
+    /// The dead letter of a record.
+    pub(super) fn letter_of(&self, number: Number, record: &Record, letter: &Letter) -> DeadLetter {
+        let first_ms = self.began_ms + letter.first;
+        let (attempts, first_ms) = match self.hand.before(number) {
+            Some((attempts, before_ms)) => (attempts + letter.attempts, before_ms.min(first_ms)),
+            None => (letter.attempts, first_ms),
+        };
         DeadLetter {
             number: 0,
             state: LetterState::Kept,
@@ -104,8 +147,8 @@ impl Deliver {
             id: record.id().to_owned(),
             class: letter.class.as_str().to_owned(),
             reason: letter.reason.clone().into(),
-            attempts: letter.attempts,
-            first_ms: self.began_ms + letter.first,
+            attempts,
+            first_ms,
             time_ms: now_ms(),
             unidentified: 0,
             envelope: record.envelope.clone(),
@@ -126,6 +169,9 @@ impl Deliver {
             }
             LetterClass::MaxAttempts if admits(Level::ERROR, GIVEN_UP) => {
                 tracing::error!(sink, events, attempts, reason, "{GIVEN_UP}");
+            }
+            LetterClass::Blocked if admits(Level::ERROR, BLOCKED) => {
+                tracing::error!(sink, id, attempts, reason, "{BLOCKED}");
             }
             _ => {}
         }

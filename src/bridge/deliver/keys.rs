@@ -20,14 +20,17 @@ static FIND_OBJECT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(OBJ
 
 /// See the [module](self). Random, because who may create Events chooses the names.
 #[derive(Debug, Default)]
-pub(super) struct Keys(RandomState);
+pub(in crate::bridge) struct Keys(RandomState);
 
 impl Keys {
-    /// The ticket of a record, by which delivery knows it. With one lane all are in order, without keys.
-    pub(super) fn ticket(&self, record: &Record, lanes: usize) -> Ticket {
+    /// The ticket of a record, by which delivery knows it, with its keys if they are `wanted`.
+    pub(in crate::bridge) fn ticket(&self, record: &Record, wanted: bool) -> Ticket {
         let bytes = u32::try_from(record.envelope.len()).unwrap_or(u32::MAX);
-        let keys = if lanes > 1 { self.keys(&record.envelope) } else { None };
-        let (key, namespace) = keys.unwrap_or_default();
+        if !wanted {
+            return Ticket { key: 0, namespace: 0, destination: 0, bytes };
+        }
+        // One that cannot be read is of an object of its own kind.
+        let (key, namespace) = self.keys(&record.envelope).unwrap_or((1, 1));
         Ticket { key, namespace, destination: 0, bytes }
     }
 
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn records_of_one_object_have_one_key() {
         let keys = Keys::default();
-        let key = |namespace, object| keys.ticket(&record(namespace, object), 8).key;
+        let key = |namespace, object| keys.ticket(&record(namespace, object), true).key;
         let web = key("shop", r#"{"kind":"Pod","name":"web","uid":"u1"}"#);
         assert_eq!(web, key("shop", r#"{"kind":"Pod","name":"web","uid":"u1","fieldPath":"x"}"#));
         let nameless = key("shop", r#"{"kind":"Pod","name":"web"}"#);
@@ -76,9 +79,9 @@ mod tests {
             key("shop", r#"{"kind":"Job","name":"web"}"#),
         ];
         assert!(others.iter().all(|other| *other != web));
-        let of = |namespace| keys.ticket(&record(namespace, r#"{"kind":"Pod"}"#), 8).namespace;
+        let of = |namespace| keys.ticket(&record(namespace, r#"{"kind":"Pod"}"#), true).namespace;
         assert!(of("shop") == of("shop") && of("shop") != of("other"));
         let nonsense = Record { seq: 1, envelope: "nonsense".into() };
-        assert_eq!(keys.ticket(&nonsense, 8).key, 0);
+        assert_eq!(keys.ticket(&nonsense, true).key, 1);
     }
 }

@@ -1,164 +1,284 @@
 //! The answer to an attempt, and what it makes of the records that were sent.
 
 use super::{
-    super::{EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass},
-    Delivery, FIRST_ERRAND, Fate, Letter, LetterClass, Millis, Number,
-    backoff::{long_wait, wait},
-    fates,
-    lane::Piece,
+    super::{EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass},
+    Delivery, FIRST_ERRAND, Fate, Kind, Letter, LetterClass, Millis, Number, Piece, Tally,
+    backoff::wait,
+    fates, ticket_of,
 };
 
 impl Delivery {
-    /// Takes the outcome of what a lane sent.
-    pub(in crate::bridge) fn answered(&mut self, lane: usize, outcome: Outcome, now: Millis) {
-        let sent = &mut self.lanes[lane];
-        debug_assert!(sent.sending, "lane {lane} sends nothing");
-        sent.sending = false;
-        sent.due = 0;
-        self.under_way -= 1;
-        let Some(mut piece) = sent.pieces.pop_front() else { return };
+    /// Takes the outcome of what a line sent.
+    pub(in crate::bridge) fn answered(&mut self, at: usize, outcome: Outcome, now: Millis) {
+        *(if at < self.options.lanes { &mut self.under_way } else { &mut self.beside }) -= 1;
+        let line = &mut self.lines[at];
+        debug_assert!(line.sending, "line {at} sends nothing");
+        line.sending = false;
+        line.due = now;
+        line.slow = Self::was_slow(line.sent, now);
+        if let Some(witness) = line.witness.take() {
+            let mut piece = Piece::new(witness.ticket.to_vec());
+            piece.sent_at = witness.sent_at;
+            let [number] = witness.ticket;
+            let witness = Some((number, self.ticket(number).key));
+            self.answer(at, piece, outcome, now, witness);
+        } else if let Some(piece) = line.pieces.pop_front() {
+            let errands = matches!(line.kind, Kind::Errands).then(|| piece.tickets.clone());
+            let keys = errands.map(|numbers| self.keys_of(&numbers));
+            self.answer(at, piece, outcome, now, None);
+            for key in keys.into_iter().flatten() {
+                self.return_followers(at, key);
+                self.close_if_done(at, now);
+            }
+        }
+        if let Some(unit) = self.acquitted.take() {
+            self.acquit(unit, now);
+        }
+    }
+
+    fn keys_of(&self, numbers: &[Number]) -> Vec<u64> {
+        numbers.iter().map(|number| self.ticket(*number).key).collect()
+    }
+
+    fn answer(
+        &mut self,
+        at: usize,
+        mut piece: Piece,
+        outcome: Outcome,
+        now: Millis,
+        witness: Option<(Number, u64)>,
+    ) {
         let sent = piece.tickets.len() as u64;
-        match outcome {
-            Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => self.taken(piece),
+        let (failure, named) = match outcome {
+            Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => {
+                return self.taken(at, piece, now, witness);
+            }
             // That all were rejected names them.
             Outcome::Partial { rejected, reason } if rejected >= sent => {
                 let class = FailureClass::Refused(RefusedClass::Invalid);
-                self.failed(lane, piece, Failure::new(class, reason), now);
+                (Failure::new(class, reason), true)
             }
             Outcome::Partial { rejected, reason } => {
                 let rejected = usize::try_from(rejected).unwrap_or(piece.tickets.len());
-                let letter = letter_of(&piece, LetterClass::PartialSuccess, reason);
-                for number in piece.tickets.drain(..rejected) {
-                    self.finish(number, Fate::DeadLetter(letter.clone()));
-                }
-                self.taken(piece);
+                let rejected: Vec<_> = piece.tickets.drain(..rejected).collect();
+                self.give_up(&piece, &rejected, LetterClass::PartialSuccess, &reason);
+                return self.taken(at, piece, now, witness);
             }
-            Outcome::PerEvent(answers) => {
-                if let Some(failure) = self.sort(&mut piece, answers) {
-                    self.failed(lane, piece, failure, now);
-                } else {
-                    self.spare(piece);
-                }
+            Outcome::PerEvent(answers) => match self.sort(at, &mut piece, answers, now) {
+                None => return self.taken(at, piece, now, witness),
+                Some(failure) => (failure, true),
+            },
+            Outcome::Failed(failure) => (failure, false),
+        };
+        self.watching = true;
+        if failure.class == FailureClass::Throttled || failure.after.is_some() {
+            self.pause(&piece, &failure, now);
+        }
+        if let Some((number, _)) = witness {
+            return self.witness_answered(at, number, Some(&failure), now);
+        }
+        match &self.lines[at].kind {
+            Kind::Errands => self.errands_failed(at, piece, &failure, now),
+            Kind::Lane if piece.tickets[0] >= FIRST_ERRAND => {
+                self.errands_failed(at, piece, &failure, now);
             }
-            Outcome::Failed(failure) => self.failed(lane, piece, failure, now),
+            Kind::Lane | Kind::Destination(_) => self.lane_failed(at, piece, failure, named, now),
+            Kind::Queue(unit) => self.queue_failed(at, *unit, piece, &failure, now),
+            Kind::Shelf(unit, _) => self.shelf_failed(at, *unit, piece, &failure, now),
+            Kind::Closed => {}
         }
     }
 
-    fn taken(&mut self, mut piece: Piece) {
+    /// Takes in that the receiver has what is left of a piece.
+    fn taken(&mut self, at: usize, mut piece: Piece, now: Millis, witness: Option<(Number, u64)>) {
         self.taken += 1;
-        for number in piece.tickets.drain(..) {
-            self.finish(number, Fate::Delivered);
+        self.throttled = 0;
+        let tickets = std::mem::take(&mut piece.tickets);
+        let live = tickets.last().is_some_and(|last| *last < FIRST_ERRAND);
+        if !self.watching && live && self.live.is_near() && self.returned.is_empty() {
+            // Nothing fails: the common case costs little.
+            self.live.close_near(&tickets, |key| self.keys.release(key));
+            for run in tickets.chunk_by(|before, number| before + 1 == *number) {
+                fates::add_all(&mut self.fates, run[0]..run[0] + run.len() as u64, Fate::Delivered);
+            }
+        } else {
+            for number in &tickets {
+                self.one_taken(at, *number, &piece, Fate::Delivered, now);
+            }
         }
-        self.spare(piece);
+        self.spare(tickets);
+        if let Some((number, key)) = witness {
+            self.return_followers(at, key);
+            self.witness_answered(at, number, None, now);
+        }
+        let Some(line) = self.lines.get(at) else { return };
+        match &line.kind {
+            _ if witness.is_some() => {}
+            Kind::Lane | Kind::Destination(_) if piece.is_part => self.end_round_if_over(at, now),
+            Kind::Queue(_) => self.queue_taken(at, now),
+            Kind::Destination(destination) => {
+                // It takes again.
+                self.destinations.remove(destination);
+                self.return_backlog(at);
+                self.close_if_done(at, now);
+            }
+            _ => self.close_if_done(at, now),
+        }
+        if self.watching {
+            self.watch_on();
+        }
     }
 
-    /// Gives records that were answered one by one their fates. Those to be sent again stay, and why is
+    /// Takes in that the receiver has a record.
+    fn one_taken(&mut self, at: usize, number: Number, piece: &Piece, fate: Fate, now: Millis) {
+        if self.watching {
+            let ticket = self.ticket(number);
+            self.places.taken(&ticket, piece.sent_at);
+            let mut failure = piece.failure.as_ref().or(piece.trial.failure.as_ref());
+            if let Kind::Shelf(_, shelf) = &mut self.lines[at].kind {
+                shelf.going = true;
+                failure = shelf.get(ticket.key).and_then(|aside| aside.trial.failure.as_ref());
+            }
+            // It has failed with the same records before: that was not for what they hold.
+            let failure = failure.filter(|failure| failure.fault != Fault::Sink);
+            if let Some(status) = failure.map(|failure| failure.status) {
+                self.places.passed(ticket.destination, status, now);
+                if let Kind::Queue(unit) | Kind::Shelf(unit, _) = &self.lines[at].kind {
+                    self.acquitted = Some(*unit);
+                }
+            }
+            self.finish(number, fate);
+            return self.leave_shelf(at, ticket.key);
+        }
+        self.finish(number, fate);
+    }
+
+    /// Watches who is taken for as long as something fails.
+    fn watch_on(&mut self) {
+        let lanes = self.options.lanes;
+        let fails = |piece: &Piece| piece.failure.is_some() || piece.is_part;
+        self.watching = self.lines.len() > lanes
+            || !self.returned.is_empty()
+            || self.lines[..lanes].iter().any(|lane| {
+                lane.pieces.iter().any(fails)
+                    || !lane.failed_parts.is_empty()
+                    || lane.witness.is_some()
+            });
+        if !self.watching && lanes == 1 && self.is_simple() {
+            self.keys.forget_all();
+        }
+    }
+
+    /// Gives records that were answered one by one their fates. Those that failed stay, and why is
     /// answered.
-    fn sort(&mut self, piece: &mut Piece, answers: Vec<EventFate>) -> Option<Failure> {
+    fn sort(
+        &mut self,
+        at: usize,
+        piece: &mut Piece,
+        answers: Vec<EventFate>,
+        now: Millis,
+    ) -> Option<Failure> {
+        let failed = |answer: &EventFate| matches!(answer, EventFate::Failed(_));
+        self.watching |= answers.iter().any(failed);
         let mut answers = answers.into_iter();
         let mut left: Option<Failure> = None;
-        let mut taken = false;
         let tickets = std::mem::take(&mut piece.tickets);
         for number in &tickets {
             // A sink that answers for too few has not said that it took the others.
             let failure = match answers.next() {
                 Some(EventFate::Delivered) => {
-                    taken = true;
-                    self.finish(*number, Fate::Delivered);
+                    self.one_taken(at, *number, piece, Fate::Delivered, now);
                     continue;
                 }
                 Some(EventFate::Duplicate) => {
-                    taken = true;
-                    self.finish(*number, Fate::Duplicate);
+                    self.one_taken(at, *number, piece, Fate::Duplicate, now);
                     continue;
                 }
                 Some(EventFate::Failed(failure)) => failure,
                 None => Failure::unanswered(),
             };
-            if let FailureClass::Refused(class) = failure.class {
-                let letter = letter_of(piece, LetterClass::Refused(class), failure.reason);
-                self.finish(*number, Fate::DeadLetter(letter));
-                continue;
-            }
             piece.tickets.push(*number);
             left = Some(match left {
                 Some(before) => graver(before, failure),
                 None => failure,
             });
         }
-        self.taken += u64::from(taken);
+        self.taken += u64::from(piece.tickets.len() < tickets.len());
+        self.spare(tickets);
         left
     }
 
-    /// Takes in a failure: the piece is halved, given up, or sent again after a wait.
-    fn failed(&mut self, lane: usize, mut piece: Piece, failure: Failure, now: Millis) {
-        self.drop_cancelled(&mut piece);
-        if piece.tickets.is_empty() {
-            return;
-        }
-        if let FailureClass::Refused(class) = failure.class {
-            if piece.tickets.len() > 1 {
-                // One event may spoil the batch. The first half goes first: order counts.
-                let second = piece.split_off_half();
-                self.lanes[lane].pieces.push_front(second);
-                self.lanes[lane].pieces.push_front(piece);
-            } else {
-                self.give_up(piece, LetterClass::Refused(class), failure.reason);
-            }
-            return;
-        }
-        piece.in_a_row += 1;
-        // What somebody has to mend is waited for: given up, an expired token would empty the
-        // journal into the dead letters.
-        let mends_itself = failure.class != FailureClass::Misconfigured;
-        piece.failures += u32::from(mends_itself);
-        let retry = self.options.retry;
-        if mends_itself && retry.max_attempts.is_some_and(|most| piece.failures >= most) {
-            self.give_up(piece, LetterClass::MaxAttempts, failure.reason);
-            return;
-        }
-        let due = now
-            + if mends_itself {
-                wait(&retry, piece.in_a_row, failure.after, &mut self.random)
-            } else {
-                long_wait(&retry, failure.after, &mut self.random)
-            };
-        if failure.class == FailureClass::Throttled || failure.after.is_some() {
-            self.paused_until = self.paused_until.max(due);
-        }
-        piece.failure = Some(failure);
-        if piece.tickets[0] >= FIRST_ERRAND {
-            self.wait_apart(piece, due);
-            return;
-        }
-        self.lanes[lane].due = due;
-        self.lanes[lane].pieces.push_front(piece);
+    pub(super) fn spare(&mut self, mut tickets: Vec<Number>) {
+        tickets.clear();
+        self.spare.push(tickets);
     }
 
-    fn give_up(&mut self, mut piece: Piece, class: LetterClass, reason: Reason) {
-        let letter = letter_of(&piece, class, reason);
-        for number in piece.tickets.drain(..) {
-            self.finish(number, Fate::DeadLetter(letter.clone()));
+    /// Slows all lanes. Requests for less that answer what was sent before the first of them are one.
+    fn pause(&mut self, piece: &Piece, failure: &Failure, now: Millis) {
+        if piece.sent_at > self.throttled_at {
+            self.throttled_at = self.moment;
+            self.throttled += 1;
         }
-        self.spare(piece);
+        let wait = wait(&self.options.retry, self.throttled, failure.after, &mut self.random);
+        self.paused_until = self.paused_until.max(now + wait);
     }
 
-    fn finish(&mut self, number: Number, fate: Fate) {
+    /// Makes dead letters.
+    pub(super) fn give_up(
+        &mut self,
+        piece: &Piece,
+        numbers: &[Number],
+        class: LetterClass,
+        reason: &Reason,
+    ) {
+        for number in numbers {
+            let Tally { attempts, first, .. } = self.tally(*number, piece);
+            let letter = Letter { class, reason: reason.clone(), attempts, first };
+            self.finish(*number, Fate::DeadLetter(letter));
+        }
+    }
+
+    /// What a record has been through, in a piece and before.
+    pub(super) fn tally(&self, number: Number, piece: &Piece) -> Tally {
+        let before = self.tallies.get(&number).copied();
+        let first = before.map_or(piece.first.unwrap_or_default(), |before| before.first);
+        let before = before.unwrap_or_default();
+        Tally {
+            attempts: before.attempts + piece.attempts,
+            failures: before.failures + piece.failures,
+            first,
+        }
+    }
+
+    /// Notes what the records of a piece have been through, which is taken apart.
+    pub(super) fn keep_tally(&mut self, piece: &Piece) {
+        for number in &piece.tickets {
+            let tally = self.tally(*number, piece);
+            self.tallies.insert(*number, tally);
+        }
+    }
+
+    pub(super) fn ticket(&self, number: Number) -> super::Ticket {
+        ticket_of(&self.live, &self.errands, number)
+    }
+
+    pub(super) fn finish(&mut self, number: Number, fate: Fate) {
+        if !self.tallies.is_empty() {
+            self.tallies.remove(&number);
+        }
+        if !self.cancelled.is_empty() {
+            self.cancelled.retain(|cancelled| *cancelled != number);
+        }
         let window = if number < FIRST_ERRAND { &mut self.live } else { &mut self.errands };
+        let copied = window.is_copied(number);
         let ticket = window.close(number);
+        self.shares.drop(&ticket, copied);
         self.keys.release(ticket.key);
-        self.cancelled.retain(|cancelled| *cancelled != number);
-        fates::add(&mut self.fates, number, fate);
+        if !self.returned.is_empty() {
+            self.returned.finished(ticket.key);
+        }
+        fates::add_all(&mut self.fates, number..number + 1, fate);
     }
-
-    fn spare(&mut self, mut piece: Piece) {
-        piece.tickets.clear();
-        self.spare.push(piece.tickets);
-    }
-}
-
-fn letter_of(piece: &Piece, class: LetterClass, reason: Reason) -> Letter {
-    Letter { class, reason, attempts: piece.attempts, first: piece.first.unwrap_or_default() }
 }
 
 /// The failure that decides when both are tried again: a request for less, else the first, with the

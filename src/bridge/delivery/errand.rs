@@ -1,33 +1,40 @@
-//! Errands that failed: they wait apart from the lanes, so that no live record waits for them.
+//! Errands that failed: they wait by themselves, and no live record waits for them.
 
 use super::{
-    Delivery, FIRST_ERRAND,
-    lane::Piece,
-    ticket::{Millis, Number},
+    super::{Failure, FailureClass, Fault},
+    Delivery, Kind, LetterClass, Millis, Number, Piece,
+    backoff::{long_wait, wait},
+    shelf::Trial,
 };
 
 /// An errand whose key is under way is asked for again after that.
-const BUSY: Millis = 50;
+const BUSY: Millis = 1000;
+/// So many failures while others are taken make an errand refused.
+const TURNS: u32 = 3;
 
 impl Delivery {
+    /// The line of errands that failed.
+    pub(super) fn errand_line(&mut self) -> usize {
+        if let Some(at) = self.errand_line {
+            return at;
+        }
+        let at = self.open_line(Kind::Errands);
+        self.errand_line = Some(at);
+        at
+    }
+
     /// Sends an errand no more. Where an attempt is under way, that may still give it a fate.
     pub(in crate::bridge) fn cancel_errand(&mut self, number: Number) {
-        let remove = |piece: &mut Piece| {
-            let at = piece.tickets.iter().position(|ticket| *ticket == number)?;
-            Some(piece.tickets.remove(at))
-        };
-        if self.waiting.iter_mut().any(|(_, piece)| remove(piece).is_some()) {
-            self.errands.close(number);
-            self.waiting.retain(|(_, piece)| !piece.tickets.is_empty());
-            return;
-        }
-        for lane in &mut self.lanes {
-            let queued = lane.backlog.iter().position(|ticket| *ticket == number);
-            let queued = queued.and_then(|at| lane.backlog.remove(at));
-            let mut pieces = lane.pieces.iter_mut().skip(usize::from(lane.sending));
-            if queued.is_some() || pieces.any(|piece| remove(piece).is_some()) {
-                lane.pieces.retain(|piece| !piece.tickets.is_empty());
-                self.keys.release(self.errands.close(number).key);
+        for at in 0..self.lines.len() {
+            let line = &mut self.lines[at];
+            if let Some(place) = line.backlog.iter().position(|queued| *queued == number) {
+                line.backlog.remove(place);
+                let key = self.errands.close(number).key;
+                if Some(at) != self.errand_line {
+                    self.keys.release(key);
+                } else if self.lines[at].is_empty() && !self.lines[at].sending {
+                    self.close_line(at);
+                }
                 return;
             }
         }
@@ -44,10 +51,7 @@ impl Delivery {
     }
 
     /// Takes out of a piece what is not sent again.
-    pub(super) fn drop_cancelled(&mut self, piece: &mut Piece) {
-        if self.cancelled.is_empty() {
-            return;
-        }
+    fn drop_cancelled(&mut self, piece: &mut Piece) {
         let Self { cancelled, errands, keys, .. } = self;
         piece.tickets.retain(|number| {
             let Some(at) = cancelled.iter().position(|cancelled| cancelled == number) else {
@@ -59,36 +63,98 @@ impl Delivery {
         });
     }
 
-    /// Lets an errand that failed wait, and its lane go on.
-    pub(super) fn wait_apart(&mut self, piece: Piece, due: Millis) {
-        for number in &piece.tickets {
-            self.keys.release(self.errands.get(*number).key);
-        }
-        self.waiting.push((due, piece));
+    /// Puts an errand, whose key is counted nowhere, behind those that failed.
+    pub(super) fn postpone(&mut self, number: Number) {
+        let line = self.errand_line();
+        self.lines[line].backlog.push_back(number);
     }
 
-    /// Gives an idle lane an errand that has waited, if there is one whose keys are free.
-    pub(super) fn fill_with_waiting(&mut self, at: usize, now: Millis) -> bool {
-        let Self { waiting, errands, keys, .. } = self;
-        let mut found = None;
-        for (place, (due, piece)) in waiting.iter_mut().enumerate() {
-            if *due > now {
-                continue;
+    /// What is sent again of errands, and when, or not. They have their fates already, so that what is
+    /// refused is refused once more.
+    pub(super) fn errands_failed(
+        &mut self,
+        at: usize,
+        mut piece: Piece,
+        failure: &Failure,
+        now: Millis,
+    ) {
+        self.drop_cancelled(&mut piece);
+        let single = piece.tickets.len() == 1;
+        let refused = match failure.class {
+            FailureClass::Refused(class) => Some(LetterClass::Refused(class)),
+            _ => None,
+        };
+        if !self.count_failures(&mut piece, failure) {
+            return self.close_if_done(at, now);
+        }
+        if let (Some(class), true) = (refused, single) {
+            self.give_up(&piece, &piece.tickets, class, &failure.reason);
+            return self.close_if_done(at, now);
+        }
+        for number in &piece.tickets {
+            let key = self.ticket(*number).key;
+            self.keys.release(key);
+        }
+        let line = self.errand_line();
+        let in_itself = failure.fault == Fault::RecordForGood;
+        let taken = self.taken;
+        let retry = self.options.retry;
+        let line = &mut self.lines[line];
+        let mut trial = Trial::default();
+        if let Some((number, before)) = &mut line.trial
+            && single
+            && *number == piece.tickets[0]
+        {
+            trial = std::mem::take(before);
+        }
+        line.in_a_row += 1;
+        let due = match failure.class {
+            FailureClass::Refused(_) => 0,
+            FailureClass::Misconfigured => long_wait(&retry, failure.after, &mut self.random),
+            _ => wait(&retry, line.in_a_row, failure.after, &mut self.random),
+        };
+        line.due = line.due.max(now + due);
+        line.size = (piece.tickets.len() / 2).max(1);
+        if single && in_itself {
+            let others_taken = trial.failure.is_some() && taken > trial.failed_at;
+            trial.failed(failure, others_taken, taken);
+        }
+        let given_up = trial.turns >= TURNS;
+        if single {
+            line.trial = (!given_up).then_some((piece.tickets[0], trial));
+        }
+        if given_up {
+            // Its key is not counted any more.
+            self.keys.claim(self.ticket(piece.tickets[0]).key, at);
+            self.give_up(&piece, &piece.tickets, LetterClass::Blocked, &failure.reason);
+        } else {
+            for number in piece.tickets.iter().rev() {
+                line.backlog.push_front(*number);
             }
-            if piece.tickets.iter().all(|number| keys.is_free(errands.get(*number).key, at)) {
-                found = Some(place);
+            self.spare(piece.tickets);
+        }
+        self.close_if_done(at, now);
+    }
+
+    /// Makes the next batch of errands that failed, of those whose keys are free.
+    pub(super) fn fill_errands(&mut self, at: usize, now: Millis) -> bool {
+        let most = self.lines[at].size;
+        let mut tickets: Vec<Number> = Vec::new();
+        while let Some(number) = self.lines[at].backlog.front().copied() {
+            let key = self.errands.get(number).key;
+            let taken = self.keys.line(key).is_some_and(|line| line != at);
+            if tickets.len() == most || taken {
                 break;
             }
-            *due = now + BUSY;
+            self.keys.claim(key, at);
+            self.lines[at].backlog.pop_front();
+            tickets.push(number);
         }
-        let Some(place) = found else { return false };
-        let (_, piece) = waiting.remove(place);
-        for number in &piece.tickets {
-            debug_assert!(*number >= FIRST_ERRAND);
-            keys.claim(errands.get(*number).key, at);
+        if tickets.is_empty() {
+            self.lines[at].due = now + BUSY;
+            return false;
         }
-        self.live_in_a_row = 0;
-        self.lanes[at].pieces.push_back(piece);
+        self.lines[at].pieces.push_back(Piece::new(tickets));
         true
     }
 }

@@ -41,7 +41,9 @@ pub(in crate::bridge) enum LetterClass {
     /// One of so many of a batch that were refused without being named. Those of one answer come one
     /// after the other, and one letter stands for them.
     PartialSuccess,
-    /// The record failed as often as `retry.maxAttempts` allows.
+    /// It fails in itself again and again, with an answer about what it holds, while others are taken.
+    Blocked,
+    /// It failed as often as `retry.maxAttempts` allows.
     MaxAttempts,
 }
 
@@ -51,16 +53,36 @@ impl LetterClass {
         match self {
             Self::Refused(class) => class.as_str(),
             Self::PartialSuccess => "partial-success",
+            Self::Blocked => "blocked",
             Self::MaxAttempts => "max-attempts",
         }
     }
 }
 
-/// Adds the fate of one more ticket.
-#[inline]
-pub(super) fn add(fates: &mut Vec<Fated>, number: Number, fate: Fate) {
+/// What the caller has to know of a ticket beside its fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum Notice {
+    /// It stands in a queue now, perhaps for long: its record may be let go, and read again from the log
+    /// when the ticket is sent.
+    Queued(Number),
+    /// It is set aside: its record is saved as a copy with the position, which passes it then.
+    SetAside(Number),
+}
+
+/// What a record that failed has been through.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) attempts: u32,
+    pub(super) failures: u32,
+    pub(super) first: Millis,
+}
+
+/// Adds the fate of tickets that follow each other.
+pub(super) fn add_all(fates: &mut Vec<Fated>, tickets: Range<Number>, fate: Fate) {
     match fates.last_mut() {
-        Some(last) if last.tickets.end == number && last.fate == fate => last.tickets.end += 1,
-        _ => fates.push(Fated { tickets: number..number + 1, fate }),
+        Some(last) if last.tickets.end == tickets.start && last.fate == fate => {
+            last.tickets.end = tickets.end;
+        }
+        _ => fates.push(Fated { tickets, fate }),
     }
 }

@@ -1,10 +1,10 @@
-//! Keys of records that are under way or wait, and the lane that each keeps to.
+//! Keys of records that are under way or wait, and the line that each keeps to.
 
 use std::collections::{HashMap, hash_map::Entry};
 
 use rustc_hash::FxBuildHasher;
 
-/// See the [module](self). Where there is but one lane it knows nothing, because all keys are there.
+/// See the [module](self). Where there is but one line it knows nothing, because all keys are there.
 #[derive(Debug)]
 pub(super) struct Keys {
     held: Option<HashMap<u64, Held, FxBuildHasher>>,
@@ -12,7 +12,7 @@ pub(super) struct Keys {
 
 #[derive(Debug)]
 struct Held {
-    lane: usize,
+    line: usize,
     records: u32,
 }
 
@@ -21,19 +21,38 @@ impl Keys {
         Self { held: (lanes > 1).then(HashMap::default) }
     }
 
-    /// Counts a record of a key, and answers its lane: that of the records of the key before it, else
-    /// the one that asks.
-    pub(super) fn claim(&mut self, key: u64, lane: usize) -> usize {
-        let Some(held) = &mut self.held else { return lane };
-        let held = held.entry(key).or_insert(Held { lane, records: 0 });
-        held.records += 1;
-        held.lane
+    /// Whether there is more than one line.
+    pub(super) fn are_kept(&self) -> bool {
+        self.held.is_some()
     }
 
-    /// Whether a record of a key may go to a lane.
-    pub(super) fn is_free(&self, key: u64, lane: usize) -> bool {
-        let held = self.held.as_ref().and_then(|held| held.get(&key));
-        held.is_none_or(|held| held.lane == lane)
+    /// Begins to keep keys.
+    pub(super) fn keep(&mut self) {
+        self.held = Some(HashMap::default());
+    }
+
+    /// Ends it, where one line is left.
+    pub(super) fn forget_all(&mut self) {
+        self.held = None;
+    }
+
+    /// Counts a record of a key, and answers its line: that of the records of the key before it, else
+    /// the one that is offered.
+    pub(super) fn claim(&mut self, key: u64, line: usize) -> usize {
+        let Some(held) = &mut self.held else { return line };
+        let held = held.entry(key).or_insert(Held { line, records: 0 });
+        held.records += 1;
+        held.line
+    }
+
+    /// The line of a key, if any has it.
+    pub(super) fn line(&self, key: u64) -> Option<usize> {
+        Some(self.held.as_ref()?.get(&key)?.line)
+    }
+
+    /// How many records of a key there are.
+    pub(super) fn records(&self, key: u64) -> u32 {
+        self.held.as_ref().and_then(|held| held.get(&key)).map_or(0, |held| held.records)
     }
 
     /// Counts a record off that has its fate.
@@ -43,6 +62,13 @@ impl Keys {
         held.get_mut().records -= 1;
         if held.get().records == 0 {
             held.remove();
+        }
+    }
+
+    /// Moves a key with all of its records to another line.
+    pub(super) fn move_to(&mut self, key: u64, line: usize) {
+        if let Some(held) = self.held.as_mut().and_then(|held| held.get_mut(&key)) {
+            held.line = line;
         }
     }
 }

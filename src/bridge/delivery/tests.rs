@@ -1,4 +1,7 @@
-//! Each ticket has one fate and no key is overtaken, whatever a receiver says and when.
+//! Each ticket has one fate and no key is overtaken, whatever a receiver says and when; and whoever
+//! fails steps aside, so that the others go on.
 
 mod harness;
 mod lanes;
+mod model;
+mod verdicts;

@@ -24,7 +24,7 @@ use crate::{
         watchdog::Pulse,
     },
     correlate::Keys,
-    journal::{DeadLettersReader, LogHandle},
+    journal::{DeadLettersReader, LogHandle, SetAsideReader},
     watch::Broadcaster,
 };
 
@@ -36,6 +36,10 @@ const EVENTS_AHEAD: usize = 16;
 /// What all runs of a sink have in common.
 pub(super) struct SinkParts {
     pub(super) log: LogHandle,
+    /// What sinks have set aside.
+    pub(super) set_aside: SetAsideReader,
+    /// The size that the journal is to have, in bytes.
+    pub(super) retention_size: u64,
     pub(super) broadcaster: Broadcaster<Published>,
     /// What ingest makes the keys of correlators with.
     pub(super) keys: Keys,
@@ -68,7 +72,7 @@ impl SinkParts {
     /// outlives delivery, but for what it knows by then and is still to be saved.
     pub(super) fn spawn(&self, sink: SinkOptions, from: RestoredSink) -> Run {
         let Self { log, broadcaster, progress, enricher, .. } = self;
-        let RestoredSink { state, correlator, fits, had, has_past } = from;
+        let RestoredSink { state, correlator, fits, had, copies, keys, has_past } = from;
         let SinkOptions { name, batch, filter, .. } = sink;
         let mut tasks = Tasks::default();
         let (stop, handing_over) = (self.stop.part(), CancellationToken::new());
@@ -81,6 +85,7 @@ impl SinkParts {
         let notes_inputs = stage.holds_back();
         let gather = Gather::new(batch, filter.clone(), stage, Arc::clone(progress), out)
             .delivered_before(had.earlier())
+            .passed(state.passed.clone())
             .fits(fits)
             .handing_over(handing_over.clone());
         tasks.spawn(format!("gathering for sink {name}"), gather.run(feed));
@@ -124,6 +129,11 @@ impl SinkParts {
             timeout: sink.timeout,
             progress: Arc::clone(progress),
             had,
+            copies,
+            keys,
+            log: log.clone(),
+            set_aside: self.set_aside.clone(),
+            retention_size: self.retention_size,
             notes_inputs,
             stop: stop.clone(),
             forward: sink.forward_dead_letters,

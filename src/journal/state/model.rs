@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Inputs, Position, Resume, Standing},
+    journal::{Inputs, Position, Resume, Standing, ranges::Ranges},
 };
 
 /// How many records met which fate, for one sink.
@@ -54,7 +54,40 @@ pub struct SinkState {
     pub totals: Totals,
     /// For each source, up to where everything has a fate and is not held.
     pub positions: BTreeMap<String, Resume>,
+    /// Records behind the position that have their fates, or are set aside.
+    #[serde(default, skip_serializing_if = "Ranges::is_empty")]
+    pub(crate) passed: Ranges,
+    /// How many records are set aside: the state has copies of them, and they have no fate.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub set_aside: u64,
 }
+
+/// How many records have no fate, in a log that ends there: so many are set aside, and so many behind the
+/// position have one, or are set aside.
+pub(crate) fn pending(standing: Standing, tail: Position, set_aside: u64, passed: u64) -> u64 {
+    let behind = tail.ordinal().saturating_sub(standing.position.ordinal());
+    behind.saturating_sub(passed) + standing.held.versions + set_aside
+}
+
+// serde calls it with a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A record that is set aside: tried now and then, while others go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// How often it was sent before.
+    pub attempts: u32,
+    /// When it was first sent, milliseconds since the epoch.
+    pub first_ms: u64,
+    /// What is sent.
+    pub envelope: Bytes,
+}
+
+/// What changed of a sink's set-aside records, by sequence; nothing: it has its fate.
+pub type SetAsideChanges = BTreeMap<u64, Option<SetAside>>;
 
 /// What is stored of a sink's correlator: a view of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,6 +246,8 @@ pub struct StateCommit {
     pub sources: BTreeMap<String, SourceState>,
     /// The view `seen` now holds everything before this sequence.
     pub applied: u64,
+    /// What changed of what sinks have set aside.
+    pub set_aside: BTreeMap<String, SetAsideChanges>,
     /// New dead letters; they get their numbers here.
     pub dead_letters: Vec<DeadLetter>,
     /// What became of older ones, by the sink that they were sent to.
@@ -254,7 +289,8 @@ impl Loaded {
     /// The highest sequence that any view knows: the floor for
     /// [`Log::open`](crate::journal::Log::open).
     pub fn highest_sequence(&self) -> u64 {
-        let next = self.sinks.values().map(|sink| sink.standing.position.next).max();
+        let of_sink = |sink: &SinkState| sink.standing.position.next.max(sink.passed.end());
+        let next = self.sinks.values().map(of_sink).max();
         let objects = self.objects.map_or(0, |view| view.next);
         next.unwrap_or(0).max(self.applied).max(objects).saturating_sub(1)
     }

@@ -50,7 +50,10 @@ fn sample() -> StateCommit {
         },
         totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
         positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
+        passed: serde_json::from_str("[43,2,5,1]").unwrap(),
+        set_aside: 1,
     };
+    let aside = SetAside { attempts: 9, first_ms: 4, envelope: Bytes::from_static(b"{}") };
     let correlator = SavedCorrelator {
         position: Position { next: 38, skipped: 3 },
         bytes: Bytes::from_static(b"state"),
@@ -73,6 +76,7 @@ fn sample() -> StateCommit {
         sources: [("all".to_owned(), source)].into(),
         applied: 40,
         objects: ObjectsCommit::default(),
+        set_aside: [("audit".to_owned(), [(39, Some(aside))].into())].into(),
         dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
         letter_fates: BTreeMap::new(),
         cluster_uid: Some("c".to_owned()),
@@ -82,7 +86,11 @@ fn sample() -> StateCommit {
 
 fn is_sample(state: &State, loaded: &Loaded) -> bool {
     let (sample, seen) = (sample(), state.seen());
+    let mut set_aside = SetAsideChanges::new();
+    let add = |sequence, copy| _ = set_aside.insert(sequence, Some(copy));
+    state.set_aside().for_each("audit", add).unwrap();
     loaded.sinks == sample.sinks
+        && set_aside == sample.set_aside["audit"]
         && loaded.correlators == sample.correlators
         && loaded.inputs == sample.inputs
         && loaded.sources == sample.sources
@@ -104,7 +112,8 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     drop(state);
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
     assert!(is_sample(&state, &loaded) && loaded.set_aside.is_none());
-    assert_eq!(loaded.highest_sequence(), 40);
+    // Of a record behind the position.
+    assert_eq!(loaded.highest_sequence(), 50);
     // The same low 32 bits as another one.
     let twin = UidKey(8 | 1 << 64);
     let seen = vec![
@@ -134,7 +143,7 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     drop((state, seen));
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
     assert_eq!((loaded.sinks.len(), loaded.sources.len()), (1, 1));
-    assert_eq!(loaded.highest_sequence(), 49);
+    assert_eq!(loaded.highest_sequence(), 50);
     check(&state.seen());
     state.commit(&StateCommit { seen: gone, applied: 50, ..StateCommit::default() }).unwrap();
     assert_eq!(state.seen().get(UidKey(8)).unwrap(), None);

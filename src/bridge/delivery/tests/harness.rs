@@ -5,17 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::bridge::{
-    EventFate, Failure, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
-    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Number, Ticket},
+    EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
+    delivery::{
+        Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Kind, Notice, Number, Ticket,
+    },
 };
 
 pub(super) fn options(lanes: usize, batch_events: usize) -> DeliveryOptions {
     let retry = RetryOptions::default();
-    DeliveryOptions { lanes, batch_events, batch_bytes: 1 << 20, retry }
+    DeliveryOptions { lanes, batch_events, batch_bytes: 1 << 20, retry, copied_bytes: 1 << 27 }
 }
 
 pub(super) fn failure(class: FailureClass) -> Failure {
     Failure::new(class, Secrets::none().reason("no"))
+}
+
+pub(super) fn http(class: FailureClass, fault: Fault, code: u16) -> Failure {
+    Failure { fault, status: Status::Http(code), ..failure(class) }
 }
 
 pub(super) fn failed(class: FailureClass) -> Outcome {
@@ -41,11 +47,16 @@ pub(super) fn each(answers: &str) -> Outcome {
 pub(super) struct Caller {
     pub(super) delivery: Delivery,
     pub(super) now: u64,
+    /// A key is of the namespace, and has the destination, that is its remainder by these.
+    pub(super) namespaces: u64,
+    pub(super) destinations: u64,
     tickets: BTreeMap<Number, Ticket>,
     pub(super) fates: BTreeMap<Number, Fate>,
     /// Errands that nobody waits for.
     cancelled: BTreeSet<Number>,
-    /// The tickets that each lane has under way.
+    /// What is saved as copies.
+    pub(super) copied: BTreeSet<Number>,
+    /// What each lane has under way.
     pub(super) sent: BTreeMap<usize, Vec<Number>>,
 }
 
@@ -54,16 +65,23 @@ impl Caller {
         Self {
             delivery: Delivery::new(options, 1, 7),
             now: 0,
+            namespaces: u64::MAX,
+            destinations: 1,
             tickets: BTreeMap::new(),
             fates: BTreeMap::new(),
             cancelled: BTreeSet::new(),
+            copied: BTreeSet::new(),
             sent: BTreeMap::new(),
         }
     }
 
-    /// Pushes a record of a key, which is its namespace, too.
+    fn ticket(&self, key: u64) -> Ticket {
+        let (namespace, destination) = (key % self.namespaces, key % self.destinations);
+        Ticket { key, namespace, destination, bytes: 1000 }
+    }
+
     pub(super) fn push(&mut self, key: u64) -> Number {
-        let ticket = Ticket { key, namespace: key, destination: 0, bytes: 1000 };
+        let ticket = self.ticket(key);
         let number = self.delivery.push(ticket);
         self.tickets.insert(number, ticket);
         number
@@ -76,7 +94,7 @@ impl Caller {
     }
 
     pub(super) fn push_errand(&mut self, key: u64) -> Number {
-        let ticket = Ticket { key, namespace: key, destination: 0, bytes: 1000 };
+        let ticket = self.ticket(key);
         let number = self.delivery.push_errand(ticket);
         assert!(number >= FIRST_ERRAND);
         self.tickets.insert(number, ticket);
@@ -107,10 +125,11 @@ impl Caller {
             new.push((lane, tickets));
         }
         assert_eq!(self.delivery.under_way(), self.sent.len());
+        self.take_notices();
         new
     }
 
-    /// Tickets that are sent overtake nothing of their keys.
+    /// What is sent overtakes nothing of its keys.
     fn look_at(&self, tickets: &[Number]) {
         let live = tickets.iter().filter(|number| **number < FIRST_ERRAND);
         for (at, number) in tickets.iter().enumerate() {
@@ -140,6 +159,22 @@ impl Caller {
     pub(super) fn answer(&mut self, lane: usize, outcome: Outcome) {
         assert!(self.sent.remove(&lane).is_some());
         self.delivery.answered(lane, outcome, self.now);
+        self.take_fates();
+    }
+
+    /// Puts the head away, or makes room.
+    pub(super) fn put_away(&mut self, by_hand: bool) {
+        let head = self.delivery.settled();
+        if by_hand && self.tickets.contains_key(&head) {
+            let under_way = self.sent.values().flatten().any(|number| *number == head);
+            assert!(!(self.delivery.put_away(head, self.now) && under_way));
+        } else if !by_hand {
+            self.delivery.relieve(self.now);
+        }
+        self.take_fates();
+    }
+
+    fn take_fates(&mut self) {
         for Fated { tickets, fate } in self.delivery.take_fates() {
             for number in tickets {
                 assert_eq!(self.fates.insert(number, fate.clone()), None, "a second fate");
@@ -148,32 +183,69 @@ impl Caller {
         self.look_at_settled();
     }
 
-    fn look_at_settled(&self) {
+    fn take_notices(&mut self) {
+        for notice in self.delivery.take_notices() {
+            if let Notice::SetAside(number) = notice {
+                assert!(self.copied.insert(number), "{number} is copied twice");
+            }
+        }
+    }
+
+    /// Each record that a line has is counted with its key.
+    fn look_at_keys(&self) {
+        let Delivery { keys, lines, .. } = &self.delivery;
+        let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+        for line in lines.iter().filter(|_| keys.are_kept()) {
+            let pieces = line.pieces.iter().chain(&line.failed_parts);
+            let mut numbers: Vec<Number> = pieces.flat_map(|piece| piece.tickets.clone()).collect();
+            let waits =
+                |number: &&Number| **number < FIRST_ERRAND || !matches!(line.kind, Kind::Errands);
+            numbers.extend(line.backlog.iter().filter(waits));
+            numbers.extend(line.witness.iter().flat_map(|witness| witness.ticket));
+            if let Kind::Shelf(_, shelf) = &line.kind {
+                numbers = shelf.objects().flat_map(|(_, aside)| aside.tickets.clone()).collect();
+            }
+            for number in numbers {
+                *counts.entry(self.delivery.ticket(number).key).or_default() += 1;
+            }
+        }
+        for (key, count) in counts {
+            assert!(keys.records(key) >= count, "key {key}: {} of {count}", keys.records(key));
+        }
+    }
+
+    fn look_at_settled(&mut self) {
+        self.take_notices();
+        self.look_at_keys();
         let settled = self.delivery.settled();
         let live = self.tickets.range(..FIRST_ERRAND).map(|(number, _)| *number);
         let behind: Vec<_> = self.delivery.settled_behind().collect();
         assert!(behind.windows(2).all(|pair| pair[0].end < pair[1].start), "{behind:?}");
         for number in live {
             let said = number < settled || behind.iter().any(|range| range.contains(&number));
-            assert_eq!(said, self.fates.contains_key(&number), "{number} of {settled} {behind:?}");
+            let passed = self.fates.contains_key(&number) || self.copied.contains(&number);
+            assert_eq!(said, passed, "{number} of {settled} {behind:?}");
         }
     }
 
     /// Answers that all is taken until nothing is left.
     pub(super) fn drain(&mut self) {
-        loop {
+        for turn in 0.. {
+            assert!(turn < 10_000, "it never ends: {:#?}", self.delivery);
             self.send();
             if let Some(lane) = self.sent.keys().next().copied() {
                 self.answer(lane, Outcome::Delivered);
             } else if let Some(wake) = self.delivery.wake_at() {
-                assert!(wake > self.now, "{wake} is not after {}", self.now);
+                assert!(wake > self.now, "{wake} is not after {}: {:#?}", self.now, self.delivery);
                 self.now = wake;
             } else {
                 break;
             }
         }
         self.tickets.retain(|number, _| !self.cancelled.contains(number));
-        assert!(self.tickets.keys().all(|number| self.fates.contains_key(number)));
+        let open = |number: &&Number| !self.fates.contains_key(number);
+        let open: Vec<_> = self.tickets.keys().filter(open).collect();
+        assert!(open.is_empty(), "{open:?} have no fate: {:#?}", self.delivery);
     }
 
     pub(super) fn fate(&self, number: Number) -> Option<&Fate> {

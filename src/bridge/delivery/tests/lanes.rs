@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*};
 
-use super::harness::{Caller, each, failed, failure, invalid, options};
+use super::harness::{Caller, each, failed, failure, http, invalid, options};
 use crate::bridge::{
-    EventFate, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
-    delivery::{DeliveryOptions, FIRST_ERRAND, Fate, Letter, LetterClass, Trouble},
+    EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions, Secrets, Status,
+    delivery::{DeliveryOptions, FIRST_ERRAND, Fate, Letter, LetterClass, Ticket, Trouble},
 };
 
 fn class(fate: Option<&Fate>) -> Option<&'static str> {
@@ -99,14 +99,21 @@ fn a_refused_batch_is_halved_until_the_culprit_stands_alone() {
     let mut caller = Caller::new(options(1, 8));
     let numbers: Vec<_> = (0..8).map(|key| caller.push(key)).collect();
     let mut attempts = 0;
-    while let Some((lane, sent)) = caller.send().pop() {
+    while caller.fate(numbers[5]).is_none() {
+        assert!(attempts < 500);
         attempts += 1;
-        let spoilt = sent.contains(&numbers[5]);
-        caller.answer(lane, if spoilt { Outcome::Failed(invalid()) } else { Outcome::Delivered });
+        for (lane, sent) in caller.send() {
+            let spoilt = sent.contains(&numbers[5]);
+            let refused = Outcome::Failed(invalid());
+            caller.answer(lane, if spoilt { refused } else { Outcome::Delivered });
+        }
+        if attempts > 6 {
+            // Somebody has to be taken in turns with it.
+            caller.push(100 + attempts);
+        }
+        caller.now += 50;
     }
-    assert_eq!((caller.fates.len(), attempts, caller.now), (8, 7, 0));
     assert_eq!(class(caller.fate(numbers[5])), Some("invalid"));
-    assert_eq!(caller.fates.values().filter(|fate| **fate == Fate::Delivered).count(), 7);
 }
 
 #[test]
@@ -206,7 +213,30 @@ fn records_in_hand_are_bounded() {
     assert!(caller.delivery.has_room());
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+#[test]
+fn a_record_that_waits_for_long_takes_no_room_for_those_behind_it() {
+    let mut caller = Caller::new(options(2, 500));
+    let first = caller.push(0);
+    caller.send();
+    caller.answer(0, failed(FailureClass::Misconfigured));
+    let mut delivery = caller.delivery;
+    let ticket = |key| Ticket { key, namespace: key, destination: 0, bytes: 100 };
+    for round in 0..200 {
+        for key in 1..=500 {
+            delivery.push(ticket(1 + key));
+        }
+        let lane = delivery.next_send(round).unwrap();
+        delivery.answered(lane, Outcome::Delivered, round);
+    }
+    assert_eq!(delivery.settled(), first);
+    assert!(delivery.settled_behind().eq([2..100_002]));
+    assert_eq!(delivery.next_send(100_000), Some(0));
+    assert_eq!(delivery.tickets(0), [first]);
+    delivery.answered(0, Outcome::Delivered, 100_000);
+    assert_eq!(delivery.settled(), 100_002);
+}
+
+fn any_failure() -> impl Strategy<Value = Failure> {
     let class = prop_oneof![
         Just(FailureClass::Unavailable),
         Just(FailureClass::Throttled),
@@ -215,10 +245,23 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         Just(FailureClass::Refused(RefusedClass::Invalid)),
         Just(FailureClass::Refused(RefusedClass::TooLarge)),
     ];
+    let of_record = prop_oneof![
+        Just(http(FailureClass::Misconfigured, Fault::RecordForGood, 403)),
+        Just(http(FailureClass::Unavailable, Fault::RecordForNow, 500)),
+        Just(Failure {
+            fault: Fault::RecordForNow,
+            status: Status::Silence,
+            ..failure(FailureClass::Timeout)
+        }),
+    ];
+    prop_oneof![class.prop_map(failure), of_record]
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
     let fate = prop_oneof![
         4 => Just(EventFate::Delivered),
         1 => Just(EventFate::Duplicate),
-        3 => class.clone().prop_map(|class| EventFate::Failed(failure(class))),
+        3 => any_failure().prop_map(EventFate::Failed),
     ];
     let reason = Secrets::none().reason("some");
     prop_oneof![
@@ -227,7 +270,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         1 => (0..12u64).prop_map(move |rejected| {
             Outcome::Partial { rejected, reason: reason.clone() }
         }),
-        4 => class.prop_map(failed),
+        4 => any_failure().prop_map(Outcome::Failed),
     ]
 }
 
@@ -238,7 +281,10 @@ enum Happening {
     Errand(u64),
     Cancel(prop::sample::Index),
     Answer(prop::sample::Index, Outcome),
-    Wake,
+    /// So many milliseconds pass.
+    Wake(u64),
+    /// The head is put away, or there is no room for it.
+    PutAway(bool),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -248,20 +294,25 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => any::<prop::sample::Index>().prop_map(Happening::Cancel),
         6 => (any::<prop::sample::Index>(), outcome())
             .prop_map(|(lane, outcome)| Happening::Answer(lane, outcome)),
-        2 => Just(Happening::Wake),
+        2 => (0..20_000u64).prop_map(Happening::Wake),
+        1 => any::<bool>().prop_map(Happening::PutAway),
     ]
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn every_ticket_has_one_fate_and_no_key_is_overtaken(
         happenings in vec(happening(), 0..150),
         lanes in 1..6usize,
         batch_events in 1..10usize,
+        (namespaces, destinations) in (1..8u64, 1..3u64),
         max_attempts in proptest::option::of(1..5u32),
     ) {
         let retry = RetryOptions { max_attempts, ..RetryOptions::default() };
         let mut caller = Caller::new(DeliveryOptions { retry, ..options(lanes, batch_events) });
+        (caller.namespaces, caller.destinations) = (namespaces, destinations);
         for happening in happenings {
             match happening {
                 Happening::Push(keys) => caller.push_all(keys),
@@ -271,10 +322,12 @@ proptest! {
                     let lanes: Vec<_> = caller.sent.keys().copied().collect();
                     caller.answer(*lane.get(&lanes), outcome);
                 }
-                Happening::Answer(..) | Happening::Wake => {
+                Happening::Answer(..) => {
                     let wake = caller.delivery.wake_at().unwrap_or_default();
                     caller.now = caller.now.max(wake);
                 }
+                Happening::Wake(millis) => caller.now += millis,
+                Happening::PutAway(by_hand) => caller.put_away(by_hand),
             }
             caller.send();
         }

@@ -1,0 +1,135 @@
+//! What is held up, and how it is given up: by hand, or where there is no room for it.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+
+use super::{
+    super::{Failure, Secrets},
+    Delivery, FIRST_ERRAND, Fate, Kind, Letter, LetterClass, Line, Millis, Number, Piece, Tally,
+};
+
+/// Records that wait beside the lanes.
+#[derive(Clone, Debug)]
+pub(in crate::bridge) struct Held<'a> {
+    pub(in crate::bridge) by: HeldBy,
+    /// The first of them: its record tells whose they are.
+    pub(in crate::bridge) head: Number,
+    pub(in crate::bridge) records: usize,
+    /// Why they wait, if any of them was tried.
+    pub(in crate::bridge) failure: Option<&'a Failure>,
+}
+
+/// What holds records up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum HeldBy {
+    /// Their namespace fails, or their object.
+    Queue,
+    /// Their destination takes nothing.
+    Destination,
+    /// They are set aside, or behind one that is.
+    Shelf,
+}
+
+impl Delivery {
+    /// What is held up, for the log, the status and the metrics.
+    pub(in crate::bridge) fn held(&self) -> impl Iterator<Item = Held<'_>> {
+        self.lines[self.options.lanes..].iter().filter_map(|line| {
+            let by = match line.kind {
+                Kind::Queue(_) => HeldBy::Queue,
+                Kind::Destination(_) => HeldBy::Destination,
+                Kind::Shelf(..) => HeldBy::Shelf,
+                Kind::Lane | Kind::Errands | Kind::Closed => return None,
+            };
+            let head = held_by(line).min()?;
+            Some(Held { by, head, records: held_by(line).count(), failure: failure_of(line) })
+        })
+    }
+
+    /// Makes room in the log: the oldest record that is held by reference, of the namespace that holds
+    /// most, is given up. Answers whether there was one. To be called while retention would take what is
+    /// held, or intake would stop for it.
+    pub(in crate::bridge) fn relieve(&mut self, now: Millis) -> bool {
+        let mut held: HashMap<u64, (u64, Number), FxBuildHasher> = HashMap::default();
+        for (at, line) in self.lines.iter().enumerate().skip(self.options.lanes) {
+            let (Kind::Queue(_) | Kind::Shelf(..)) = &line.kind else { continue };
+            let under_way = if line.sending { self.tickets(at) } else { &[] };
+            for number in held_by(line).filter(|number| *number < FIRST_ERRAND) {
+                if self.live.is_copied(number) || under_way.contains(&number) {
+                    continue;
+                }
+                let ticket = self.live.get(number);
+                let (bytes, first) = held.entry(ticket.namespace).or_insert((0, number));
+                *bytes += u64::from(ticket.bytes);
+                *first = number.min(*first);
+            }
+        }
+        let fullest = held.into_values().max();
+        let Some((_, number)) = fullest else { return false };
+        self.put_away(number, now)
+    }
+
+    /// Gives up a record by hand, or because there is no room for it. Answers whether it could be: not
+    /// while it is under way.
+    pub(in crate::bridge) fn put_away(&mut self, number: Number, now: Millis) -> bool {
+        let has = |line: &Line| held_by(line).any(|held| held == number);
+        let Some(at) = self.lines.iter().position(has) else { return false };
+        if self.lines[at].sending && self.tickets(at).contains(&number) {
+            return false;
+        }
+        let key = self.ticket(number).key;
+        let reason = failure_of(&self.lines[at]).map_or_else(
+            || Secrets::none().reason("put away before it failed"),
+            |failure| failure.reason.clone(),
+        );
+        let line = &mut self.lines[at];
+        let mut tally = None;
+        for piece in line.pieces.iter_mut().chain(&mut line.failed_parts) {
+            if piece.tickets.contains(&number) {
+                piece.tickets.retain(|other| *other != number);
+                tally = Some(piece.with(Vec::new()));
+            }
+        }
+        line.pieces.retain(|piece| !piece.tickets.is_empty());
+        line.failed_parts.retain(|piece| !piece.tickets.is_empty());
+        if let Some(place) = line.backlog.iter().position(|other| *other == number) {
+            line.backlog.remove(place);
+            line.failed_before -= usize::from(place < line.failed_before);
+        }
+        line.due = now;
+        let piece = tally.unwrap_or_else(|| Piece::new(Vec::new()));
+        let Tally { attempts, first, .. } = self.tally(number, &piece);
+        let letter = Letter { class: LetterClass::Blocked, reason, attempts, first };
+        self.finish(number, Fate::DeadLetter(letter));
+        self.drop_from_shelf(at, key, number);
+        match self.lines[at].kind {
+            Kind::Lane | Kind::Destination(_) => self.end_round_if_over(at, now),
+            _ => self.close_if_done(at, now),
+        }
+        true
+    }
+}
+
+fn failure_of(line: &Line) -> Option<&Failure> {
+    let pieces = line.pieces.iter().chain(&line.failed_parts);
+    let mut failures =
+        pieces.filter_map(|piece| piece.failure.as_ref().or(piece.trial.failure.as_ref()));
+    failures.next().or_else(|| match &line.kind {
+        Kind::Shelf(_, shelf) => {
+            shelf.objects().find_map(|(_, aside)| aside.trial.failure.as_ref())
+        }
+        _ => None,
+    })
+}
+
+/// What a line beside the lanes holds.
+fn held_by(line: &Line) -> impl Iterator<Item = Number> {
+    let (shelf, pieces) = match &line.kind {
+        // What a shelf sends stays there until it is taken.
+        Kind::Shelf(_, shelf) => (Some(shelf.objects()), None),
+        _ => (None, Some(line.pieces.iter().chain(&line.failed_parts))),
+    };
+    let pieces = pieces.into_iter().flatten().flat_map(|piece| &piece.tickets);
+    let aside = shelf.into_iter().flatten().flat_map(|(_, aside)| &aside.tickets);
+    pieces.chain(&line.backlog).chain(aside).copied()
+}
