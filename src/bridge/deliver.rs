@@ -140,7 +140,6 @@ impl Deliver {
         let mut gathering = true;
         loop {
             self.errands.cancel(&mut self.delivery, stop.is_draining());
-            self.learn_keys();
             while let Some(line) = self.delivery.next_send(self.now()) {
                 attempts.push(self.attempt(line));
             }
@@ -204,11 +203,10 @@ impl Deliver {
 
     fn take_errand(&mut self, errand: Errand) {
         let Self { errands, delivery, parts, .. } = self;
-        let wants_keys = delivery.wants_keys();
-        errands.push(errand, |record| delivery.push_errand(parts.keys.ticket(record, wants_keys)));
+        errands.push(errand, |record| delivery.push_errand(parts.keys.ticket(record, true)));
     }
 
-    /// Reads the keys of records that came without, now that they are wanted.
+    /// Reads the keys of records that came without, if they are wanted now.
     fn learn_keys(&mut self) {
         for number in self.delivery.unknown() {
             if let Some(Content::Record(record)) = self.hand.content(number) {

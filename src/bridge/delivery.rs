@@ -1,11 +1,11 @@
 //! Delivery without I/O: which records are sent next, and what the answer to an attempt makes of them.
 //! Live batches, dead letters and replays go by it alike.
 //!
-//! It sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
+//! Delivery sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
 //! [`Delivery::next_send`] says, brings the outcomes, and takes the [fates](Fated) out:
 //!
 //! ```text
-//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates, settled
+//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates
 //! ```
 //!
 //! **Lanes.** Several attempts are under way at once, one for each lane. While a record is under way,
@@ -61,11 +61,11 @@ mod verdict;
 mod window;
 mod witness;
 
-use std::{collections::HashMap, ops::Range};
+use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::{Failure, FailureClass, RetryOptions};
+use super::{Failure, FailureClass, Outcome, RetryOptions};
 
 use self::{
     fates::Tally,
@@ -82,8 +82,10 @@ use self::{
 pub(super) use self::{
     fates::{Fate, Fated, Letter, LetterClass, Notice},
     relief::{Held, HeldBy},
-    ticket::{FIRST_COPY, FIRST_ERRAND, Millis, Number, Ticket},
+    ticket::{FIRST_ERRAND, Millis, Number, Ticket},
 };
+#[cfg(test)]
+pub(super) use self::ticket::FIRST_COPY;
 
 /// So many batches in a row go before an errand that waits.
 const LIVE_FIRST: u32 = 7;
@@ -92,6 +94,9 @@ const BATCHES_AHEAD: usize = 2;
 /// So many records are in hand at least, if they are small: what is taken past one that fails is found
 /// among them.
 const LEAST_IN_HAND: usize = 1024;
+/// The bounds of [patience](DeliveryOptions::patience).
+const LEAST_PATIENCE: Millis = 6;
+const MOST_PATIENCE: Millis = 30_000;
 /// An answer that takes longer is slow: who waits for one beside the lanes takes no lane's place.
 const SLOW: Millis = 1000;
 
@@ -108,6 +113,14 @@ pub(super) struct DeliveryOptions {
     /// The most bytes of records that are set aside as copies: an eighth of the journal. A namespace
     /// has a quarter of it.
     pub(super) copied_bytes: u64,
+}
+
+impl DeliveryOptions {
+    /// The time after which something that fails is looked into: as long as the longest wait, within bounds.
+    fn patience(&self) -> Millis {
+        let most = self.retry.max.as_millis().try_into().unwrap_or(Millis::MAX);
+        most.clamp(LEAST_PATIENCE, MOST_PATIENCE)
+    }
 }
 
 /// See the [module](self).
@@ -234,13 +247,14 @@ impl Delivery {
         number
     }
 
-    /// Whether tickets are to have their keys. A single lane that does not fail needs none: they may be
-    /// 0 then, and are to be [known](Self::know) once it fails.
+    /// Whether live tickets are to have their keys. A single lane that does not fail needs none: they may be
+    /// 0 then, and are to be [known](Self::know) once it [fails](Self::announce), while their records are in
+    /// memory: those of large batches may not be.
     pub(super) fn wants_keys(&self) -> bool {
-        self.options.lanes > 1 || self.watching
+        self.options.lanes > 1 || self.watching || self.options.batch_events > LEAST_IN_HAND
     }
 
-    /// The records in hand whose keys are not known, if they are wanted.
+    /// The live records whose keys are not known, if they are wanted.
     pub(super) fn unknown(&self) -> Vec<Number> {
         if self.wants_keys() { self.live.unknown() } else { Vec::new() }
     }
@@ -249,13 +263,19 @@ impl Delivery {
     pub(super) fn know(&mut self, number: Number, ticket: Ticket) {
         let ticket = keyed(ticket);
         self.places.see(&ticket);
-        if !self.keys.are_kept() {
-            self.live.know(number, ticket);
-        }
+        self.live.know(number, ticket);
     }
 
-    /// Takes a record that is sent beside the journal's order, and answers its number. Errands that are
-    /// pushed one after the other may share a batch.
+    /// Looks at an outcome before it is [taken in](Self::answered): where something fails, keys are wanted, and
+    /// are to be known by then.
+    pub(super) fn announce(&mut self, line: usize, outcome: &Outcome) {
+        let sent = self.tickets(line).len();
+        let rejected = matches!(outcome, Outcome::Partial { rejected: 1.., .. });
+        self.watching |= rejected || outcome.failure(sent).is_some();
+    }
+
+    /// Takes a record that is sent beside the journal's order, and answers its number; its keys are known.
+    /// Errands that are pushed one after the other may share a batch.
     pub(super) fn push_errand(&mut self, ticket: Ticket) -> Number {
         self.errands.push(keyed(ticket))
     }
@@ -293,7 +313,7 @@ impl Delivery {
         Some(at)
     }
 
-    /// What a line sends, in order.
+    /// The tickets that a line sends, in order.
     pub(super) fn tickets(&self, line: usize) -> &[Number] {
         let Line { witness, pieces, .. } = &self.lines[line];
         match (witness, pieces.front()) {
@@ -339,7 +359,7 @@ impl Delivery {
 
     /// The tickets with a fate or a copy behind that, in order.
     #[cfg(test)]
-    pub(super) fn settled_behind(&self) -> impl Iterator<Item = Range<Number>> {
+    pub(super) fn settled_behind(&self) -> impl Iterator<Item = std::ops::Range<Number>> {
         self.live.closed_behind()
     }
 
@@ -350,12 +370,20 @@ impl Delivery {
         let lanes = &self.lines[..self.options.lanes];
         for piece in lanes.iter().filter_map(|lane| lane.pieces.front()) {
             let Some(failure) = &piece.failure else { continue };
-            if failure.class == FailureClass::Misconfigured && piece.taken_before == self.taken {
+            let class = if piece.all_fail { FailureClass::Misconfigured } else { failure.class };
+            if class == FailureClass::Misconfigured && piece.taken_before == self.taken {
                 return Trouble::Misconfigured(failure);
             }
             trouble = Trouble::Retrying(failure);
         }
         trouble
+    }
+
+    /// Watches what is taken from now on, by keys: something fails that may be a record's fault, or waits
+    /// beside the lanes.
+    pub(super) fn watch(&mut self) {
+        self.watching = true;
+        self.keep_keys();
     }
 
     /// Whether a line may send: one beside the lanes takes a lane's place only if it gives that back

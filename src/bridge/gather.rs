@@ -200,7 +200,7 @@ impl Gather {
                 counted = passed.counted;
                 self.put(passed, time_ms, !any_due).await?;
             } else if self.passed.contains(seq) {
-                self.push(passed(seq), time_ms, false).await?;
+                self.push_passed(seq, time_ms).await?;
             } else if self.delivered_before.delivered.contains(seq) {
                 // The run before had another `match`, and the receiver has taken it.
                 self.work.reached.delivered_before += 1;
@@ -297,7 +297,7 @@ impl Gather {
         }
         // A summary that stands for what is held says of that that it is passed.
         for seq in passed_here.into_iter().flatten().filter(|seq| !held.contains(seq)) {
-            self.push(passed(seq), fed.frame().time_ms, false).await?;
+            self.push_passed(seq, fed.frame().time_ms).await?;
         }
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
             tracing::error!(sink = self.progress.name(), lost, "{LOST}");
@@ -326,7 +326,7 @@ impl Gather {
     async fn lose_held(&mut self, gone: &Summary, time_ms: u64) -> Result<(), Closed> {
         if self.passed.contains(gone.seq) {
             self.work.reached.correlated_away += gone.pending.saturating_sub(1);
-            return self.push(passed(gone.seq), time_ms, false).await;
+            return self.push_passed(gone.seq, time_ms).await;
         }
         if self.delivered_before.delivered.contains(gone.seq) {
             self.work.reached.delivered_before += 1;
@@ -459,6 +459,16 @@ impl Gather {
         self.work.batch.records.push(record);
     }
 
+    /// Puts in the place of a record that is passed already one that is not sent.
+    async fn push_passed(&mut self, seq: u64, time_ms: u64) -> Result<(), Closed> {
+        let record = Record { seq, envelope: Bytes::new() };
+        if !self.has_room_for(&record) {
+            self.flush(false).await?;
+        }
+        self.push(record, time_ms);
+        Ok(())
+    }
+
     fn is_full(&self) -> bool {
         self.work.batch.records.len() >= self.options.events || self.bytes >= self.max_bytes()
     }
@@ -558,11 +568,6 @@ impl Gather {
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)
     }
-}
-
-/// A record that is not sent, because it is passed already.
-fn passed(seq: u64) -> Record {
-    Record { seq, envelope: Bytes::new() }
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ impl Deliver {
         if is_errand {
             self.errands.tell_failure(&numbers, &outcome);
         }
+        self.delivery.announce(line, &outcome);
+        self.learn_keys();
         let now = self.now();
         self.delivery.answered(line, outcome, now);
         for number in &gone {

@@ -10,6 +10,10 @@ use super::{
 impl Delivery {
     /// Takes the outcome of what a line sent.
     pub(in crate::bridge) fn answered(&mut self, at: usize, outcome: Outcome, now: Millis) {
+        self.announce(at, &outcome);
+        if self.watching {
+            self.watch();
+        }
         *(if at < self.options.lanes { &mut self.under_way } else { &mut self.beside }) -= 1;
         let line = &mut self.lines[at];
         debug_assert!(line.sending, "line {at} sends nothing");
@@ -55,6 +59,7 @@ impl Delivery {
             }
             // That all were rejected names them.
             Outcome::Partial { rejected, reason } if rejected >= sent => {
+                piece.is_mixed = false;
                 let class = FailureClass::Refused(RefusedClass::Invalid);
                 (Failure::new(class, reason), true)
             }
@@ -68,9 +73,11 @@ impl Delivery {
                 None => return self.taken(at, piece, now, witness),
                 Some(failure) => (failure, true),
             },
-            Outcome::Failed(failure) => (failure, false),
+            Outcome::Failed(failure) => {
+                piece.is_mixed = false;
+                (failure, false)
+            }
         };
-        self.watching = true;
         if failure.class == FailureClass::Throttled || failure.after.is_some() {
             self.pause(&piece, &failure, now);
         }
@@ -135,6 +142,8 @@ impl Delivery {
             let ticket = self.ticket(number);
             self.places.taken(&ticket, piece.sent_at);
             let mut failure = piece.failure.as_ref().or(piece.trial.failure.as_ref());
+            // Which of several failures was its own is not known.
+            failure = failure.filter(|_| !piece.is_mixed);
             if let Kind::Shelf(_, shelf) = &mut self.lines[at].kind {
                 shelf.going = true;
                 failure = shelf.get(ticket.key).and_then(|aside| aside.trial.failure.as_ref());
@@ -164,7 +173,7 @@ impl Delivery {
                     || !lane.failed_parts.is_empty()
                     || lane.witness.is_some()
             });
-        if !self.watching && lanes == 1 && self.is_simple() {
+        if !self.watching && lanes == 1 {
             self.keys.forget_all();
         }
     }
@@ -178,10 +187,8 @@ impl Delivery {
         answers: Vec<EventFate>,
         now: Millis,
     ) -> Option<Failure> {
-        let failed = |answer: &EventFate| matches!(answer, EventFate::Failed(_));
-        self.watching |= answers.iter().any(failed);
         let mut answers = answers.into_iter();
-        let mut left: Option<Failure> = None;
+        let (mut left, mut is_mixed): (Option<Failure>, _) = (None, false);
         let tickets = std::mem::take(&mut piece.tickets);
         for number in &tickets {
             // A sink that answers for too few has not said that it took the others.
@@ -199,10 +206,14 @@ impl Delivery {
             };
             piece.tickets.push(*number);
             left = Some(match left {
-                Some(before) => graver(before, failure),
+                Some(before) => {
+                    is_mixed |= before.status != failure.status;
+                    graver(before, failure)
+                }
                 None => failure,
             });
         }
+        piece.is_mixed = is_mixed;
         self.taken += u64::from(piece.tickets.len() < tickets.len());
         self.spare(tickets);
         left

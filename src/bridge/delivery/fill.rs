@@ -205,8 +205,7 @@ impl Delivery {
 
     /// Opens a line beside the lanes.
     pub(super) fn open_line(&mut self, kind: Kind) -> usize {
-        self.watching = true;
-        self.keep_keys();
+        self.watch();
         let line = Line::new(kind, self.options.batch_events);
         let lanes = self.options.lanes;
         let closed = self.lines[lanes..].iter().position(|line| matches!(line.kind, Kind::Closed));
@@ -241,17 +240,9 @@ impl Delivery {
         {
             self.lines.pop();
         }
-        if lanes == 1 && self.lines.len() == 1 && self.is_simple() {
-            self.keys.forget_all();
-        }
     }
 
-    /// Whether nothing but the lanes has records.
-    pub(super) fn is_simple(&self) -> bool {
-        self.lines[0].witness.is_none() && self.returned.is_empty()
-    }
-
-    /// Keeps keys from now on: there is more than one line.
+    /// Keeps keys from now on, where one lane had no need of them.
     pub(super) fn keep_keys(&mut self) {
         if self.keys.are_kept() {
             return;

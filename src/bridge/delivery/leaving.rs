@@ -2,9 +2,6 @@
 
 use super::{Delivery, FIRST_ERRAND, Kind, Millis, Number, Piece, Ticket, Unit};
 
-/// A destination that takes nothing for so long, while others do, is waited for by itself.
-pub(super) const DESTINATION_AFTER: Millis = 30_000;
-
 impl Delivery {
     /// Records of namespaces, or objects, that have a queue leave the lane. Answers whether the others
     /// are to be waited for: they are sent again at once, if there were any that left.
@@ -41,14 +38,14 @@ impl Delivery {
         false
     }
 
-    /// Records of destinations that take nothing, while others do, leave the lane. Answers whether any
-    /// are left.
+    /// Records of destinations that take nothing for as long as the patience lasts, while others do, leave the
+    /// lane. Answers whether any are left.
     pub(super) fn stand_aside(&mut self, at: usize, piece: &mut Piece, now: Millis) -> bool {
         let Some((since, moment)) = piece.stuck else { return true };
         if !matches!(self.lines[at].kind, Kind::Lane) {
             return true;
         }
-        let long = now - since >= DESTINATION_AFTER;
+        let long = now - since >= self.options.patience();
         if !long && self.destinations.is_empty() {
             return true;
         }
@@ -70,14 +67,7 @@ impl Delivery {
             piece.tickets = stay;
             let mut part = piece.with(leave);
             part.failure.clone_from(&piece.failure);
-            // Its keys have to be known before it leaves.
-            self.lines[at].failed_parts.push(piece.with(piece.tickets.clone()));
-            self.lines[at].failed_parts.push(part);
-            self.keep_keys();
-            if let Some(part) = self.lines[at].failed_parts.pop() {
-                self.lines[at].failed_parts.pop();
-                self.leave(at, part, Kind::Destination(destination), now);
-            }
+            self.leave(at, part, Kind::Destination(destination), now);
         }
         !piece.tickets.is_empty()
     }
@@ -87,7 +77,7 @@ impl Delivery {
     pub(super) fn look_elsewhere(&mut self, at: usize, now: Millis) {
         let line = &self.lines[at];
         let Some(piece) = line.pieces.front().filter(|piece| !piece.is_part) else { return };
-        let long = piece.stuck.is_some_and(|(since, _)| now - since >= DESTINATION_AFTER);
+        let long = piece.stuck.is_some_and(|(since, _)| now - since >= self.options.patience());
         if long && self.places.are_several() && matches!(line.kind, Kind::Lane) {
             let unit = self.places.unit(&self.ticket(piece.tickets[0]));
             if self.draw_witness(at, &[unit], true) {

@@ -137,6 +137,10 @@ pub(super) struct Piece {
     pub(super) is_part: bool,
     /// Rounds that decided nothing.
     pub(super) rounds: u32,
+    /// Others failed in the last of them: it may be that nothing is taken.
+    pub(super) all_fail: bool,
+    /// Its records failed one by one, and not alike.
+    pub(super) is_mixed: bool,
 }
 
 impl Piece {
@@ -160,6 +164,8 @@ impl Piece {
             stuck: None,
             is_part: false,
             rounds: 0,
+            all_fail: false,
+            is_mixed: false,
         }
     }
 

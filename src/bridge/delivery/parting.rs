@@ -12,14 +12,12 @@ use super::{
     super::{Failure, FailureClass, Fault, Status},
     Delivery, Kind, LetterClass, Millis, Number, Piece, Unit,
     backoff::{long_wait, wait},
-    leaving::DESTINATION_AFTER,
     verdict::REMEMBERED,
     witness::WITNESSES,
 };
 
-/// A batch is parted after so many failures that are alike, over so long,
+/// A batch is parted after so many failures that are alike, over a third of the patience,
 const ALIKE: u32 = 3;
-const ALIKE_FOR: Millis = 10_000;
 /// or after so many, if the failure is silence or a cut, or a namespace in it was convicted.
 const ALIKE_QUICK: u32 = 2;
 
@@ -75,6 +73,7 @@ impl Delivery {
         }
         let before = std::mem::replace(&mut piece.failed_at, moment);
         piece.count_alike(&failure, now);
+        piece.all_fail = false;
         if !piece.is_part && !self.leave_known(at, &mut piece, now) {
             return;
         }
@@ -84,7 +83,7 @@ impl Delivery {
         if piece.is_part {
             self.lines[at].failed_parts.push(piece);
             self.end_round_if_over(at, now);
-        } else if named && for_good && self.is_known(&piece) {
+        } else if named && for_good && !piece.is_mixed {
             self.lines[at].round_at = piece.sent_at - 1;
             self.part(at, piece, true, now);
         } else if self.is_suspicious(&piece, quick, now) {
@@ -100,7 +99,7 @@ impl Delivery {
     }
 
     fn is_suspicious(&self, piece: &Piece, quick: bool, now: Millis) -> bool {
-        if piece.alike >= ALIKE && now - piece.alike_since >= ALIKE_FOR {
+        if piece.alike >= ALIKE && now - piece.alike_since >= self.alike_for() {
             return true;
         }
         let convicted = |number: &Number| {
@@ -110,8 +109,9 @@ impl Delivery {
         piece.alike >= ALIKE_QUICK && (quick || piece.tickets.iter().any(convicted))
     }
 
-    fn is_known(&self, piece: &Piece) -> bool {
-        !piece.tickets.iter().any(|number| self.ticket(*number).is_unknown())
+    /// Failures that are alike have to come over so long.
+    fn alike_for(&self) -> Millis {
+        self.options.patience() / 3
     }
 
     /// Sends a batch by namespaces, or objects. Where that has been tried, the parts are judged at once.
@@ -178,8 +178,6 @@ impl Delivery {
     }
 
     fn end_round(&mut self, at: usize, now: Millis) {
-        // What leaves is counted before it does.
-        self.keep_keys();
         let round_at = self.lines[at].round_at;
         let mut at_part = 0;
         while let Some(piece) = self.lines[at].failed_parts.get(at_part) {
@@ -235,9 +233,11 @@ impl Delivery {
 
     /// Nobody was taken: what is left of the batch is one again, and waits.
     fn undecided(&mut self, at: usize, now: Millis) {
+        let alike_for = self.alike_for();
         let line = &mut self.lines[at];
-        line.failed_witnesses.clear();
         let mut parts = std::mem::take(&mut line.failed_parts);
+        let others_failed = !line.failed_witnesses.is_empty() || parts.len() > 1;
+        line.failed_witnesses.clear();
         while let Some(part) = line.pieces.pop_front_if(|piece| piece.is_part) {
             parts.push(part);
         }
@@ -253,7 +253,8 @@ impl Delivery {
         piece.rounds += 1;
         piece.alike = ALIKE;
         piece.status = piece.failure.as_ref().map(|failure| failure.status);
-        piece.alike_since = now.saturating_sub(ALIKE_FOR);
+        piece.alike_since = now.saturating_sub(alike_for);
+        piece.all_fail = others_failed;
         self.wait(at, piece, now);
     }
 
@@ -275,9 +276,9 @@ impl Delivery {
             };
         // There is something to decide then.
         let alike = piece.alike > 0 && piece.rounds == 0;
-        let alike = alike.then_some(piece.alike_since + ALIKE_FOR);
+        let alike = alike.then_some(piece.alike_since + self.alike_for());
         let stuck = piece.stuck.filter(|_| self.places.are_several());
-        let stuck = stuck.map(|(since, _)| since + DESTINATION_AFTER);
+        let stuck = stuck.map(|(since, _)| since + self.options.patience());
         if failure.after.is_none() {
             for decided in alike.into_iter().chain(stuck).filter(|decided| now < *decided) {
                 due = due.min(decided);

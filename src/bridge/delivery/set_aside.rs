@@ -15,10 +15,6 @@ use super::{
     verdict::Verdict,
 };
 
-/// The bounds of the wait before what is set aside is tried again.
-const LEAST_WAIT: Millis = 5_000;
-const MOST_WAIT: Millis = 30_000;
-
 /// The bytes of copies, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
@@ -60,7 +56,7 @@ impl Delivery {
     pub(in crate::bridge) fn push_set_aside(&mut self, ticket: Ticket) -> Number {
         let ticket = super::keyed(ticket);
         self.places.see(&ticket);
-        self.watching = true;
+        self.watch();
         let number = self.live.push_copy(ticket);
         self.shares.add(&ticket, u64::MAX);
         let unit = Unit { destination: ticket.destination, by_object: false, of: ticket.namespace };
@@ -215,8 +211,11 @@ impl Delivery {
         }
     }
 
+    /// The wait before what is set aside is tried again: a sixth of the patience at least, and all of it at most.
     fn aside_wait(&mut self, in_a_row: u32) -> Millis {
-        let bound = LEAST_WAIT.saturating_mul(1 << in_a_row.min(8)).min(MOST_WAIT);
-        self.random.u64(LEAST_WAIT..=bound)
+        let most = self.options.patience();
+        let least = most / 6;
+        let bound = least.saturating_mul(1 << in_a_row.min(8)).min(most);
+        self.random.u64(least..=bound)
     }
 }

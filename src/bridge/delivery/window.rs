@@ -1,9 +1,6 @@
 //! The window: tickets from the first one without a fate on.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ops::Range,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::ticket::{FIRST_COPY, Number, Ticket};
 
@@ -19,6 +16,8 @@ pub(super) struct Window {
     /// Open tickets in the slots, and the size of their records: those in memory.
     open: usize,
     open_bytes: u64,
+    /// Of these, so many have no keys.
+    unknown: usize,
     /// Tickets without a slot: those that stand in a queue, and that have been tried for long.
     far: BTreeMap<Number, Ticket>,
     /// Tickets whose records are saved as copies.
@@ -46,6 +45,7 @@ impl Window {
             slots: VecDeque::new(),
             open: 0,
             open_bytes: 0,
+            unknown: 0,
             far: BTreeMap::new(),
             copied: BTreeMap::new(),
         }
@@ -54,6 +54,7 @@ impl Window {
     pub(super) fn push(&mut self, ticket: Ticket) -> Number {
         self.open += 1;
         self.open_bytes += u64::from(ticket.bytes);
+        self.unknown += usize::from(ticket.is_unknown());
         self.slots.push_back(Slot { ticket, state: State::Open });
         if self.slots.len() > LONG.max(4 * self.open) {
             self.shorten();
@@ -136,6 +137,7 @@ impl Window {
                 let ticket = slot.ticket;
                 self.open -= 1;
                 self.open_bytes -= u64::from(ticket.bytes);
+                self.unknown -= usize::from(ticket.is_unknown());
                 while self.slots.front().is_some_and(|slot| slot.state == State::Closed) {
                     self.slots.pop_front();
                     self.base += 1;
@@ -152,6 +154,9 @@ impl Window {
 
     /// Open tickets whose keys are not known.
     pub(super) fn unknown(&self) -> Vec<Number> {
+        if self.unknown == 0 {
+            return Vec::new();
+        }
         let slots = self.slots.iter().zip(self.base..);
         let unknown =
             slots.filter(|(slot, _)| slot.state != State::Closed && slot.ticket.is_unknown());
@@ -161,8 +166,9 @@ impl Window {
     /// Takes a ticket whose keys were not known.
     pub(super) fn know(&mut self, number: Number, ticket: Ticket) {
         let slot = number.checked_sub(self.base).and_then(|at| self.slots.get_mut(at as usize));
-        if let Some(slot) = slot {
+        if let Some(slot) = slot.filter(|slot| slot.ticket.is_unknown()) {
             slot.ticket = Ticket { bytes: slot.ticket.bytes, ..ticket };
+            self.unknown -= 1;
         }
     }
 
@@ -178,6 +184,7 @@ impl Window {
             debug_assert!(slot.state != State::Closed, "ticket {number} has a fate already");
             slot.state = State::Closed;
             self.open_bytes -= u64::from(slot.ticket.bytes);
+            self.unknown -= usize::from(slot.ticket.is_unknown());
             closed(slot.ticket.key);
         }
         self.open -= numbers.len();
@@ -217,7 +224,7 @@ impl Window {
 
     /// The ranges of tickets with a fate or a copy behind the first one without.
     #[cfg(test)]
-    pub(super) fn closed_behind(&self) -> impl Iterator<Item = Range<Number>> {
+    pub(super) fn closed_behind(&self) -> impl Iterator<Item = std::ops::Range<Number>> {
         let slots = self.slots.iter().zip(self.base..);
         let mut open = slots.filter(|(slot, _)| slot.state != State::Closed).map(|(_, at)| at);
         let mut far = self.far.keys().copied();

@@ -20,8 +20,6 @@ impl Delivery {
         if line.failed_witnesses.len() >= WITNESSES + usize::from(elsewhere) {
             return false;
         }
-        self.keep_keys();
-        let line = &self.lines[at];
         // The first record of each that may be drawn.
         let mut candidates: Vec<(u64, Number)> = Vec::new();
         let mut seen = rustc_hash::FxHashSet::default();
@@ -42,7 +40,8 @@ impl Delivery {
                 candidates.push((of, number));
             }
         }
-        if candidates.is_empty() {
+        let from_line = candidates.is_empty();
+        if from_line {
             candidates = self.candidates_behind(at, fails, elsewhere);
         }
         if candidates.is_empty() {
@@ -51,7 +50,9 @@ impl Delivery {
         let (_, number) = candidates[self.random.usize(..candidates.len())];
         let key = self.live.get(number).key;
         let mut behind = self.returned.take(key);
-        if self.keys.line(key) == Some(at) {
+        if from_line {
+            // It may have come back from elsewhere.
+            self.keys.move_to(key, at);
             self.take_out(at, number);
         } else if behind.pop_front().is_some() {
             self.keys.move_to(key, at);
