@@ -75,7 +75,9 @@ pub use options::{
 };
 pub use own_events::{COMPONENT, OwnEvents};
 pub use own_writes::OwnWrites;
-pub use progress::{Enrichments, ErrandCounts, HeldUp, SinkCondition, SinkProgress, SinkSnapshot};
+pub use progress::{
+    Enrichments, ErrandCounts, HeldBy, HeldUp, SinkCondition, SinkProgress, SinkSnapshot,
+};
 pub use reason::{Reason, Secrets};
 pub use run::{Bridge, BridgeError, SinkHandle, SinkHandleError};
 pub(crate) use shared::now_ms;

@@ -6,9 +6,11 @@
 //! | `GET /api/v1/dead-letters/{number}` | | [`Letter`] with its envelope |
 //! | `POST /api/v1/dead-letters/retry` | [`Selection`] | [`Affected`] |
 //! | `POST /api/v1/dead-letters/drop` | [`Selection`] | [`Affected`] |
+//! | `POST /api/v1/dead-letters/put-away` | [`PutAway`] | [`HeldUp`]: what it was |
 //! | `POST /api/v1/replay` | [`ReplayRequest`] | [`ReplayProgress`], a line of JSON each, until it is done |
 //!
 //! [`ReplayProgress`]: crate::bridge::ReplayProgress
+//! [`HeldUp`]: crate::bridge::HeldUp
 //!
 //! Everything else is answered with a [`Refusal`]: 400 for a mistake in the request, 404 for a letter
 //! that is not there, 409 for what cannot be done now.
@@ -262,6 +264,19 @@ impl ReplayRequest {
         })?;
         Ok(Replay { sink: self.sink, from, filter })
     }
+}
+
+/// The sink at which what holds events up becomes a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PutAway {
+    /// Its name.
+    pub sink: String,
+}
+
+/// The sink that a body of `dead-letters/put-away` names.
+pub fn parse_put_away(body: &[u8]) -> Result<String, Refusal> {
+    Ok(parse::<PutAway>(body, "{\"sink\": \"pager\"}")?.sink)
 }
 
 /// What a body of `dead-letters/retry` and `dead-letters/drop` asks for.

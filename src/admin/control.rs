@@ -22,7 +22,7 @@ use super::{
     socket::{self, Bound},
 };
 use crate::{
-    bridge::{BridgeView, Control, ControlError, ReplayRun},
+    bridge::{BridgeView, Control, ControlError, HeldUp, ReplayRun},
     journal::{LetterError, LetterQuery, Letters},
 };
 
@@ -50,6 +50,7 @@ impl ControlSocket {
             .route("/api/v1/dead-letters/{number}", get(show))
             .route("/api/v1/dead-letters/retry", post(retry))
             .route("/api/v1/dead-letters/drop", post(drop_letters))
+            .route("/api/v1/dead-letters/put-away", post(put_away))
             .route("/api/v1/replay", post(replay))
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(control)
@@ -94,6 +95,7 @@ impl From<ControlError> for Refused {
             ControlError::Letters(
                 LetterError::Unidentified(_) | LetterError::NotConfigured { .. },
             )
+            | ControlError::NothingHeldUp(_)
             | ControlError::SinkStopped(_)
             | ControlError::ReplayRuns(_) => StatusCode::CONFLICT,
             ControlError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
@@ -150,6 +152,15 @@ async fn drop_letters(
 ) -> Result<Json<Affected>, Refused> {
     let letters = selection(request).await?;
     Ok(Json(Affected { dead_letters: control.drop_letters(letters).await? }))
+}
+
+/// Waits while what holds others up is under way; a client that goes away ends that.
+async fn put_away(
+    State(control): State<Control>,
+    request: Request,
+) -> Result<Json<HeldUp>, Refused> {
+    let sink = api::parse_put_away(&whole(request).await?)?;
+    Ok(Json(control.put_away(&sink).await?))
 }
 
 /// A line for each step of it, until it is done; a client that goes away ends it.

@@ -14,7 +14,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{Filter, shared::lock};
+use super::{Filter, HeldUp, shared::lock};
 use crate::{
     journal::{DeadLetter, DeadLettersReader, LetterError, LetterQuery, Letters, ReadError},
     suggest::nearest,
@@ -25,7 +25,7 @@ use crate::{
 pub struct Control {
     letters: DeadLettersReader,
     keeper: mpsc::Sender<LetterRequest>,
-    replays: Arc<BTreeMap<String, Arc<ReplayDesk>>>,
+    sinks: Arc<BTreeMap<String, Arc<SinkRequests>>>,
 }
 
 /// Why something was not done.
@@ -57,6 +57,12 @@ pub enum ControlError {
     /// The sink is sent nothing now.
     #[error("the sink `{0}` is stopped\nhint: start it, then replay")]
     SinkStopped(String),
+    /// Nothing waits that could be put away.
+    #[error(
+        "nothing is held up at the sink `{0}`\n\
+         hint: the status page and `tidings_sink_held_up` say what is; a failure is waited for at first, as it may pass"
+    )]
+    NothingHeldUp(String),
     /// Another replay is under way.
     #[error("a replay to `{0}` is under way\nhint: wait for its end, or end it")]
     ReplayRuns(String),
@@ -162,32 +168,42 @@ pub(super) enum LetterChange {
     Drop,
 }
 
-/// Where a sink takes replays.
+/// The requests that a sink takes.
 #[derive(Debug)]
-pub(super) struct ReplayDesk {
+pub(super) struct SinkRequests {
     /// Nothing while the sink is stopped.
-    orders: Mutex<Option<mpsc::Sender<ReplayOrder>>>,
+    to: Mutex<Option<Senders>>,
     /// Whether the sink is told of the objects of its events.
     enriches: bool,
     busy: Arc<AtomicBool>,
 }
 
-impl ReplayDesk {
-    /// One that takes no orders yet.
+#[derive(Clone, Debug)]
+struct Senders {
+    replays: mpsc::Sender<ReplayOrder>,
+    put_aways: mpsc::Sender<PutAway>,
+}
+
+/// A request to put away what holds events up: answered with what that was, or with nothing.
+pub(super) type PutAway = oneshot::Sender<Option<HeldUp>>;
+
+impl SinkRequests {
+    /// Takes no requests yet.
     pub(super) fn new(enriches: bool) -> Self {
-        Self { orders: Mutex::default(), enriches, busy: Arc::default() }
+        Self { to: Mutex::default(), enriches, busy: Arc::default() }
     }
 
-    /// Takes orders, which come out there.
-    pub(super) fn open(&self) -> mpsc::Receiver<ReplayOrder> {
-        let (orders, taken) = mpsc::channel(1);
-        *lock(&self.orders) = Some(orders);
-        taken
+    /// Takes requests, which come out there.
+    pub(super) fn open(&self) -> (mpsc::Receiver<ReplayOrder>, mpsc::Receiver<PutAway>) {
+        let (replays, replays_taken) = mpsc::channel(1);
+        let (put_aways, put_aways_taken) = mpsc::channel(1);
+        *lock(&self.to) = Some(Senders { replays, put_aways });
+        (replays_taken, put_aways_taken)
     }
 
-    /// Takes no more orders.
+    /// Takes no more requests.
     pub(super) fn close(&self) {
-        *lock(&self.orders) = None;
+        *lock(&self.to) = None;
     }
 }
 
@@ -215,9 +231,9 @@ impl Control {
     pub(super) fn new(
         letters: DeadLettersReader,
         keeper: mpsc::Sender<LetterRequest>,
-        replays: BTreeMap<String, Arc<ReplayDesk>>,
+        sinks: BTreeMap<String, Arc<SinkRequests>>,
     ) -> Self {
-        Self { letters, keeper, replays: Arc::new(replays) }
+        Self { letters, keeper, sinks: Arc::new(sinks) }
     }
 
     /// The dead letters, the newest first. One that was refused within the last second may not be
@@ -271,28 +287,50 @@ impl Control {
     /// a replay to it is under way.
     pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
         let Replay { sink, from, filter } = replay;
-        let Some(desk) = self.replays.get(&sink) else {
-            let names: Vec<&str> = self.replays.keys().map(String::as_str).collect();
-            let hint = match nearest(&sink, names.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the sinks are {}", names.join(", ")),
-            };
-            return Err(ControlError::NoSuchSink { sink, hint });
-        };
-        if !desk.enriches && filter.as_ref().is_some_and(Filter::names_object) {
+        let requests = self.sink(&sink)?;
+        if !requests.enriches && filter.as_ref().is_some_and(Filter::names_object) {
             return Err(ControlError::NoObjects(sink));
         }
-        let Some(orders) = lock(&desk.orders).clone() else {
+        let Some(Senders { replays, .. }) = lock(&requests.to).clone() else {
             return Err(ControlError::SinkStopped(sink));
         };
-        if desk.busy.swap(true, Ordering::Acquire) {
+        if requests.busy.swap(true, Ordering::Acquire) {
             return Err(ControlError::ReplayRuns(sink));
         }
         let (progress, seen) = watch::channel(ReplayProgress::default());
-        let busy = Busy(Arc::clone(&desk.busy));
+        let busy = Busy(Arc::clone(&requests.busy));
         let order = ReplayOrder { from, filter, _busy: busy, progress };
-        orders.try_send(order).map_err(|_| ControlError::Stopping)?;
+        replays.try_send(order).map_err(|_| ControlError::Stopping)?;
         Ok(ReplayRun { progress: seen })
+    }
+
+    /// Makes a dead letter of class `blocked` of the event that holds others up at a sink: the first one
+    /// that its position waits at, or else the first that is set aside. Answers which one that was, and how
+    /// many waited. One that is under way is put away as soon as its attempt has ended without its being taken.
+    ///
+    /// # Errors
+    ///
+    /// There is no such sink, it is stopped, or nothing is held up there.
+    pub async fn put_away(&self, sink: &str) -> Result<HeldUp, ControlError> {
+        let to = lock(&self.sink(sink)?.to).clone();
+        let Some(Senders { put_aways, .. }) = to else {
+            return Err(ControlError::SinkStopped(sink.to_owned()));
+        };
+        let (answer, answered) = oneshot::channel();
+        put_aways.send(answer).await.map_err(|_| ControlError::Stopping)?;
+        let held = answered.await.map_err(|_| ControlError::Stopping)?;
+        held.ok_or_else(|| ControlError::NothingHeldUp(sink.to_owned()))
+    }
+
+    fn sink(&self, name: &str) -> Result<&SinkRequests, ControlError> {
+        self.sinks.get(name).map(|requests| &**requests).ok_or_else(|| {
+            let names: Vec<&str> = self.sinks.keys().map(String::as_str).collect();
+            let hint = match nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the sinks are {}", names.join(", ")),
+            };
+            ControlError::NoSuchSink { sink: name.to_owned(), hint }
+        })
     }
 
     async fn read<T: Send + 'static>(

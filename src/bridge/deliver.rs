@@ -12,6 +12,7 @@ mod errands;
 mod hand;
 mod held;
 mod keys;
+mod put_away;
 mod reads;
 
 use std::{future::pending, sync::Arc, time::Duration};
@@ -23,7 +24,8 @@ use tokio::{
 };
 
 use super::{
-    BatchOptions, RetryOptions, Sink, SinkProgress,
+    BatchOptions, HeldUp, RetryOptions, Sink, SinkProgress,
+    control::PutAway,
     delivery::{Delivery, DeliveryOptions, Millis, Notice},
     errands::Errand,
     gather::Work,
@@ -43,6 +45,7 @@ pub(super) use hand::ROOM;
 use hand::{Content, Hand, Source};
 use held::Said;
 pub(super) use keys::Keys;
+use put_away::PutAways;
 use reads::{Purpose, Reads};
 
 /// Of the journal, this part may be copies of what a sink has set aside.
@@ -91,8 +94,9 @@ pub(super) struct Deliver {
     /// Delivery's time is counted from here, which was at that many milliseconds since the epoch.
     began: Instant,
     began_ms: u64,
-    /// What was said of what is held up.
+    /// The report of what is held up, as it was made last.
     said: Said,
+    put_aways: PutAways,
 }
 
 impl Deliver {
@@ -126,6 +130,7 @@ impl Deliver {
             began: Instant::now(),
             began_ms: now_ms(),
             said: Said::default(),
+            put_aways: PutAways::new(),
         }
     }
 
@@ -134,6 +139,7 @@ impl Deliver {
         mut self,
         mut works: mpsc::Receiver<Work>,
         mut errands: mpsc::Receiver<Errand>,
+        mut put_aways: mpsc::Receiver<PutAway>,
     ) {
         let stop = self.parts.stop.clone();
         let mut attempts = FuturesUnordered::new();
@@ -171,8 +177,12 @@ impl Deliver {
                     None => gathering = false,
                 },
                 Some(errand) = errands.recv(), if !draining => self.take_errand(errand),
+                Some(asks) = put_aways.recv(), if !draining => self.put_aways.push(asks),
                 () = woken => {}
                 () = stop.draining(), if !draining => {}
+            }
+            if !self.put_aways.is_empty() {
+                self.put_away();
             }
             self.look();
         }

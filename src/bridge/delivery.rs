@@ -79,13 +79,13 @@ use self::{
     window::Window,
 };
 
-pub(super) use self::{
-    fates::{Fate, Fated, Letter, LetterClass, Notice},
-    relief::{Held, HeldBy},
-    ticket::{FIRST_ERRAND, Millis, Number, Ticket},
-};
 #[cfg(test)]
 pub(super) use self::ticket::FIRST_COPY;
+pub(super) use self::{
+    fates::{Fate, Fated, Letter, LetterClass, Notice},
+    relief::Held,
+    ticket::{FIRST_ERRAND, Millis, Number, Ticket},
+};
 
 /// So many batches in a row go before an errand that waits.
 const LIVE_FIRST: u32 = 7;

@@ -80,6 +80,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
             trouble: sink.trouble,
             last_error: sink.last_error.map(String::from),
             lost: sink.totals.lost,
+            held_up: sink.heads,
             blocks: sink.overflow == Overflow::Block,
             blocked: blocked.iter().any(|blocked| blocked.sink == sink.name),
             name: sink.name,

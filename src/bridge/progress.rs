@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{Overflow, Reason, correlation::Correlator, log_lines::LogLines, shared::lock};
@@ -220,11 +220,11 @@ pub struct SinkSnapshot {
 }
 
 /// Events that are held up while others go on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldUp {
-    /// By the `queue` of their namespace or object, by their `destination`, or `set-aside`.
-    pub by: &'static str,
+    /// What they wait in.
+    pub by: HeldBy,
     /// The namespace of the first of them.
     pub namespace: String,
     /// The kind and the name of the object that it is about.
@@ -234,8 +234,34 @@ pub struct HeldUp {
     /// How many they are.
     pub events: u64,
     /// Why it was not taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// What holds events up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeldBy {
+    /// A batch that has failed for long: the events of its objects wait.
+    Lane,
+    /// The queue of a namespace, or of an object, that fails while others are taken.
+    Queue,
+    /// A destination that takes nothing while others do.
+    Destination,
+    /// Set aside: tried now and then.
+    SetAside,
+}
+
+impl HeldBy {
+    /// The spelling in the status, in metrics and in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lane => "lane",
+            Self::Queue => "queue",
+            Self::Destination => "destination",
+            Self::SetAside => "set-aside",
+        }
+    }
 }
 
 /// What a sink was sent outside the journal's order, since the start of the process.

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{
     BridgeOptions, BridgeView, JournalOptions, OwnWrites, SinkProgress, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
-    control::{Control, ReplayDesk},
+    control::{Control, SinkRequests},
     feed::LIVE,
     ingest::{Desk, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
@@ -148,7 +148,7 @@ impl Bridge {
         let objects = restored.objects(objects, &sinks);
         let mut enriching = 0;
         let mut correlates = false;
-        let mut desks = BTreeMap::new();
+        let mut sink_requests = BTreeMap::new();
         let (letters_changed, _) = watch::channel(());
         for sink in sinks {
             let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
@@ -167,8 +167,8 @@ impl Bridge {
                 SinkProgress::new(&name, kind, overflow, state.clone(), correlator.as_ref());
             let progress = Arc::new(progress);
             progresses.push(Arc::clone(&progress));
-            let replays = Arc::new(ReplayDesk::new(sink.enrich.is_some()));
-            desks.insert(name.clone(), Arc::clone(&replays));
+            let asked = Arc::new(SinkRequests::new(sink.enrich.is_some()));
+            sink_requests.insert(name.clone(), Arc::clone(&asked));
             let (handle, requests) = SinkHandle::new(&name);
             handles.push(handle);
             let parts = SinkParts {
@@ -180,7 +180,7 @@ impl Bridge {
                 enricher,
                 letters: restored.state.dead_letters(),
                 letters_changed: letters_changed.subscribe(),
-                replays,
+                asked,
                 own_writes: own_writes.clone(),
                 progress,
                 gathering: watchdog.pulse(format!("gathering for sink {name}")),
@@ -213,7 +213,7 @@ impl Bridge {
             runtime: tokio::runtime::Handle::current(),
         };
         let (to_keeper, letter_requests) = mpsc::channel(1);
-        let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
+        let control = Control::new(restored.state.dead_letters(), to_keeper, sink_requests);
         let lost_before = restored.sinks.lost_before();
         let desk = Arc::<Desk>::default();
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);

@@ -9,7 +9,7 @@ use super::{Content, Deliver};
 use crate::{
     bridge::{
         HeldUp,
-        delivery::{Held, HeldBy, Millis, Number},
+        delivery::{Held, Millis, Number},
     },
     event::EnvelopeParts,
 };
@@ -21,7 +21,7 @@ const MOST_EIGHTHS: u64 = 7;
 /// So many of those that wait are named.
 const NAMED: usize = 10;
 
-const HELD_UP: &str = "events are held up, and others go on";
+const HELD_UP: &str = "events are held up";
 
 /// What was said of what is held up.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Deliver {
     /// When there is something to do although nothing comes until then.
     pub(super) fn wake_at(&self) -> Option<Millis> {
         let wake_at = self.delivery.wake_at();
-        if self.delivery.held().next().is_none() {
+        if self.delivery.held(self.now()).next().is_none() {
             return wake_at;
         }
         let look_at = self.said.at + EVERY;
@@ -48,13 +48,13 @@ impl Deliver {
     /// Looks at what is held up, now and then.
     pub(super) fn look(&mut self) {
         let now = self.now();
-        let nothing = self.delivery.held().next().is_none();
+        let nothing = self.delivery.held(now).next().is_none();
         if nothing && !self.said.names || !nothing && now < self.said.at + EVERY {
             return;
         }
         self.said.at = now;
         self.make_room(now);
-        self.tell_held();
+        self.tell_held(now);
     }
 
     /// Gives up what is held by reference where retention would take it, or intake would stop for it.
@@ -71,8 +71,8 @@ impl Deliver {
     }
 
     /// Brings the status up to what is held up, and the log if there is more of it.
-    fn tell_held(&mut self) {
-        let mut all: Vec<_> = self.delivery.held().collect();
+    fn tell_held(&mut self, now: Millis) {
+        let mut all: Vec<_> = self.delivery.held(now).collect();
         let events = all.iter().map(|held| held.records as u64).sum();
         all.sort_unstable_by_key(|held| (Reverse(held.records), held.head));
         let heads: Vec<_> = all.iter().map(|held| held.head).collect();
@@ -92,6 +92,7 @@ impl Deliver {
 
     fn log_held(&self, held: &HeldUp) {
         let HeldUp { by, namespace, object, id, events, reason } = held;
+        let by = by.as_str();
         if self.parts.progress.lines.admit(Level::WARN, HELD_UP, by, *events) {
             let sink = &self.parts.name;
             tracing::warn!(sink, by, namespace, object, id, events, reason, "{HELD_UP}");
@@ -99,15 +100,11 @@ impl Deliver {
     }
 
     /// Says whose they are, by the first of them.
-    fn name(&self, held: &Held<'_>) -> HeldUp {
-        let by = match held.by {
-            HeldBy::Queue => "queue",
-            HeldBy::Destination => "destination",
-            HeldBy::Shelf => "set-aside",
-        };
+    pub(super) fn name(&self, held: &Held<'_>) -> HeldUp {
         let reason = held.failure.map(|failure| String::from(failure.reason.clone()));
         let events = held.records as u64;
-        let mut named = HeldUp { by, events, reason, ..HeldUp::default() };
+        let (namespace, object, id) = <(String, String, String)>::default();
+        let mut named = HeldUp { by: held.by, namespace, object, id, events, reason };
         let Some(Content::Record(record)) = self.hand.content(held.head) else { return named };
         record.id().clone_into(&mut named.id);
         if let Some(fields) = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields()) {

@@ -92,6 +92,12 @@ impl Line {
         }
     }
 
+    /// Whether its first batch has failed since a time or longer.
+    pub(super) fn has_failed_since(&self, time: Millis) -> bool {
+        let piece = self.failed_parts.first().or(self.pieces.front());
+        piece.and_then(|piece| piece.stuck).is_some_and(|(since, _)| since <= time)
+    }
+
     /// Whether nothing is in it.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::{
-    super::{Failure, Secrets},
+    super::{Failure, HeldBy, Secrets},
     Delivery, FIRST_ERRAND, Fate, Kind, Letter, LetterClass, Line, Millis, Number, Piece, Tally,
 };
 
-/// Records that wait beside the lanes.
+/// Records that wait for one that fails.
 #[derive(Clone, Debug)]
 pub(in crate::bridge) struct Held<'a> {
     pub(in crate::bridge) by: HeldBy,
@@ -20,30 +20,29 @@ pub(in crate::bridge) struct Held<'a> {
     pub(in crate::bridge) failure: Option<&'a Failure>,
 }
 
-/// What holds records up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bridge) enum HeldBy {
-    /// Their namespace fails, or their object.
-    Queue,
-    /// Their destination takes nothing.
-    Destination,
-    /// They are set aside, or behind one that is.
-    Shelf,
-}
-
 impl Delivery {
-    /// What is held up, for the log, the status and the metrics.
-    pub(in crate::bridge) fn held(&self) -> impl Iterator<Item = Held<'_>> {
-        self.lines[self.options.lanes..].iter().filter_map(|line| {
+    /// What is held up, for the log, the status and the metrics: by a lane, if its batch has failed for as long
+    /// as the patience lasts.
+    pub(in crate::bridge) fn held(&self, now: Millis) -> impl Iterator<Item = Held<'_>> {
+        let since = now.saturating_sub(self.options.patience());
+        let watched = if self.watching { &self.lines[..] } else { &[] };
+        watched.iter().filter_map(move |line| {
             let by = match line.kind {
+                Kind::Lane if line.has_failed_since(since) => HeldBy::Lane,
                 Kind::Queue(_) => HeldBy::Queue,
                 Kind::Destination(_) => HeldBy::Destination,
-                Kind::Shelf(..) => HeldBy::Shelf,
+                Kind::Shelf(..) => HeldBy::SetAside,
                 Kind::Lane | Kind::Errands | Kind::Closed => return None,
             };
-            let head = held_by(line).min()?;
+            let head = held_by(line).filter(|number| *number < FIRST_ERRAND).min()?;
             Some(Held { by, head, records: held_by(line).count(), failure: failure_of(line) })
         })
+    }
+
+    /// The record that is put away by hand: the first one that the position waits at, or else the first that
+    /// is set aside.
+    pub(in crate::bridge) fn head(&self, now: Millis) -> Option<Held<'_>> {
+        self.held(now).min_by_key(|held| (self.live.is_copied(held.head), held.head))
     }
 
     /// Makes room in the log: the oldest record that is held by reference, of the namespace that holds

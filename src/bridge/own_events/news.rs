@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    bridge::{SinkCondition, gap::GapSum},
+    bridge::{HeldUp, SinkCondition, gap::GapSum},
     journal::Damage,
     record::EventType,
 };
@@ -40,6 +40,8 @@ pub(super) struct SinkFacts {
     pub(super) lost: u64,
     /// Bytes of the journal that the sink has not had.
     pub(super) unsettled_bytes: u64,
+    /// The records that wait longest behind others that fail, the most of them first.
+    pub(super) held_up: Vec<HeldUp>,
     /// Intake stops when they are too many,
     pub(super) blocks: bool,
     /// and has.
@@ -63,6 +65,8 @@ struct Said {
     lost: u64,
     nearly_full: bool,
     blocked: bool,
+    /// The ids of the events that others wait behind: since when, and whether they were named.
+    heads: HashMap<String, (Instant, bool)>,
     /// When the last Event of each reason was recorded.
     last: HashMap<&'static str, Instant>,
 }
@@ -97,6 +101,7 @@ impl News {
             said.losses(sink, now, &mut items);
             said.fullness(sink, facts.retention_size, now, &mut items);
             said.blocking(sink, now, &mut items);
+            said.holding(sink, now, &mut items);
         }
         for gaps in &facts.gaps {
             self.sources.entry(Arc::clone(&gaps.all.source)).or_default().add(gaps);
@@ -240,12 +245,46 @@ impl Said {
             items.push(Item { event_type: EventType::Normal, reason: "IntakeResumed", message });
         }
     }
+
+    /// Names whoever holds others up for a while, once; several at a time by the first.
+    fn holding(&mut self, sink: &SinkFacts, now: Instant, items: &mut Vec<Item>) {
+        self.heads.retain(|id, _| sink.held_up.iter().any(|held| held.id == *id));
+        let mut due = Vec::new();
+        for held in &sink.held_up {
+            let (since, said) = *self.heads.entry(held.id.clone()).or_insert((now, false));
+            if !said && now.duration_since(since) >= PATIENCE {
+                due.push(held);
+            }
+        }
+        let Some(first) = due.first() else { return };
+        if !self.may_say("EventsHeldUp", now) {
+            return;
+        }
+        let HeldUp { by, namespace, object, id, events, reason } = first;
+        let reason = reason.as_deref().unwrap_or("it was not tried again yet");
+        let others = match due.len() - 1 {
+            0 => String::new(),
+            others => format!(" ({others} more like it)"),
+        };
+        let message = format!(
+            "{events} events wait at sink {} in a {} behind {id}, about {object} in {namespace}{others}: {reason}",
+            sink.name,
+            by.as_str(),
+        );
+        items.push(Item { event_type: EventType::Warning, reason: "EventsHeldUp", message });
+        for held in due {
+            self.heads.insert(held.id.clone(), (now, true));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bridge::Gap, journal::DamageKind};
+    use crate::{
+        bridge::{Gap, HeldBy},
+        journal::DamageKind,
+    };
 
     fn facts(change: impl FnOnce(&mut SinkFacts)) -> Facts {
         let mut sink = SinkFacts { name: "audit".to_owned(), ..SinkFacts::default() };
@@ -369,6 +408,31 @@ mod tests {
         assert_eq!(told.at(3, &with(false)), ["IntakeResumed"]);
         assert_eq!(told.at(4, &with(true)), NOTHING, "once a minute");
         assert_eq!(told.at(61, &with(true)), ["IntakeBlocked"]);
+    }
+
+    #[test]
+    fn whoever_holds_others_up_is_named_once_until_somebody_else_does() {
+        let held = |ids: &[&str]| {
+            facts(|sink| {
+                let named = |id: &&str| HeldUp {
+                    by: HeldBy::Queue,
+                    namespace: "shop".to_owned(),
+                    object: "Pod/web".to_owned(),
+                    id: (*id).to_owned(),
+                    events: 3,
+                    reason: Some("HTTP 403".to_owned()),
+                };
+                sink.held_up = ids.iter().map(named).collect();
+            })
+        };
+        let mut telling = Telling::new();
+        assert!(telling.at(0, &held(&["a"])).is_empty());
+        assert_eq!(telling.at(5, &held(&["a"])), ["EventsHeldUp"]);
+        assert!(telling.at(60, &held(&["a", "b"])).is_empty());
+        assert_eq!(telling.at(66, &held(&["a", "b"])), ["EventsHeldUp"]);
+        assert!(telling.at(120, &held(&["b"])).is_empty());
+        assert!(telling.at(190, &held(&["a", "b"])).is_empty());
+        assert_eq!(telling.at(195, &held(&["a"])), ["EventsHeldUp"]);
     }
 
     #[test]

@@ -201,8 +201,8 @@ impl SinkRunner {
         let Some(Run { mut tasks, stop, handing_over }) = self.run.take() else {
             return Ok(Err(SinkHandleError::Stopped(self.name.clone())));
         };
-        let SinkParts { progress, replays, gathering, delivery, .. } = &self.parts;
-        replays.close();
+        let SinkParts { progress, asked, gathering, delivery, .. } = &self.parts;
+        asked.close();
         handing_over.cancel();
         let mut fault = None;
         if !stop.drain(within, stop.ends_in_time(tasks.all_ended(&mut fault))).await {

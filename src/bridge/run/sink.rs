@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bridge::{
         Sink, SinkOptions, SinkProgress,
-        control::ReplayDesk,
+        control::SinkRequests,
         correlation::Stage,
         deliver::{Deliver, DeliverParts},
         errands::{Courier, LetterRound, Replays},
@@ -48,7 +48,7 @@ pub(super) struct SinkParts {
     pub(super) letters: DeadLettersReader,
     /// Says that letters may be due.
     pub(super) letters_changed: watch::Receiver<()>,
-    pub(super) replays: Arc<ReplayDesk>,
+    pub(super) asked: Arc<SinkRequests>,
     pub(super) own_writes: Option<OwnWrites>,
     pub(super) progress: Arc<SinkProgress>,
     /// Of reading the log.
@@ -99,9 +99,10 @@ impl SinkParts {
             courier: courier.clone(),
         };
         tasks.spawn(format!("sending dead letters to sink {name}"), letters.run());
+        let (orders, put_aways) = self.asked.open();
         let replays = Replays {
             sink: name.clone(),
-            orders: self.replays.open(),
+            orders,
             log: log.clone(),
             progress: Arc::clone(progress),
             courier,
@@ -140,7 +141,7 @@ impl SinkParts {
             own_writes: self.own_writes.clone(),
             pulse: self.delivery.clone(),
         });
-        tasks.spawn(task, deliver.run(works, errands));
+        tasks.spawn(task, deliver.run(works, errands, put_aways));
         Run { tasks, stop, handing_over }
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{admin::api::Selection, suggest::nearest};
 
 /// The classes of dead letters, as the README has them.
-const CLASSES: [&str; 4] = ["invalid", "too-large", "max-attempts", "partial-success"];
+const CLASSES: [&str; 5] = ["invalid", "too-large", "blocked", "max-attempts", "partial-success"];
 
 /// See the command's own help.
 #[derive(Debug, Args)]
@@ -56,6 +56,14 @@ enum Command {
         config: Config,
         #[command(flatten)]
         which: Which,
+    },
+    /// Make a dead letter of the event that holds others up at a sink, as the status page names it first
+    PutAway {
+        #[command(flatten)]
+        config: Config,
+        /// The sink
+        #[arg(long, value_name = "NAME")]
+        sink: String,
     },
     /// Forget some
     Drop {
@@ -133,6 +141,10 @@ pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode 
             note_none(count, sink.as_deref(), &journal.sinks);
             let when = if letters.is_running() { "" } else { " when the bridge starts again" };
             output::print(&format!("{}: will be sent again{when}\n", counted(count)))
+        }),
+        Command::PutAway { config, sink } => with_journal(&config.path, async move |journal| {
+            let held = Letters::of(&journal).await?.put_away(sink).await?;
+            output::print(&output::put_away(&held))
         }),
         Command::Drop { config, which } => with_journal(&config.path, async move |journal| {
             let sink = which.sink.clone();

@@ -4,7 +4,8 @@ use form_urlencoded::Serializer;
 
 use super::{Failure, client::Client, stopped::Stopped};
 use crate::{
-    admin::api::{Affected, Letter, LetterPage, MAX_PAGE, Selection},
+    admin::api::{Affected, Letter, LetterPage, MAX_PAGE, PutAway, Selection},
+    bridge::HeldUp,
     config::JournalOnly,
 };
 
@@ -72,6 +73,19 @@ impl<'a> Letters<'a> {
                 Ok(done.dead_letters)
             }
             Self::Stopped(journal) => journal.retry(which),
+        }
+    }
+
+    /// Puts away what holds events up at a sink; answers what that was.
+    pub(super) async fn put_away(&self, sink: String) -> Result<HeldUp, Failure> {
+        match self {
+            Self::Running(client) => {
+                client.post("/api/v1/dead-letters/put-away", &PutAway { sink }).await
+            }
+            Self::Stopped(_) => Err(Failure::new(
+                "the bridge is not running: nothing waits",
+                "start it; what it finds that fails is held up again",
+            )),
         }
     }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Failure;
 use crate::{
     admin::api::Letter,
+    bridge::HeldUp,
     journal::LetterState,
     plain::{escaped, plain},
 };
@@ -49,6 +50,19 @@ pub(super) enum Format {
     Text,
     /// An object
     Json,
+}
+
+/// The event that was put away.
+pub(super) fn put_away(held: &HeldUp) -> String {
+    let HeldUp { by, namespace, object, id, events, reason } = held;
+    let behind = match events.saturating_sub(1) {
+        0 => String::new(),
+        behind => format!(", with {behind} more behind it"),
+    };
+    let reason = reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+    let waited = format!("{object} in {namespace} ({id}), which waited in a {}", by.as_str());
+    let said = plain(&format!("{waited}{behind}{reason}")).into_owned();
+    said + "\nput away: `tidings dead-letters list` has it within a second\n"
 }
 
 /// A line for each letter.

@@ -2,8 +2,8 @@
 
 use super::harness::{Caller, failure, http, invalid, options};
 use crate::bridge::{
-    Failure, FailureClass, Fault, Outcome, Status,
-    delivery::{Delivery, DeliveryOptions, Fate, HeldBy, LetterClass, Number, Ticket},
+    Failure, FailureClass, Fault, HeldBy, Outcome, Status,
+    delivery::{Delivery, DeliveryOptions, Fate, LetterClass, Number, Ticket},
 };
 
 fn forbidden() -> Failure {
@@ -88,13 +88,13 @@ fn what_may_pass_is_set_aside_with_its_object_and_taken_when_it_passes() {
     assert!(culprits.iter().all(|culprit| caller.copied.contains(culprit)));
     assert!(caller.copied.contains(&behind) && caller.fate(behind).is_none());
     assert_eq!(caller.delivery.settled(), behind + 1, "the position passes what is copied");
-    let held: Vec<_> = caller.delivery.held().collect();
-    let shelf = held.iter().find(|held| held.by == HeldBy::Shelf).unwrap();
+    let held: Vec<_> = caller.delivery.held(caller.now).collect();
+    let shelf = held.iter().find(|held| held.by == HeldBy::SetAside).unwrap();
     assert_eq!((shelf.head, shelf.records), (culprits[0], 3));
     assert_eq!(shelf.failure.map(|failure| failure.status), Some(Status::Http(500)));
     run(&mut caller, 60_000, &[], &broken());
     assert_eq!(caller.fate(behind), Some(&Fate::Delivered));
-    assert_eq!(caller.delivery.held().count(), 0);
+    assert_eq!(caller.delivery.held(caller.now).count(), 0);
 }
 
 #[test]
@@ -110,7 +110,8 @@ fn the_faults_of_the_sink_decide_nothing() {
             caller.push(1 + round % 9);
             run(&mut caller, 500, &culprits, &failure);
         }
-        assert!(caller.copied.is_empty() && caller.delivery.held().count() == 0);
+        let mut held = caller.delivery.held(caller.now);
+        assert!(held.all(|held| held.by == HeldBy::Lane) && caller.copied.is_empty());
         assert!(caller.fates.values().all(|fate| *fate == Fate::Delivered));
         assert!(caller.fates.len() > 250, "{failure:?}: others wait");
     }
@@ -252,7 +253,8 @@ fn a_destination_that_takes_nothing_is_waited_for_by_itself() {
     assert_eq!(caller.fates.len(), 15);
     run_named(&mut caller, 5_000, &there);
     assert_eq!(caller.fates.len(), 300);
-    let held: Vec<_> = caller.delivery.held().map(|held| (held.by, held.records)).collect();
+    let held: Vec<_> =
+        caller.delivery.held(caller.now).map(|held| (held.by, held.records)).collect();
     assert_eq!(held, [(HeldBy::Destination, 100)]);
     run_named(&mut caller, 60_000, &[]);
     assert_eq!(caller.fates.len(), 400);
