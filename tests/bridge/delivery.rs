@@ -129,7 +129,8 @@ async fn events_that_are_answered_one_by_one_each_get_their_fate() {
     let seqs = sink.received().into_iter().map(|event| event.seq).filter(|seq| *seq <= 10);
     assert!(seqs.eq([1, 2, 6, 7, 9, 10, 4, 5]));
     let letters = dead_letters(dir.path());
-    assert_eq!(letters.iter().map(|letter| letter.seq).collect::<Vec<_>>(), [3, 8]);
+    let refused: BTreeSet<_> = letters.iter().map(|letter| letter.seq).collect();
+    assert_eq!(refused, BTreeSet::from([3, 8]));
     assert!(letters.iter().all(|letter| letter.class == "too-large"));
 }
 
@@ -213,9 +214,10 @@ async fn a_sink_that_refuses_everything_gives_nothing_up() {
         }
         let (bridge, dir, _server) = deliver(30, &sink, batch(per_batch, 1 << 20, 1000)).await;
         let status = || sink_status(&bridge.view(), "a");
-        until("it is tried again and again", || status().attempts > 500).await;
+        let tried = || status().attempts > 500 && status().state != SinkCondition::Retrying;
+        until("it is tried again and again", tried).await;
         let SinkStatus { state, dead_lettered, last_error, .. } = status();
-        assert_eq!((state, dead_lettered), (SinkCondition::Retrying, 0));
+        assert_eq!((state, dead_lettered), (SinkCondition::Misconfigured, 0));
         assert_eq!(&*last_error.unwrap(), "no");
         sink.accept_everything();
         let status = settled(&bridge.view(), "a", 30).await;

@@ -11,7 +11,9 @@ use tidings::{
 
 use crate::{
     commands::{self, Said},
-    support::{MemorySink, Setup, Tuning, invalid, server, settled, stop, until},
+    support::{
+        MemorySink, Setup, Tuning, create_until, invalid, server, settled, sink_status, stop, until,
+    },
 };
 
 /// What a receiver says to poison.
@@ -78,18 +80,29 @@ impl Stage {
         self.dir.path().join("tidings.yaml")
     }
 
-    /// Creates events about pods web-0 and so on, and waits until each has a fate.
-    pub(crate) async fn events(&self, messages: impl IntoIterator<Item = &str>) {
-        let before = crate::support::sink_status(&self.bridge().view(), "pager").seen;
-        let mut count = 0;
-        for message in messages {
-            let event = EventObject::about_pod("shop", &format!("web-{count}"), "BackOff", message);
+    /// Creates events about pods web-0 and so on, and waits until each has a fate: those that are refused get
+    /// it among others that are taken. Answers how many of these there were.
+    pub(crate) async fn events(&self, messages: impl IntoIterator<Item = &str>) -> u64 {
+        let view = self.bridge().view();
+        let (mut all, mut others) = (sink_status(&view, "pager").seen, 0);
+        let mut is_poisonous = false;
+        for (n, message) in messages.into_iter().enumerate() {
+            let event = EventObject::about_pod("shop", &format!("web-{n}"), "BackOff", message);
             self.server.create(event).unwrap();
-            count += 1;
+            is_poisonous |= message.contains("poison");
+            all += 1;
         }
-        let sink = settled(&self.bridge().view(), "pager", before + count).await;
+        if is_poisonous {
+            let has_fates = || {
+                let sink = sink_status(&view, "pager");
+                sink.seen >= all && sink.pending == 0
+            };
+            others = create_until(&self.server, "each has a fate", has_fates).await;
+        }
+        let sink = settled(&view, "pager", all + others).await;
         // What was refused is kept with the next commit.
         self.until_listed(|numbers| numbers.len() as u64 == sink.dead_lettered).await;
+        others
     }
 
     /// So many events that are refused, and as few others as it takes to show that not all are.
