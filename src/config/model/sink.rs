@@ -327,10 +327,11 @@ pub struct RetryModel {
     /// The longest first wait. Default: `100ms`.
     #[schemars(with = "Option<Span>", extend("default" = "100ms"))]
     pub initial: Option<Span>,
-    /// The longest wait. Default: `30s`.
+    /// The longest wait. After as much time, 30 s at most, an event that fails while others are taken is looked
+    /// for. Default: `30s`.
     #[schemars(with = "Option<Span>", extend("default" = "30s"))]
     pub max: Option<Span>,
-    /// After how many attempts a batch goes to the dead letters, those of a misconfigured sink not
+    /// After how many attempts an event goes to the dead letters, those of a misconfigured sink not
     /// counted. Default: never.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub max_attempts: Option<u32>,
