@@ -63,6 +63,12 @@ impl LogHandle {
         self.shared.lock().other_bytes
     }
 
+    /// The bytes that a sink may have outstanding in the log of a journal of a size: all but what else is in its
+    /// directory. At least half of it, or a large state would stop intake for good.
+    pub(crate) fn room(&self, size: u64) -> u64 {
+        size.saturating_sub(self.other_bytes()).max(size / 2).max(1)
+    }
+
     /// The bytes of the log from the record `sequence` to the tail. Never too few, and too many by
     /// at most 256 KiB and a frame; in segments that were sealed before the log was opened, until they
     /// are read, by up to the segment.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::accounts::{list_dead_letters, number, retry_dead_letters, sink_of};
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Drill, Page, Run};
 use crate::receiver::Mode;
 use crate::scripted::{Sink, Stage};
 use crate::wait::{until, until_within};

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use tracing::Level;
 
-use super::{Content, Deliver};
+use super::{Content, Deliver, DeliverParts};
 use crate::{
     bridge::{
         HeldUp,
@@ -16,8 +16,9 @@ use crate::{
 
 /// So often it is looked, while anything waits.
 const EVERY: Millis = 500;
-/// Records are given up while what the sink has not had takes more than so many eighths of the journal.
-const MOST_EIGHTHS: u64 = 7;
+/// Records are given up while what the sink has not had takes more than so many eighths of its room in the
+/// journal: less than what intake, once it has stopped, waits for.
+const MOST_EIGHTHS: u64 = 6;
 /// So many of those that wait are named.
 const NAMED: usize = 10;
 
@@ -32,6 +33,8 @@ pub(super) struct Said {
     heads: Vec<Number>,
     /// The status names some.
     names: bool,
+    /// There is little room in the journal: it is looked at whenever anything has happened.
+    is_full: bool,
 }
 
 impl Deliver {
@@ -49,22 +52,24 @@ impl Deliver {
     pub(super) fn look(&mut self) {
         let now = self.now();
         let nothing = self.delivery.held(now).next().is_none();
-        if nothing && !self.said.names || !nothing && now < self.said.at + EVERY {
+        let early = now < self.said.at + EVERY;
+        if nothing && !self.said.names || !nothing && early && !self.said.is_full {
+            return;
+        }
+        self.make_room(now);
+        if early && !nothing {
             return;
         }
         self.said.at = now;
-        self.make_room(now);
         self.tell_held(now);
     }
 
-    /// Gives up what is held by reference where retention would take it, or intake would stop for it.
+    /// Gives up a record that is held by reference where retention would take it, or intake would stop for it.
     fn make_room(&mut self, now: Millis) {
-        let most = self.parts.retention_size / 8 * MOST_EIGHTHS;
-        let over = |deliver: &Self| {
-            let from = deliver.parts.progress.unsettled_from();
-            deliver.parts.log.bytes_from(from) > most
-        };
-        while over(self) && self.delivery.relieve(now) {
+        let DeliverParts { log, progress, retention_size, .. } = &self.parts;
+        let most = log.room(*retention_size) / 8 * MOST_EIGHTHS;
+        self.said.is_full = log.bytes_from(progress.unsettled_from()) > most;
+        if self.said.is_full && self.delivery.relieve(now) {
             self.take_fates(&[], &[]);
             self.settle(false);
         }

@@ -45,11 +45,11 @@ impl Delivery {
         self.held(now).min_by_key(|held| (self.live.is_copied(held.head), held.head))
     }
 
-    /// Makes room in the log: the oldest record that is held by reference, of the namespace that holds
-    /// most, is given up. Answers whether there was one. To be called while retention would take what is
-    /// held, or intake would stop for it.
+    /// Makes room in the log: of the records that are held by reference and have failed by themselves, the
+    /// oldest of the namespace that holds most is given up. Answers whether there was one. To be called while
+    /// retention would take what is held, or intake would stop for it.
     pub(in crate::bridge) fn relieve(&mut self, now: Millis) -> bool {
-        let mut held: HashMap<u64, (u64, Number), FxBuildHasher> = HashMap::default();
+        let mut held: HashMap<u64, (u64, Option<Number>), FxBuildHasher> = HashMap::default();
         for (at, line) in self.lines.iter().enumerate().skip(self.options.lanes) {
             let (Kind::Queue(_) | Kind::Shelf(..)) = &line.kind else { continue };
             let under_way = if line.sending { self.tickets(at) } else { &[] };
@@ -58,14 +58,15 @@ impl Delivery {
                     continue;
                 }
                 let ticket = self.live.get(number);
-                let (bytes, first) = held.entry(ticket.namespace).or_insert((0, number));
+                let (bytes, first) = held.entry(ticket.namespace).or_default();
                 *bytes += u64::from(ticket.bytes);
-                *first = number.min(*first);
+                if has_failed(line, number, ticket.key) {
+                    *first = Some(first.map_or(number, |first| number.min(first)));
+                }
             }
         }
-        let fullest = held.into_values().max();
-        let Some((_, number)) = fullest else { return false };
-        self.put_away(number, now)
+        let failed = held.into_values().filter_map(|(bytes, first)| Some((bytes, first?)));
+        failed.max().is_some_and(|(_, number)| self.put_away(number, now))
     }
 
     /// Gives up a record by hand, or because there is no room for it. Answers whether it could be: not
@@ -106,6 +107,17 @@ impl Delivery {
             _ => self.close_if_done(at, now),
         }
         true
+    }
+}
+
+/// Whether a record has failed by itself.
+fn has_failed(line: &Line, number: Number, key: u64) -> bool {
+    match &line.kind {
+        Kind::Shelf(_, shelf) => shelf.is_first(key, number) && shelf.has_failed(key),
+        _ => line
+            .pieces
+            .iter()
+            .any(|piece| piece.tickets == [number] && piece.trial.failure.is_some()),
     }
 }
 

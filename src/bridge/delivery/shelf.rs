@@ -93,6 +93,11 @@ impl Shelf {
         self.due.iter().take(if self.going { most } else { 1 }).filter_map(first).collect()
     }
 
+    /// Whether a record is the one of its object that is tried.
+    pub(super) fn is_first(&self, key: u64, number: Number) -> bool {
+        self.objects.get(&key).is_some_and(|aside| aside.tickets.front() == Some(&number))
+    }
+
     /// Whether the record of an object that is tried has failed before.
     pub(super) fn has_failed(&self, key: u64) -> bool {
         self.objects.get(&key).is_some_and(|aside| aside.trial.failure.is_some())

@@ -84,11 +84,8 @@ impl Backlog {
         self.over(limit - limit / FREE_AGAIN)
     }
 
-    /// What a sink may have outstanding in the log: the size of the journal but for what else is in
-    /// its directory. At least half of it, or a large state would stop intake for good.
     fn limit(&self) -> u64 {
-        let besides = self.log.other_bytes();
-        self.retention_size.saturating_sub(besides).max(self.retention_size / 2).max(1)
+        self.log.room(self.retention_size)
     }
 
     fn over(&mut self, limit: u64) -> Vec<BlockedBy> {
