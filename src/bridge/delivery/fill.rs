@@ -174,10 +174,17 @@ impl Delivery {
         if self.queues.is_empty() && self.destinations.is_empty() {
             return None;
         }
+        let queue = self.queue_of(ticket).map(|unit| &self.queues[&unit]);
+        queue.or_else(|| self.destinations.get(&ticket.destination)).copied()
+    }
+
+    /// The namespace, or object, of a record, if that has a queue.
+    pub(super) fn queue_of(&self, ticket: &Ticket) -> Option<Unit> {
         let Ticket { key, namespace, destination, .. } = *ticket;
-        let queue = |by_object, of| self.queues.get(&Unit { destination, by_object, of });
-        let queue = queue(false, namespace).or_else(|| queue(true, key));
-        queue.or_else(|| self.destinations.get(&destination)).copied()
+        let units = [(false, namespace), (true, key)];
+        let mut units =
+            units.map(|(by_object, of)| Unit { destination, by_object, of }).into_iter();
+        units.find(|unit| self.queues.contains_key(unit))
     }
 
     /// Puts a record behind those of a line.

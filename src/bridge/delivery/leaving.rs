@@ -11,10 +11,8 @@ impl Delivery {
         }
         let mut known: Vec<Unit> = Vec::new();
         for number in &piece.tickets {
-            let unit = self.places.unit(&self.ticket(*number));
-            if self.queues.contains_key(&unit) && !known.contains(&unit) {
-                known.push(unit);
-            }
+            let unit = self.queue_of(&self.ticket(*number));
+            known.extend(unit.filter(|unit| !known.contains(unit)));
         }
         if known.is_empty() {
             return true;
@@ -79,7 +77,7 @@ impl Delivery {
         let Some(piece) = line.pieces.front().filter(|piece| !piece.is_part) else { return };
         let long = piece.stuck.is_some_and(|(since, _)| now - since >= self.options.patience());
         if long && self.places.are_several() && matches!(line.kind, Kind::Lane) {
-            let unit = self.places.unit(&self.ticket(piece.tickets[0]));
+            let unit = self.places.unit(&self.ticket(piece.tickets[0]), false);
             if self.draw_witness(at, &[unit], true) {
                 self.lines[at].due = now;
             }

@@ -143,6 +143,8 @@ pub(super) struct Piece {
     pub(super) is_part: bool,
     /// Rounds that decided nothing.
     pub(super) rounds: u32,
+    /// No other namespace had a record to try in them: its objects are held against each other.
+    pub(super) by_object: bool,
     /// Others failed in the last of them: it may be that nothing is taken.
     pub(super) all_fail: bool,
     /// Its records failed one by one, and not alike.
@@ -170,6 +172,7 @@ impl Piece {
             stuck: None,
             is_part: false,
             rounds: 0,
+            by_object: false,
             all_fail: false,
             is_mixed: false,
         }

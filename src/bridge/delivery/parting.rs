@@ -103,10 +103,15 @@ impl Delivery {
             return true;
         }
         let convicted = |number: &Number| {
-            let past = self.past.get(&self.places.unit(&self.ticket(*number)));
+            let past = self.past.get(&self.places.unit(&self.ticket(*number), false));
             past.is_some_and(|past| now < past.convicted + REMEMBERED)
         };
         piece.alike >= ALIKE_QUICK && (quick || piece.tickets.iter().any(convicted))
+    }
+
+    /// What stands or falls together with the records of a part.
+    fn unit_of(&self, part: &Piece) -> Unit {
+        self.places.unit(&self.ticket(part.tickets[0]), part.by_object)
     }
 
     /// Failures that are alike have to come over so long.
@@ -116,11 +121,14 @@ impl Delivery {
 
     /// Sends a batch by namespaces, or objects. Where that has been tried, the parts are judged at once.
     fn part(&mut self, at: usize, mut piece: Piece, tried: bool, now: Millis) {
+        let namespace = self.places.unit(&self.ticket(piece.tickets[0]), false);
+        piece.by_object &= piece.tickets.iter().all(|number| namespace.has(&self.ticket(*number)))
+            && self.is_alone(at, namespace);
         let tickets = std::mem::take(&mut piece.tickets);
         let mut parts: Vec<(Unit, Vec<Number>)> = Vec::new();
         let mut places = FxHashMap::default();
         for number in tickets {
-            let unit = self.places.unit(&self.ticket(number));
+            let unit = self.places.unit(&self.ticket(number), piece.by_object);
             match places.entry(unit) {
                 Entry::Occupied(place) => {
                     let (_, part): &mut (_, Vec<_>) = &mut parts[*place.get()];
@@ -144,6 +152,7 @@ impl Delivery {
             part.failure.clone_from(&piece.failure);
             part.in_a_row = piece.in_a_row;
             part.rounds = piece.rounds;
+            part.by_object = piece.by_object;
             let line = &mut self.lines[at];
             if tried {
                 line.failed_parts.push(part);
@@ -169,7 +178,7 @@ impl Delivery {
         }
         let round_at = line.round_at;
         let taken = |piece: &Piece| {
-            let unit = self.places.unit(&self.ticket(piece.tickets[0]));
+            let unit = self.unit_of(piece);
             self.places.others_taken(&unit, round_at) || self.do_others_take(piece)
         };
         if tried || line.failed_parts.len() >= WITNESSES && !line.failed_parts.iter().any(taken) {
@@ -181,7 +190,7 @@ impl Delivery {
         let round_at = self.lines[at].round_at;
         let mut at_part = 0;
         while let Some(piece) = self.lines[at].failed_parts.get(at_part) {
-            let unit = self.places.unit(&self.ticket(piece.tickets[0]));
+            let unit = self.unit_of(piece);
             if self.places.others_taken(&unit, round_at) {
                 let piece = self.lines[at].failed_parts.remove(at_part);
                 self.leave(at, piece, Kind::Queue(unit), now);
@@ -190,8 +199,7 @@ impl Delivery {
             }
         }
         let left = &self.lines[at].failed_parts;
-        let fails: Vec<Unit> =
-            left.iter().map(|part| self.places.unit(&self.ticket(part.tickets[0]))).collect();
+        let fails: Vec<Unit> = left.iter().map(|part| self.unit_of(part)).collect();
         let Some(unit) = fails.first().copied() else {
             self.lines[at].failed_witnesses.clear();
             self.close_if_done(at, now);
@@ -237,6 +245,7 @@ impl Delivery {
         let line = &mut self.lines[at];
         let mut parts = std::mem::take(&mut line.failed_parts);
         let others_failed = !line.failed_witnesses.is_empty() || parts.len() > 1;
+        let by_object = parts.iter().any(|part| part.by_object) || !others_failed;
         line.failed_witnesses.clear();
         while let Some(part) = line.pieces.pop_front_if(|piece| piece.is_part) {
             parts.push(part);
@@ -250,6 +259,7 @@ impl Delivery {
         }
         piece.tickets.sort_unstable();
         piece.is_part = false;
+        piece.by_object = by_object;
         piece.rounds += 1;
         piece.alike = ALIKE;
         piece.status = piece.failure.as_ref().map(|failure| failure.status);

@@ -84,9 +84,11 @@ impl Places {
         self.of.len() > 1
     }
 
-    /// What stands or falls together with a record.
-    pub(super) fn unit(&self, ticket: &Ticket) -> Unit {
-        let by_object = !self.of.get(&ticket.destination).is_some_and(|place| place.several);
+    /// What stands or falls together with a record: its namespace, or its object where that is asked for or there
+    /// is but one namespace.
+    pub(super) fn unit(&self, ticket: &Ticket, by_object: bool) -> Unit {
+        let several = self.of.get(&ticket.destination).is_some_and(|place| place.several);
+        let by_object = by_object || !several;
         let of = if by_object { ticket.key } else { ticket.namespace };
         Unit { destination: ticket.destination, by_object, of }
     }

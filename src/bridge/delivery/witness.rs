@@ -15,31 +15,10 @@ impl Delivery {
     /// waits for the same destination, or for another: the first of its object. Answers whether there
     /// is one.
     pub(super) fn draw_witness(&mut self, at: usize, fails: &[Unit], elsewhere: bool) -> bool {
-        let line = &self.lines[at];
-        let Some(unit) = fails.first() else { return false };
-        if line.failed_witnesses.len() >= WITNESSES + usize::from(elsewhere) {
+        if self.lines[at].failed_witnesses.len() >= WITNESSES + usize::from(elsewhere) {
             return false;
         }
-        // The first record of each that may be drawn.
-        let mut candidates: Vec<(u64, Number)> = Vec::new();
-        let mut seen = rustc_hash::FxHashSet::default();
-        let fresh = (self.fresh..self.live.next()).filter(|at| self.live.waits(*at));
-        let returned = self.returned.firsts().map(|number| (number, Some(RETURNED)));
-        for (number, keeper) in returned.chain(fresh.map(|number| (number, None))) {
-            let ticket = self.live.get(number);
-            let first = seen.insert(ticket.key);
-            let of = if unit.by_object { ticket.key } else { ticket.namespace };
-            if first
-                && (ticket.destination != unit.destination) == elsewhere
-                && !fails.iter().any(|unit| unit.has(&ticket))
-                && !line.failed_witnesses.contains(&of)
-                && self.keys.line(ticket.key) == keeper
-                && self.route(&ticket).is_none()
-                && !candidates.iter().any(|(other, _)| *other == of)
-            {
-                candidates.push((of, number));
-            }
-        }
+        let mut candidates = self.candidates(at, fails, elsewhere);
         let from_line = candidates.is_empty();
         if from_line {
             candidates = self.candidates_behind(at, fails, elsewhere);
@@ -63,6 +42,38 @@ impl Delivery {
         }
         self.lines[at].witness = Some(Witness { ticket: [number], sent_at: 0 });
         true
+    }
+
+    /// Whether nobody but a namespace, or object, has a record that could be drawn beside one in a line.
+    pub(super) fn is_alone(&self, at: usize, unit: Unit) -> bool {
+        self.candidates(at, &[unit], false).is_empty()
+            && self.candidates_behind(at, &[unit], false).is_empty()
+    }
+
+    /// The first record of each namespace, or object, that may be drawn.
+    fn candidates(&self, at: usize, fails: &[Unit], elsewhere: bool) -> Vec<(u64, Number)> {
+        let line = &self.lines[at];
+        let Some(unit) = fails.first() else { return Vec::new() };
+        let mut candidates: Vec<(u64, Number)> = Vec::new();
+        let mut seen = rustc_hash::FxHashSet::default();
+        let fresh = (self.fresh..self.live.next()).filter(|at| self.live.waits(*at));
+        let returned = self.returned.firsts().map(|number| (number, Some(RETURNED)));
+        for (number, keeper) in returned.chain(fresh.map(|number| (number, None))) {
+            let ticket = self.live.get(number);
+            let first = seen.insert(ticket.key);
+            let of = if unit.by_object { ticket.key } else { ticket.namespace };
+            if first
+                && (ticket.destination != unit.destination) == elsewhere
+                && !fails.iter().any(|unit| unit.has(&ticket))
+                && !line.failed_witnesses.contains(&of)
+                && self.keys.line(ticket.key) == keeper
+                && self.route(&ticket).is_none()
+                && !candidates.iter().any(|(other, _)| *other == of)
+            {
+                candidates.push((of, number));
+            }
+        }
+        candidates
     }
 
     /// The same among the records that wait in the line itself, behind what fails: those that are all there
@@ -138,8 +149,12 @@ impl Delivery {
     /// Takes the answer to a witness: whether it was taken.
     pub(super) fn witness_failed(&mut self, at: usize, number: Number) {
         let ticket = self.live.get(number);
-        let by_object = self.places.unit(&ticket).by_object;
-        let of = if by_object { ticket.key } else { ticket.namespace };
+        let line = &self.lines[at];
+        let by_object = match &line.kind {
+            Kind::Queue(unit) => unit.by_object,
+            _ => line.failed_parts.iter().any(|part| part.by_object),
+        };
+        let of = self.places.unit(&ticket, by_object).of;
         self.lines[at].failed_witnesses.push(of);
         self.return_witness(at, number);
     }

@@ -76,6 +76,22 @@ fn one_of_a_batch_is_parted_from_the_others_of_the_batch_though_nobody_else_come
 }
 
 #[test]
+fn one_of_a_namespace_is_parted_from_its_others_where_no_other_namespace_waits() {
+    for failure in [forbidden(), invalid(), broken()] {
+        let mut caller = Caller::new(options(1, 50));
+        caller.namespaces = 10;
+        caller.push_all(1..10);
+        run(&mut caller, 100, &[], &failure);
+        caller.push_all((1..20).map(|n| 10 * n));
+        let culprit = caller.push(200);
+        caller.push_all((21..40).map(|n| 10 * n));
+        run(&mut caller, 40_000, &[culprit], &failure);
+        assert_eq!(caller.fates.len(), 9 + 38, "{failure:?}: the others wait");
+        assert!(caller.fates.values().all(|fate| *fate == Fate::Delivered));
+    }
+}
+
+#[test]
 fn what_may_pass_is_set_aside_with_its_object_and_taken_when_it_passes() {
     let mut caller = Caller::new(options(1, 20));
     let culprits = with_culprits(&mut caller);
