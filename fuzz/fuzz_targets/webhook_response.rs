@@ -25,7 +25,6 @@ fn sink() -> &'static WebhookSink {
             single: false,
             compression: Compression::None,
             connection_max_age: Duration::from_secs(600),
-            concurrency: 1,
             timeout: Duration::from_secs(1),
         };
         WebhookSink::new(&options).expect("the options are good")

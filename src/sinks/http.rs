@@ -5,27 +5,28 @@
 
 mod client;
 pub(super) mod compress;
-mod dns;
+mod connect;
 mod status;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use ::http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
-    header::{self, CONTENT_ENCODING, CONTENT_TYPE},
-    uri::Scheme,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{self, CONTENT_ENCODING, CONTENT_TYPE, Entry},
+    uri::{Authority, Scheme},
 };
 use bytes::Bytes;
-use reqwest::dns::Resolve;
+use http_body_util::Full;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::client::{Client, Setup, noting_dials};
+use self::{client::Client, connect::Route};
 use super::{
     Compression, Proxy, Secret, SinkBuildError, TlsOptions, is_reserved_header, net_error,
     own_deadline, tls,
 };
 use crate::{
-    bridge::{Failure, FailureClass, Secrets},
+    bridge::{Failure, Secrets},
     event::Batch,
 };
 
@@ -41,6 +42,8 @@ pub(super) struct Address {
     pub(super) uri: Uri,
     /// `host:port`, for messages: without user, path and query, which may hold secrets.
     pub(super) peer: String,
+    /// The same without a port that the scheme implies, for the receiver.
+    host: String,
 }
 
 impl Address {
@@ -57,8 +60,28 @@ impl Address {
             _ => return Err(bad("neither http:// nor https://")),
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("has no host"))?;
-        let peer = format!("{host}:{}", uri.port_u16().unwrap_or(port));
-        Ok(Self { uri, peer })
+        let named = uri.port_u16();
+        let text = uri.authority().map_or("", Authority::as_str);
+        if named.is_none() && !text.trim_end_matches(':').ends_with(host) {
+            return Err(bad("not a URL: invalid port number"));
+        }
+        let peer = format!("{host}:{}", named.unwrap_or(port));
+        let host = if named.is_none_or(|named| named == port) { host } else { &peer };
+        let host = host.to_owned();
+        Ok(Self { uri, peer, host })
+    }
+
+    /// Another path of its server, which goes by this name.
+    fn with(&self, server: &str, path: &str) -> Result<Uri, SinkBuildError> {
+        let scheme = self.uri.scheme_str().unwrap_or_default();
+        let uri = Uri::builder().scheme(scheme).authority(server).path_and_query(path).build();
+        uri.map_err(|e| SinkBuildError::Address { key: "url", reason: format!("not a URL: {e}") })
+    }
+
+    /// What it says of a user, as a header. It is written as in the address of a proxy.
+    fn user(&self) -> Option<HeaderValue> {
+        let read = Matcher::builder().all(self.uri.to_string()).build().intercept(&self.uri)?;
+        read.basic_auth().cloned()
     }
 }
 
@@ -120,14 +143,13 @@ pub(super) struct Connecting<'a> {
     pub(super) timeout: Duration,
     /// For how long a connection is used.
     pub(super) max_age: Duration,
-    /// How many requests may be under way at once.
-    pub(super) concurrency: usize,
 }
 
 /// POSTs to one address.
 pub(super) struct HttpPoster {
     client: Client,
-    url: reqwest::Url,
+    /// As it stands in the line of a request.
+    target: Uri,
     peer: String,
     /// Those of every request.
     headers: HeaderMap,
@@ -155,9 +177,6 @@ impl HttpPoster {
         compression: Compression,
         secrets: Secrets,
     ) -> Result<Self, SinkBuildError> {
-        let mut url = reqwest::Url::parse(&address.uri.to_string()).map_err(|e| {
-            SinkBuildError::Address { key: "url", reason: format!("not a URL: {e}") }
-        })?;
         let deadline = own_deadline(connecting.timeout);
         let tls = connecting.tls.cloned().unwrap_or_default();
         if *connecting.proxy != Proxy::None && tls.server_name.is_some() {
@@ -166,29 +185,40 @@ impl HttpPoster {
             ));
         }
         tls::check(&tls, address.uri.scheme())?;
-        let name = tls.server_name.as_deref();
-        let host = name.map(|name| rename(&mut url, &mut headers, name)).transpose()?;
-        let client = Client::new(Setup {
-            https: address.uri.scheme() == Some(&Scheme::HTTPS),
+        let route = Route {
+            address: address.with(&address.peer, "/")?,
+            proxy: connect::proxy_of(&address.uri, connecting.proxy)?,
             tls,
-            proxy: connecting.proxy.clone(),
-            resolver: host.map(|host| Arc::new(dns::Alias::new(&host)) as Arc<dyn Resolve>),
             // Before the whole attempt is over, so that the reason can tell the two apart.
-            connect_timeout: (deadline / 2).max(Duration::from_millis(1)),
-            max_age: connecting.max_age,
-            concurrency: connecting.concurrency,
+            within: (deadline / 2).max(Duration::from_millis(1)),
             secrets: secrets.clone(),
-        })?;
+        };
+        // A request has some of its own, and the client adds one.
+        headers.reserve(10);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         if let Some(encoding) = compress::content_encoding(compression) {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
         }
-        // The client makes a header of what the URL says of a user.
-        let request = client.now().post(url).headers(headers).build();
-        let request = request.map_err(|e| SinkBuildError::Client(secrets.reason(innermost(&e))))?;
-        let (url, headers) = (request.url().clone(), request.headers().clone());
+        let forwarding = route.forwarding_proxy();
+        for (name, value) in [
+            (header::HOST, HeaderValue::try_from(&address.host).ok()),
+            (header::USER_AGENT, Some(HeaderValue::from_static(USER_AGENT))),
+            (header::ACCEPT, Some(HeaderValue::from_static("*/*"))),
+            (header::AUTHORIZATION, address.user()),
+            (header::PROXY_AUTHORIZATION, forwarding.and_then(Intercept::basic_auth).cloned()),
+        ] {
+            if let (Entry::Vacant(place), Some(value)) = (headers.entry(name), value) {
+                place.insert(value);
+            }
+        }
+        let path = address.uri.path_and_query().cloned();
+        let target = match (forwarding, path) {
+            (Some(_), Some(path)) => address.with(&address.host, path.as_str())?,
+            (_, path) => path.map(Uri::from).unwrap_or_default(),
+        };
+        let client = Client::new(route, connecting.max_age)?;
         let peer = address.peer.clone();
-        Ok(Self { client, url, peer, headers, compression, secrets, deadline, success_bytes: 0 })
+        Ok(Self { client, target, peer, headers, compression, secrets, deadline, success_bytes: 0 })
     }
 
     /// The secrets that no reason may hold.
@@ -219,29 +249,26 @@ impl HttpPoster {
         body: Bytes,
     ) -> Result<Reply, Failure> {
         let end = Instant::now() + self.deadline;
-        let client = self.client.get().await;
-        // Not by the client's builder, which copies the headers twice.
-        let request = || {
-            let mut request = reqwest::Request::new(Method::POST, self.url.clone());
-            *request.headers_mut() = self.headers_with(headers);
-            *request.body_mut() = Some(body.clone().into());
-            client.execute(request)
-        };
+        let pool = self.client.pool().await;
+        let request = || self.request(headers, body.clone());
         let sending = async {
-            match noting_dials(request()).await {
-                (Err(error), false) if net_error::is_cut(&error) => {
-                    tracing::debug!(peer = self.peer, "a connection that was idle is gone");
-                    request().await
+            if let Some(mut used) = pool.used() {
+                match used.send(request()).await {
+                    Ok(answer) => return Ok((used, answer)),
+                    Err(error) if net_error::is_cut(&error) => {
+                        tracing::debug!(peer = self.peer, "a connection that was idle is gone");
+                    }
+                    Err(error) => return Err(self.failure(&error, true)),
                 }
-                (answer, _) => answer,
             }
+            let mut new = pool.connect().await.map_err(|error| self.failure(&*error, false))?;
+            let answer = new.send(request()).await.map_err(|error| self.failure(&error, true))?;
+            Ok((new, answer))
         };
-        let response = match timeout_at(end, sending).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(self.failure(error)),
-            Err(_) => return Err(net_error::silence(self.deadline, &self.peer, &self.secrets)),
-        };
-        let mut reply = Reply::new(response.status(), response.headers(), Vec::new());
+        let (mut connection, answer) = timeout_at(end, sending)
+            .await
+            .map_err(|_| net_error::silence(self.deadline, &self.peer, &self.secrets))??;
+        let mut reply = Reply::new(answer.status(), answer.headers(), Vec::new());
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
         let read = if reply.is_success() { self.success_bytes } else { REASON_BYTES };
         let wait = if reply.is_success() && read > 0 {
@@ -249,64 +276,25 @@ impl HttpPoster {
         } else {
             BODY_WAIT
         };
-        let _ = timeout(wait, read_body(response, read, &mut reply.body)).await;
+        let reading = connection.read(answer.into_body(), read, &mut reply.body);
+        if let Ok(true) = timeout(wait, reading).await {
+            pool.keep(connection);
+        }
         Ok(reply)
     }
 
-    /// The headers of one request.
-    fn headers_with(&self, own: &[(HeaderName, HeaderValue)]) -> HeaderMap {
-        // The client adds two.
-        let mut headers = HeaderMap::with_capacity(self.headers.len() + own.len() + 2);
-        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        headers.extend(own.iter().cloned());
-        headers
+    fn request(&self, own: &[(HeaderName, HeaderValue)], body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.target.clone();
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().extend(own.iter().cloned());
+        request
     }
 
-    fn failure(&self, error: reqwest::Error) -> Failure {
-        // The URL may hold secrets.
-        let error = error.without_url();
-        if error.is_timeout() && error.is_connect() {
-            let reason = format_args!("no connection to {} in time", self.peer);
-            return Failure::new(FailureClass::Timeout, self.secrets.reason(reason));
-        }
-        net_error::to_failure(&error, !error.is_connect(), &self.peer, &self.secrets)
+    fn failure(&self, error: &(dyn Error + 'static), connected: bool) -> Failure {
+        net_error::to_failure(error, connected, &self.peer, &self.secrets)
     }
-}
-
-/// Reads at most `limit` bytes into `body`. What was read when the caller loses patience stays.
-///
-/// An end that comes within one buffer more is read too: it sets the connection free for the next
-/// request.
-async fn read_body(mut response: reqwest::Response, limit: usize, body: &mut Vec<u8>) {
-    let mut drained = 0;
-    while let Ok(Some(chunk)) = response.chunk().await {
-        let wanted = limit.saturating_sub(body.len()).min(chunk.len());
-        body.extend_from_slice(&chunk[..wanted]);
-        drained += chunk.len();
-        if drained > limit.max(REASON_BYTES) {
-            return;
-        }
-    }
-}
-
-/// Makes the client ask for, and insist on, the certificate of another name than the host's, and
-/// answers the host.
-///
-/// The client takes the name for TLS from the URL and offers no other place for it. So the URL
-/// gets the name, resolving it yields the real host's addresses, and the `Host` header stays what
-/// it was.
-fn rename(
-    url: &mut reqwest::Url,
-    headers: &mut HeaderMap,
-    name: &str,
-) -> Result<String, SinkBuildError> {
-    let bad = |reason: &str| SinkBuildError::Tls { key: "serverName", reason: reason.into() };
-    let host = url.host_str().unwrap_or_default().to_owned();
-    let authority = url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-    let value = HeaderValue::from_str(&authority).map_err(|_| bad("the host is not ASCII"))?;
-    headers.insert(header::HOST, value);
-    url.set_host(Some(name)).map_err(|_| bad("not a host name"))?;
-    Ok(host)
 }
 
 /// The end of an error's chain, which says what the rest only frames.

@@ -104,10 +104,7 @@ fn describe(error: &(dyn Error + 'static), peer: &str) -> (FailureClass, String)
     (FailureClass::Unavailable, format!("exchange with {peer} failed: {detail}"))
 }
 
-const LAYERS: [&str; 8] = [
-    "error sending request",
-    "client error (Connect)",
-    "client error (SendRequest)",
+const LAYERS: [&str; 5] = [
     "tcp connect error",
     "transport error",
     "dns error",

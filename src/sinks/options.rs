@@ -161,8 +161,6 @@ pub struct OtlpOptions {
     pub compression: Compression,
     /// For how long a connection is used. The next one goes to what the name stands for by then.
     pub connection_max_age: Duration,
-    /// How many requests may be under way at once: so many connections are kept.
-    pub concurrency: usize,
     /// How long one attempt may take.
     pub timeout: Duration,
 }
@@ -184,8 +182,6 @@ pub struct WebhookOptions {
     pub compression: Compression,
     /// For how long a connection is used. The next one goes to what the name stands for by then.
     pub connection_max_age: Duration,
-    /// How many requests may be under way at once: so many connections are kept.
-    pub concurrency: usize,
     /// One object a request instead of an array; the batches then hold one event each.
     pub single: bool,
     /// How long one attempt may take.

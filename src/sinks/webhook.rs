@@ -57,7 +57,6 @@ impl WebhookSink {
                 proxy: &options.proxy,
                 timeout: options.timeout,
                 max_age: options.connection_max_age,
-                concurrency: options.concurrency,
             },
             "application/json",
             http::headers(&options.headers)?,

@@ -41,7 +41,6 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
             proxy: Proxy::None,
             compression: Compression::None,
             connection_max_age: Duration::from_secs(600),
-            concurrency: 1,
             timeout: Duration::from_secs(5),
         });
         let retry = RetryOptions { max_attempts: Some(3), ..Tuning::default().retry };

@@ -59,13 +59,11 @@ impl Builder<'_> {
         } else if let Some(otlp) = &model.otlp {
             let mut options = self.otlp(&path.key("otlp"), otlp, plaintext, timeout);
             options.compression = compression;
-            options.concurrency = concurrency;
             SinkKind::Otlp(options)
         } else if let Some(webhook) = &model.webhook {
             let mut options = self.webhook(&path.key("webhook"), webhook, plaintext, timeout);
             options.compression = compression;
             options.single = batch.events == 1;
-            options.concurrency = concurrency;
             SinkKind::Webhook(options)
         } else {
             if compression != Compression::None {
@@ -326,7 +324,6 @@ impl Builder<'_> {
             proxy: Proxy::None,
             compression: Compression::None,
             connection_max_age: DEFAULT_MAX_AGE,
-            concurrency: 1,
             timeout,
         }
     }
@@ -371,7 +368,6 @@ impl Builder<'_> {
             signing_secrets,
             compression: Compression::None,
             connection_max_age: DEFAULT_MAX_AGE,
-            concurrency: 1,
             single: true,
             timeout,
         }

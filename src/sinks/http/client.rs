@@ -1,198 +1,221 @@
-//! The client of a sink over HTTP, which is made anew when its connections are old.
+//! The connections of a sink over HTTP: one for each request under way, kept for the next request, and
+//! made anew when they are old.
+//!
+//! A connection has no task of its own: it goes on while its request is waited for.
 
 use std::{
-    cell::Cell,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
     time::Duration,
 };
 
-use reqwest::dns::Resolve;
-use tokio::time::Instant;
-use tower::util::MapRequestLayer;
+use ::http::{Request, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, client::conn::http1};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    super::{Proxy, SinkBuildError, TlsOptions},
-    USER_AGENT, innermost,
+    super::SinkBuildError,
+    BODY_WAIT, REASON_BYTES,
+    connect::{BoxError, Connector, Route, Stream},
 };
-use crate::bridge::Secrets;
 
 /// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
 /// a request that meets the close is lost without an answer, and [sent anew](super::HttpPoster::post).
 const KEEP_IDLE: Duration = Duration::from_secs(4);
 
-tokio::task_local! {
-    /// Whether a connection was begun for the request that is being made.
-    static DIALED: Cell<bool>;
-}
-
-/// Makes a request, and answers whether a connection was begun for it. One without had a connection
-/// that was used before.
-pub(super) async fn noting_dials<F: Future>(request: F) -> (F::Output, bool) {
-    let noting = async {
-        let answer = request.await;
-        (answer, DIALED.with(Cell::get))
-    };
-    DIALED.scope(Cell::new(false), noting).await
-}
-
-/// How a client is made, however often.
-pub(super) struct Setup {
-    /// Whether it speaks TLS.
-    pub(super) https: bool,
-    pub(super) tls: TlsOptions,
-    pub(super) proxy: Proxy,
-    /// The source of the addresses of the URL's name, if it is not the system.
-    pub(super) resolver: Option<Arc<dyn Resolve>>,
-    pub(super) connect_timeout: Duration,
-    /// For how long a connection is used.
-    pub(super) max_age: Duration,
-    /// How many requests may be under way at once.
-    pub(super) concurrency: usize,
-    pub(super) secrets: Secrets,
-}
-
-/// A client whose connections are no older than they may be.
+/// A pool of connections that are no older than they may be.
 pub(super) struct Client {
-    setup: Arc<Setup>,
-    /// The client of now, and since when it is that.
-    current: Mutex<(reqwest::Client, Instant)>,
+    route: Arc<Route>,
+    /// For how long a connection is used.
+    max_age: Duration,
+    /// The pool of now, and since when it is that.
+    current: Mutex<(Arc<Pool>, Instant)>,
 }
 
 impl Client {
-    pub(super) fn new(setup: Setup) -> Result<Self, SinkBuildError> {
-        let current = Mutex::new((setup.client()?, Instant::now()));
-        Ok(Self { setup: Arc::new(setup), current })
+    pub(super) fn new(route: Route, max_age: Duration) -> Result<Self, SinkBuildError> {
+        let route = Arc::new(route);
+        let current = Mutex::new((Pool::new(route.connector()?), Instant::now()));
+        Ok(Self { route, max_age, current })
     }
 
-    /// The client of now, however old.
-    pub(super) fn now(&self) -> reqwest::Client {
-        self.current().0.clone()
-    }
-
-    /// The client for a request. Once it is as old as a connection may be, another one takes its
+    /// The pool for a request. Once it is as old as a connection may be, another one takes its
     /// place, whose connections ask for the addresses of the name again; what is under way on the old
     /// one ends there.
-    pub(super) async fn get(&self) -> reqwest::Client {
+    pub(super) async fn pool(&self) -> Arc<Pool> {
         {
-            let mut current = self.current();
-            if current.1.elapsed() < self.setup.max_age {
-                return current.0.clone();
+            let mut current = lock(&self.current);
+            if current.1.elapsed() < self.max_age {
+                return Arc::clone(&current.0);
             }
             // Whoever else asks meanwhile does with the old one.
             current.1 = Instant::now();
         }
         // To read the system's certificates takes a while.
-        let setup = Arc::clone(&self.setup);
-        match tokio::task::spawn_blocking(move || setup.client()).await {
-            Ok(Ok(client)) => self.current().0 = client,
+        let route = Arc::clone(&self.route);
+        match tokio::task::spawn_blocking(move || route.connector()).await {
+            Ok(Ok(connector)) => lock(&self.current).0 = Pool::new(connector),
             Ok(Err(error)) => tracing::warn!(%error, "old connections are used on"),
             Err(error) => tracing::warn!(%error, "old connections are used on"),
         }
-        self.now()
-    }
-
-    fn current(&self) -> MutexGuard<'_, (reqwest::Client, Instant)> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&lock(&self.current).0)
     }
 }
 
-impl Setup {
-    fn client(&self) -> Result<reqwest::Client, SinkBuildError> {
-        let mut builder = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .http1_only()
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(30))
-            .pool_idle_timeout(KEEP_IDLE)
-            .pool_max_idle_per_host(self.concurrency)
-            .connector_layer(MapRequestLayer::new(noted))
-            .connect_timeout(self.connect_timeout);
-        builder = match &self.proxy {
-            Proxy::None => builder.no_proxy(),
-            Proxy::Env => builder,
-            Proxy::Url(url) => builder.proxy(
-                reqwest::Proxy::all(url.expose())
-                    .map_err(|_| SinkBuildError::Proxy("not the address of a proxy"))?,
-            ),
+/// Connections that wait for a request.
+pub(super) struct Pool {
+    connector: Connector,
+    /// And since when. The last one has waited least.
+    idle: Mutex<Vec<(Connection, Instant)>>,
+    looked_after: Once,
+}
+
+impl Pool {
+    fn new(connector: Connector) -> Arc<Self> {
+        Arc::new(Self { connector, idle: Mutex::default(), looked_after: Once::new() })
+    }
+
+    /// A connection that was used before.
+    pub(super) fn used(&self) -> Option<Connection> {
+        let (connection, since) = lock(&self.idle).pop()?;
+        (since.elapsed() < KEEP_IDLE).then_some(connection)
+    }
+
+    /// A connection of its own.
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, BoxError> {
+        let stream = self.connector.connect().await?;
+        let (sender, exchange) = http1::handshake(stream).await?;
+        self.looked_after.call_once(|| drop(tokio::spawn(Self::look_after(Arc::downgrade(self)))));
+        Ok(Connection { sender, exchange: Some(Box::new(exchange)) })
+    }
+
+    /// Keeps a connection for the next request.
+    pub(super) fn keep(&self, connection: Connection) {
+        lock(&self.idle).push((connection, Instant::now()));
+    }
+
+    /// Ends connections that nobody uses.
+    async fn look_after(pool: Weak<Self>) {
+        loop {
+            sleep(KEEP_IDLE).await;
+            let Some(pool) = pool.upgrade() else { return };
+            let is_old = |(_, since): &mut (_, Instant)| since.elapsed() >= KEEP_IDLE;
+            let old: Vec<_> = lock(&pool.idle).extract_if(.., is_old).collect();
+            for (connection, _) in old {
+                connection.end().await;
+            }
+        }
+    }
+}
+
+type Exchange = http1::Connection<Box<dyn Stream>, Full<Bytes>>;
+
+/// A connection, for one request after the other.
+pub(super) struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    /// Nothing once it has ended.
+    exchange: Option<Box<Exchange>>,
+}
+
+impl Connection {
+    /// Sends a request, and waits for the head of the answer.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> hyper::Result<Response<Incoming>> {
+        let answer = self.sender.send_request(request);
+        go_on(&mut self.exchange, answer).await
+    }
+
+    /// Reads at most `limit` bytes of an answer into `body`. What was read when the caller loses patience
+    /// stays. Answers whether the connection can be used again.
+    ///
+    /// An end that comes within one buffer more is read too: it sets the connection free for the next
+    /// request.
+    pub(super) async fn read(
+        &mut self,
+        mut answer: Incoming,
+        limit: usize,
+        body: &mut Vec<u8>,
+    ) -> bool {
+        let reading = async {
+            let mut drained = 0;
+            while let Some(Ok(frame)) = answer.frame().await {
+                let Some(chunk) = frame.data_ref() else { continue };
+                let wanted = limit.saturating_sub(body.len()).min(chunk.len());
+                body.extend_from_slice(&chunk[..wanted]);
+                drained += chunk.len();
+                if drained > limit.max(REASON_BYTES) {
+                    return false;
+                }
+            }
+            self.sender.ready().await.is_ok()
         };
-        if !self.https {
-            // Without TLS the system's roots are not needed, and in a bare image there are none.
-            builder = builder.tls_certs_only([]);
-        } else if let Some(pem) = &self.tls.ca {
-            let certificates = reqwest::Certificate::from_pem_bundle(pem)
-                .map_err(|e| SinkBuildError::Tls { key: "ca", reason: innermost(&e) })?;
-            builder = builder.tls_certs_only(certificates);
+        go_on(&mut self.exchange, reading).await
+    }
+
+    /// Ends it as its protocols do, which nobody waits long for.
+    async fn end(self) {
+        drop(self.sender);
+        if let Some(exchange) = self.exchange {
+            let _ = timeout(BODY_WAIT, exchange).await;
         }
-        if let (Some(cert), Some(key)) = (&self.tls.cert, &self.tls.key) {
-            let pem = [cert.as_slice(), b"\n", key.expose().as_bytes()].concat();
-            let identity = reqwest::Identity::from_pem(&pem)
-                .map_err(|e| SinkBuildError::Tls { key: "cert", reason: innermost(&e) })?;
-            builder = builder.identity(identity);
-        }
-        if let Some(resolver) = &self.resolver {
-            // A proxy would be asked for the name instead, so none is used.
-            builder = builder.no_proxy().dns_resolver(Arc::clone(resolver));
-        }
-        builder.build().map_err(|e| SinkBuildError::Client(self.secrets.reason(innermost(&e))))
     }
 }
 
-/// Notes a wish for a connection, of a type that nobody can name, with the request that it is for: the
-/// connector is called by that.
-fn noted<T>(wish: T) -> T {
-    let _ = DIALED.try_with(|dialed| dialed.set(true));
-    wish
+/// Waits for what comes of an exchange, which goes on meanwhile.
+async fn go_on<T>(exchange: &mut Option<Box<Exchange>>, awaited: impl Future<Output = T>) -> T {
+    let mut awaited = pin!(awaited);
+    poll_fn(|context| {
+        if exchange.as_mut().is_some_and(|going| Pin::new(going).poll(context).is_ready()) {
+            *exchange = None;
+        }
+        awaited.as_mut().poll(context)
+    })
+    .await
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
-    use reqwest::dns::{Addrs, Name, Resolving};
-
     use super::*;
-    use crate::sinks::test_server::TestServer;
-
-    /// Answers every name with the address of now.
-    struct Now(Arc<Mutex<SocketAddr>>);
-
-    impl Resolve for Now {
-        fn resolve(&self, _name: Name) -> Resolving {
-            let address = *self.0.lock().unwrap();
-            Box::pin(async move { Ok(Box::new(std::iter::once(address)) as Addrs) })
-        }
-    }
+    use crate::{
+        bridge::Secrets,
+        sinks::{TlsOptions, test_server::TestServer},
+    };
 
     #[tokio::test]
-    async fn a_name_is_asked_for_its_addresses_again_once_a_connection_is_old() {
+    async fn a_connection_is_used_until_it_is_old() {
         let young = Duration::from_secs(3600);
-        for (max_age, expected) in [(young, [3, 0]), (Duration::ZERO, [1, 2])] {
-            let old = TestServer::always("200 OK", "", "").await;
-            let new = TestServer::always("200 OK", "", "").await;
-            let leads_to = Arc::new(Mutex::new(old.address));
-            let client = Client::new(Setup {
-                https: false,
+        for (max_age, expected) in [(young, [0, 0, 0]), (Duration::ZERO, [0, 1, 2])] {
+            let server = TestServer::always("200 OK", "", "").await;
+            let route = Route {
+                address: server.url("http").parse().unwrap(),
+                proxy: None,
                 tls: TlsOptions::default(),
-                proxy: Proxy::None,
-                resolver: Some(Arc::new(Now(Arc::clone(&leads_to)))),
-                connect_timeout: Duration::from_secs(5),
-                max_age,
-                concurrency: 1,
+                within: Duration::from_secs(5),
                 secrets: Secrets::none(),
-            })
-            .unwrap();
+            };
+            let client = Client::new(route, max_age).unwrap();
             for _ in 0..3 {
-                let sent =
-                    client.get().await.post("http://receiver.invalid/").body("{}").send().await;
-                // So that the connection can be used again.
-                sent.unwrap().bytes().await.unwrap();
-                *leads_to.lock().unwrap() = new.address;
+                let pool = client.pool().await;
+                let mut connection = match pool.used() {
+                    Some(used) => used,
+                    None => pool.connect().await.unwrap(),
+                };
+                let answer = connection.send(Request::new("{}".into())).await.unwrap();
+                assert!(connection.read(answer.into_body(), 0, &mut Vec::new()).await);
+                pool.keep(connection);
             }
-            let of = |server: &TestServer| server.received.lock().unwrap().len();
-            assert_eq!([of(&old), of(&new)], expected, "{max_age:?}");
+            let received = server.received.lock().unwrap();
+            let connections: Vec<_> = received.iter().map(|request| request.connection).collect();
+            assert_eq!(connections, expected, "{max_age:?}");
         }
     }
 }

@@ -35,7 +35,6 @@ impl HttpExporter {
                 proxy: &options.proxy,
                 timeout: options.timeout,
                 max_age: options.connection_max_age,
-                concurrency: options.concurrency,
             },
             "application/x-protobuf",
             http::headers(&options.headers)?,

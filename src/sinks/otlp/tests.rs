@@ -45,7 +45,6 @@ fn options(endpoint: String, protocol: OtlpProtocol) -> OtlpOptions {
         proxy: Proxy::None,
         compression: Compression::None,
         connection_max_age: Duration::from_secs(600),
-        concurrency: 1,
         timeout: Duration::from_secs(5),
     }
 }

@@ -23,7 +23,6 @@ fn options(url: String) -> WebhookOptions {
         compression: Compression::None,
         single: false,
         connection_max_age: Duration::from_secs(600),
-        concurrency: 1,
         timeout: Duration::from_secs(5),
     }
 }
@@ -431,6 +430,7 @@ fn options_are_checked_without_a_network() {
             "url: not a URL; write http:// or https:// in front",
         ),
         (|o| o.url = Secret::new("ftp://hooks.invalid"), "url: neither http:// nor https://"),
+        (|o| o.url = Secret::new("https://h:65536/"), "url: not a URL: invalid port number"),
         (
             |o| o.headers[0].0 = "bad header".into(),
             "headers: \"bad header\": not the name of a header",
