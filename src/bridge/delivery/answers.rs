@@ -4,7 +4,9 @@ use super::{
     super::{EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass},
     Delivery, FIRST_ERRAND, Fate, Kind, Letter, LetterClass, Millis, Number, Piece, Tally,
     backoff::wait,
-    fates, ticket_of,
+    fates,
+    line::Witness,
+    ticket_of,
 };
 
 impl Delivery {
@@ -23,9 +25,7 @@ impl Delivery {
         if let Some(witness) = line.witness.take() {
             let mut piece = Piece::new(witness.ticket.to_vec());
             piece.sent_at = witness.sent_at;
-            let [number] = witness.ticket;
-            let witness = Some((number, self.ticket(number).key));
-            self.answer(at, piece, outcome, now, witness);
+            self.answer(at, piece, outcome, now, Some(witness));
         } else if let Some(piece) = line.pieces.pop_front() {
             let errands = matches!(line.kind, Kind::Errands).then(|| piece.tickets.clone());
             let keys = errands.map(|numbers| self.keys_of(&numbers));
@@ -50,7 +50,7 @@ impl Delivery {
         mut piece: Piece,
         outcome: Outcome,
         now: Millis,
-        witness: Option<(Number, u64)>,
+        witness: Option<Witness>,
     ) {
         let sent = piece.tickets.len() as u64;
         let (failure, named) = match outcome {
@@ -81,8 +81,8 @@ impl Delivery {
         if failure.class == FailureClass::Throttled || failure.after.is_some() {
             self.pause(&piece, &failure, now);
         }
-        if let Some((number, _)) = witness {
-            return self.witness_answered(at, number, Some(&failure), now);
+        if let Some(witness) = witness {
+            return self.witness_answered(at, witness, Some(&failure), now);
         }
         match &self.lines[at].kind {
             Kind::Errands => self.errands_failed(at, piece, &failure, now),
@@ -97,7 +97,7 @@ impl Delivery {
     }
 
     /// Takes in that the receiver has what is left of a piece.
-    fn taken(&mut self, at: usize, mut piece: Piece, now: Millis, witness: Option<(Number, u64)>) {
+    fn taken(&mut self, at: usize, mut piece: Piece, now: Millis, witness: Option<Witness>) {
         self.taken += 1;
         self.throttled = 0;
         let tickets = std::mem::take(&mut piece.tickets);
@@ -114,9 +114,11 @@ impl Delivery {
             }
         }
         self.spare(tickets);
-        if let Some((number, key)) = witness {
-            self.return_followers(at, key);
-            self.witness_answered(at, number, None, now);
+        if let Some(witness) = witness {
+            if !witness.from_line {
+                self.return_followers(at, witness.key);
+            }
+            self.witness_answered(at, witness, None, now);
         }
         let Some(line) = self.lines.get(at) else { return };
         match &line.kind {

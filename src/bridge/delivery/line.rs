@@ -63,9 +63,12 @@ pub(super) enum Kind {
 }
 
 /// A record that is tried beside one that fails.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Witness {
     pub(super) ticket: [Number; 1],
+    pub(super) key: u64,
+    /// It waited in the line itself, behind what fails, and those of its object behind it still do.
+    pub(super) from_line: bool,
     /// The moment that it was sent.
     pub(super) sent_at: Moment,
 }

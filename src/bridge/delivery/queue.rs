@@ -7,6 +7,7 @@ use super::{
     super::{Failure, FailureClass, Fault},
     Delivery, Kind, LetterClass, Millis, Number, Piece, Unit,
     backoff::wait,
+    line::Witness,
     returned::RETURNED,
     shelf::Shelf,
     verdict::Verdict,
@@ -41,17 +42,17 @@ impl Delivery {
     pub(super) fn witness_answered(
         &mut self,
         at: usize,
-        number: Number,
+        witness: Witness,
         failure: Option<&Failure>,
         now: Millis,
     ) {
         if let Some(failure) = failure {
             if failure.fault == Fault::Sink {
                 // It says nothing about anybody.
-                self.return_witness(at, number);
+                self.return_witness(at, witness);
                 self.lines[at].due = now + self.short_wait(at);
             } else {
-                self.witness_failed(at, number);
+                self.witness_failed(at, witness);
             }
         }
         match &self.lines[at].kind {

@@ -28,19 +28,19 @@ impl Delivery {
         }
         let (_, number) = candidates[self.random.usize(..candidates.len())];
         let key = self.live.get(number).key;
-        let mut behind = self.returned.take(key);
         if from_line {
-            // It may have come back from elsewhere.
-            self.keys.move_to(key, at);
             self.take_out(at, number);
-        } else if behind.pop_front().is_some() {
-            self.keys.move_to(key, at);
-            self.lines[at].backlog.extend(behind);
         } else {
-            self.live.draw(number);
-            self.keys.claim(key, at);
+            let mut behind = self.returned.take(key);
+            if behind.pop_front().is_some() {
+                self.keys.move_to(key, at);
+                self.lines[at].backlog.extend(behind);
+            } else {
+                self.live.draw(number);
+                self.keys.claim(key, at);
+            }
         }
-        self.lines[at].witness = Some(Witness { ticket: [number], sent_at: 0 });
+        self.lines[at].witness = Some(Witness { ticket: [number], key, from_line, sent_at: 0 });
         true
     }
 
@@ -76,20 +76,22 @@ impl Delivery {
         candidates
     }
 
-    /// The same among the records that wait in the line itself, behind what fails: those that are all there
-    /// is of their object, so that none of it is overtaken.
+    /// The same among the records that wait in the line itself, behind what fails: the first of its object each,
+    /// so that none is overtaken.
     fn candidates_behind(&self, at: usize, fails: &[Unit], elsewhere: bool) -> Vec<(u64, Number)> {
         let line = &self.lines[at];
         let Some(unit) = fails.first() else { return Vec::new() };
         let behind = line.pieces.iter().flat_map(|piece| &piece.tickets).chain(&line.backlog);
         let mut candidates: Vec<(u64, Number)> = Vec::new();
+        let mut seen = rustc_hash::FxHashSet::default();
         for number in behind.copied().filter(|number| *number < FIRST_ERRAND) {
             let ticket = self.live.get(number);
+            let first = seen.insert(ticket.key);
             let of = if unit.by_object { ticket.key } else { ticket.namespace };
-            if (ticket.destination != unit.destination) == elsewhere
+            if first
+                && (ticket.destination != unit.destination) == elsewhere
                 && !fails.iter().any(|unit| unit.has(&ticket))
                 && !line.failed_witnesses.contains(&of)
-                && self.keys.records(ticket.key) == 1
                 && !candidates.iter().any(|(other, _)| *other == of)
             {
                 candidates.push((of, number));
@@ -111,7 +113,13 @@ impl Delivery {
     }
 
     /// Puts back a witness, and what queued up behind it meanwhile.
-    pub(super) fn return_witness(&mut self, at: usize, number: Number) {
+    pub(super) fn return_witness(&mut self, at: usize, witness: Witness) {
+        let [number] = witness.ticket;
+        if witness.from_line {
+            let pieces = &mut self.lines[at].pieces;
+            let parts = pieces.iter().take_while(|piece| piece.is_part).count();
+            return pieces.insert(parts, Piece::new(vec![number]));
+        }
         let key = self.live.get(number).key;
         self.returned.push(key, number);
         self.keys.move_to(key, RETURNED);
@@ -147,8 +155,8 @@ impl Delivery {
     }
 
     /// Takes the answer to a witness: whether it was taken.
-    pub(super) fn witness_failed(&mut self, at: usize, number: Number) {
-        let ticket = self.live.get(number);
+    pub(super) fn witness_failed(&mut self, at: usize, witness: Witness) {
+        let ticket = self.live.get(witness.ticket[0]);
         let line = &self.lines[at];
         let by_object = match &line.kind {
             Kind::Queue(unit) => unit.by_object,
@@ -156,7 +164,7 @@ impl Delivery {
         };
         let of = self.places.unit(&ticket, by_object).of;
         self.lines[at].failed_witnesses.push(of);
-        self.return_witness(at, number);
+        self.return_witness(at, witness);
     }
 
     /// The next moment.
