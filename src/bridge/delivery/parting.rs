@@ -59,6 +59,7 @@ impl Delivery {
             return;
         }
         if failure.fault == Fault::Sink {
+            piece.all_fail = false;
             piece.failure = Some(failure);
             if self.stand_aside(at, &mut piece, now) {
                 self.wait(at, piece, now);
@@ -73,7 +74,6 @@ impl Delivery {
         }
         let before = std::mem::replace(&mut piece.failed_at, moment);
         piece.count_alike(&failure, now);
-        piece.all_fail = false;
         if !piece.is_part && !self.leave_known(at, &mut piece, now) {
             return;
         }
@@ -153,6 +153,7 @@ impl Delivery {
             part.in_a_row = piece.in_a_row;
             part.rounds = piece.rounds;
             part.by_object = piece.by_object;
+            part.all_fail = piece.all_fail;
             let line = &mut self.lines[at];
             if tried {
                 line.failed_parts.push(part);
