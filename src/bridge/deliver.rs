@@ -155,8 +155,10 @@ impl Deliver {
             }
             let (wake_at, draining) = (self.wake_at(), stop.is_draining());
             // A sink that fails is not worth waiting for: the journal keeps what it has not had.
-            let waits = draining && wake_at.is_some();
-            if attempts.is_empty() && (waits || !gathering && wake_at.is_none()) {
+            let waits =
+                !gathering || self.delivery.lanes_wait(self.now()) || !self.delivery.has_room();
+            let ends = if draining { waits } else { !gathering && wake_at.is_none() };
+            if attempts.is_empty() && ends {
                 break;
             }
             let woken = async {

@@ -237,12 +237,13 @@ impl Delivery {
     pub(super) fn push(&mut self, ticket: Ticket) -> Number {
         let ticket = keyed(ticket);
         self.places.see(&ticket);
-        self.live.push(ticket)
+        self.live.push(ticket, self.fresh)
     }
 
     /// Takes the number of the next live record, which had its fate, or was set aside, in an earlier run.
     pub(super) fn push_passed(&mut self) -> Number {
-        let number = self.live.push(Ticket { key: 0, namespace: 0, destination: 0, bytes: 0 });
+        let nothing = Ticket { key: 0, namespace: 0, destination: 0, bytes: 0 };
+        let number = self.live.push(nothing, self.fresh);
         self.live.close(number);
         number
     }
@@ -277,7 +278,7 @@ impl Delivery {
     /// Takes a record that is sent beside the journal's order, and answers its number; its keys are known.
     /// Errands that are pushed one after the other may share a batch.
     pub(super) fn push_errand(&mut self, ticket: Ticket) -> Number {
-        self.errands.push(keyed(ticket))
+        self.errands.push(keyed(ticket), self.fresh_errand)
     }
 
     /// The line that sends its [tickets](Self::tickets) now, if one does. To be asked until none does,
@@ -329,6 +330,12 @@ impl Delivery {
         self.under_way + self.beside
     }
 
+    /// Whether a lane waits before it sends again.
+    pub(super) fn lanes_wait(&self, now: Millis) -> bool {
+        let due = (0..self.options.lanes).filter_map(|at| self.due_of(at));
+        due.min().is_some_and(|due| due.max(self.paused_until) > now)
+    }
+
     /// When there is something to send although nothing is pushed or answered until then.
     pub(super) fn wake_at(&self) -> Option<Millis> {
         let due = (0..self.lines.len()).filter(|at| self.may_start(*at));
@@ -352,7 +359,6 @@ impl Delivery {
     }
 
     /// The first live ticket without a fate or a copy.
-    #[cfg(test)]
     pub(super) fn settled(&self) -> Number {
         self.live.first_open()
     }

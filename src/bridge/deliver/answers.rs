@@ -30,6 +30,7 @@ impl Deliver {
     /// Takes in the outcome of an attempt.
     pub(super) fn answered(&mut self, attempted: Attempted) {
         let Attempted { line, numbers, sent, gone, outcome } = attempted;
+        let Some(outcome) = outcome else { return self.not_sent(line, &sent, &gone) };
         let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
         self.parts.progress.update(|sink| {
             sink.attempts += 1;
@@ -47,16 +48,25 @@ impl Deliver {
         self.learn_keys();
         let now = self.now();
         self.delivery.answered(line, outcome, now);
-        for number in &gone {
-            self.delivery.put_away(*number, now);
-        }
-        let taken = self.take_fates(&sent, &gone);
+        let taken = self.take_fates(&sent, &[]);
         self.take_notices(&sent);
         if !is_errand {
             let progress = &self.parts.progress;
             self.parts.had.write(now_ms(), || progress.saved_standing());
             self.note_condition(&sent, failed, taken);
         }
+        self.settle(false);
+    }
+
+    /// Takes in that nothing was sent: records could not be read, or are `gone`.
+    fn not_sent(&mut self, line: usize, read: &[Record], gone: &[Number]) {
+        let now = self.now();
+        self.delivery.not_sent(line, now);
+        for number in gone {
+            self.delivery.put_away(*number, now);
+        }
+        self.take_fates(read, gone);
+        self.take_notices(read);
         self.settle(false);
     }
 
@@ -94,8 +104,15 @@ impl Deliver {
         sent: &[Record],
         gone: &[Number],
     ) {
-        if gone.contains(&tickets.start) {
-            return self.lose(tickets);
+        if !gone.is_empty() {
+            for number in tickets {
+                if gone.contains(&number) {
+                    self.lose(number..number + 1);
+                } else {
+                    self.dead_letter(number..number + 1, letter, sent, &[]);
+                }
+            }
+            return;
         }
         let events = tickets.end - tickets.start;
         let first = self.record(tickets.start, sent);

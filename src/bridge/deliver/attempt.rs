@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use super::{Content, Deliver, reads};
 use crate::{
     bridge::{
-        Failure, FailureClass, Outcome, Secrets,
+        Failure, Outcome, Secrets,
         delivery::{FIRST_ERRAND, Number},
     },
     event::{Batch, Record},
@@ -28,7 +28,8 @@ pub(super) struct Attempted {
     pub(super) sent: Vec<Record>,
     /// Records that are neither in the state nor in the log any more.
     pub(super) gone: Vec<Number>,
-    pub(super) outcome: Outcome,
+    /// Nothing if nothing was sent.
+    pub(super) outcome: Option<Outcome>,
 }
 
 impl Deliver {
@@ -53,15 +54,10 @@ impl Deliver {
             let records = match reads::all(contents, &source, &progress).await {
                 Ok(records) => records,
                 Err(error) => {
-                    let reason = Secrets::none().reason(error);
-                    let outcome = Outcome::Failed(Failure::new(FailureClass::Unavailable, reason));
-                    return Attempted {
-                        line,
-                        numbers,
-                        sent: Vec::new(),
-                        gone: Vec::new(),
-                        outcome,
-                    };
+                    let sink = &source.sink;
+                    tracing::error!(sink, error, "the journal cannot be read: trying again");
+                    let (sent, gone) = (Vec::new(), Vec::new());
+                    return Attempted { line, numbers, sent, gone, outcome: None };
                 }
             };
             let found = numbers.iter().zip(&records);
@@ -69,8 +65,7 @@ impl Deliver {
                 found.filter(|(_, record)| record.is_none()).map(|(n, _)| *n).collect();
             let batch = Batch { records: records.into_iter().flatten().collect() };
             if !gone.is_empty() {
-                let outcome = Outcome::Failed(Failure::unanswered());
-                return Attempted { line, numbers, sent: batch.records, gone, outcome };
+                return Attempted { line, numbers, sent: batch.records, gone, outcome: None };
             }
             let sending = async {
                 let silent = |_| {
@@ -91,7 +86,8 @@ impl Deliver {
                 outcome = sending => outcome,
                 () = ending => Outcome::PerEvent(Vec::new()),
             };
-            Attempted { line, numbers, sent: batch.records, gone, outcome }
+            let outcome = Some(outcome);
+            Attempted { line, numbers, sent: batch.records, gone: Vec::new(), outcome }
         }
     }
 }

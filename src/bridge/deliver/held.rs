@@ -69,7 +69,7 @@ impl Deliver {
         let DeliverParts { log, progress, retention_size, .. } = &self.parts;
         let most = log.room(*retention_size) / 8 * MOST_EIGHTHS;
         self.said.is_full = log.bytes_from(progress.unsettled_from()) > most;
-        if self.said.is_full && self.delivery.relieve(now) {
+        if self.said.is_full && self.reads.is_empty() && self.delivery.relieve(now) {
             self.take_fates(&[], &[]);
             self.settle(false);
         }

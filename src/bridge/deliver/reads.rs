@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
 
 use super::{Content, Deliver, Source, hand::Fate};
 use crate::{
@@ -15,6 +18,8 @@ use crate::{
     event::Record,
 };
 
+/// A copy is on its way to the disk for so long.
+const SAVED_WITHIN: Duration = Duration::from_secs(5);
 /// The pause after the journal could not be read.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
@@ -102,6 +107,6 @@ pub(super) async fn all(
         return Ok(records);
     }
     // A copy may still be on its way to the state.
-    let _ = progress.when_saved().await;
+    let _ = timeout(SAVED_WITHIN, progress.when_saved()).await;
     answer_of(read(contents)).await
 }

@@ -9,6 +9,9 @@ use super::{
     ticket_of,
 };
 
+/// A batch that could not be read is asked for again after that.
+const UNREAD: Millis = 1000;
+
 impl Delivery {
     /// Takes the outcome of what a line sent.
     pub(in crate::bridge) fn answered(&mut self, at: usize, outcome: Outcome, now: Millis) {
@@ -40,6 +43,17 @@ impl Delivery {
         }
     }
 
+    /// Takes in that a line's attempt has sent nothing: it is made again after a wait.
+    pub(in crate::bridge) fn not_sent(&mut self, at: usize, now: Millis) {
+        *(if at < self.options.lanes { &mut self.under_way } else { &mut self.beside }) -= 1;
+        let line = &mut self.lines[at];
+        line.sending = false;
+        line.due = now + UNREAD;
+        if let (None, Some(piece)) = (line.witness, line.pieces.front_mut()) {
+            piece.attempts -= 1;
+        }
+    }
+
     fn keys_of(&self, numbers: &[Number]) -> Vec<u64> {
         numbers.iter().map(|number| self.ticket(*number).key).collect()
     }
@@ -66,7 +80,11 @@ impl Delivery {
             Outcome::Partial { rejected, reason } => {
                 let rejected = usize::try_from(rejected).unwrap_or(piece.tickets.len());
                 let rejected: Vec<_> = piece.tickets.drain(..rejected).collect();
+                let keys = self.keys_of(&rejected);
                 self.give_up(&piece, &rejected, LetterClass::PartialSuccess, &reason);
+                for key in keys {
+                    self.leave_shelf(at, key);
+                }
                 return self.taken(at, piece, now, witness);
             }
             Outcome::PerEvent(answers) => match self.sort(at, &mut piece, answers, now) {
@@ -222,8 +240,10 @@ impl Delivery {
     }
 
     pub(super) fn spare(&mut self, mut tickets: Vec<Number>) {
-        tickets.clear();
-        self.spare.push(tickets);
+        if self.spare.len() < self.options.lanes {
+            tickets.clear();
+            self.spare.push(tickets);
+        }
     }
 
     /// Slows all lanes. Requests for less that answer what was sent before the first of them are one.

@@ -1,9 +1,12 @@
 //! Errands that failed: they wait by themselves, and no live record waits for them.
 
+use std::collections::VecDeque;
+
 use super::{
     super::{Failure, FailureClass, Fault},
     Delivery, Kind, LetterClass, Millis, Number, Piece,
     backoff::{long_wait, wait},
+    fill::Filling,
     shelf::Trial,
 };
 
@@ -136,20 +139,24 @@ impl Delivery {
         self.close_if_done(at, now);
     }
 
-    /// Makes the next batch of errands that failed, of those whose keys are free.
+    /// Makes the next batch of errands that failed, of those whose objects no lane has.
     pub(super) fn fill_errands(&mut self, at: usize, now: Millis) -> bool {
         let most = self.lines[at].size;
-        let mut tickets: Vec<Number> = Vec::new();
-        while let Some(number) = self.lines[at].backlog.front().copied() {
-            let key = self.errands.get(number).key;
-            let taken = self.keys.line(key).is_some_and(|line| line != at);
-            if tickets.len() == most || taken {
-                break;
+        let mut batch = Filling::new(Vec::new(), most, self.options.batch_bytes);
+        let mut busy = VecDeque::new();
+        while let Some(number) = self.lines[at].backlog.pop_front() {
+            let ticket = self.errands.get(number);
+            // No order holds for it, but two attempts under way at once of one object are spared to its receiver.
+            let lane = self.keys.line(ticket.key).is_some_and(|line| line < self.options.lanes);
+            if lane || !batch.has_room_for(&ticket) {
+                busy.push_back(number);
+            } else {
+                self.keys.claim(ticket.key, at);
+                batch.add(number, &ticket);
             }
-            self.keys.claim(key, at);
-            self.lines[at].backlog.pop_front();
-            tickets.push(number);
         }
+        self.lines[at].backlog = busy;
+        let tickets = batch.tickets;
         if tickets.is_empty() {
             self.lines[at].due = now + BUSY;
             return false;

@@ -25,8 +25,16 @@ impl Delivery {
         match &self.lines[at].kind {
             Kind::Lane => self.fill_lane(at),
             Kind::Shelf(_, shelf) => {
-                let tickets = shelf.next(line.size);
-                self.lines[at].pieces.push_back(Piece::new(tickets));
+                let most = line.size;
+                let mut batch = Filling::new(Vec::new(), most, self.options.batch_bytes);
+                for number in shelf.next(most) {
+                    let ticket = self.live.get(number);
+                    if !batch.has_room_for(&ticket) {
+                        break;
+                    }
+                    batch.add(number, &ticket);
+                }
+                self.lines[at].pieces.push_back(Piece::new(batch.tickets));
                 self.is_witnessed(at)
             }
             Kind::Errands => self.fill_errands(at, now),
@@ -265,25 +273,25 @@ impl Delivery {
 }
 
 /// A batch that is made.
-struct Filling {
-    tickets: Vec<Number>,
+pub(super) struct Filling {
+    pub(super) tickets: Vec<Number>,
     bytes: u64,
     most: usize,
     most_bytes: u64,
 }
 
 impl Filling {
-    fn new(tickets: Vec<Number>, most: usize, most_bytes: u64) -> Self {
+    pub(super) fn new(tickets: Vec<Number>, most: usize, most_bytes: u64) -> Self {
         Self { tickets, bytes: 0, most, most_bytes }
     }
 
-    fn has_room_for(&self, ticket: &Ticket) -> bool {
+    pub(super) fn has_room_for(&self, ticket: &Ticket) -> bool {
         self.tickets.is_empty()
             || (self.tickets.len() < self.most
                 && self.bytes + u64::from(ticket.bytes) <= self.most_bytes)
     }
 
-    fn add(&mut self, number: Number, ticket: &Ticket) {
+    pub(super) fn add(&mut self, number: Number, ticket: &Ticket) {
         self.bytes += u64::from(ticket.bytes);
         self.tickets.push(number);
     }

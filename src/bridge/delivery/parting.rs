@@ -121,9 +121,6 @@ impl Delivery {
 
     /// Sends a batch by namespaces, or objects. Where that has been tried, the parts are judged at once.
     fn part(&mut self, at: usize, mut piece: Piece, tried: bool, now: Millis) {
-        let namespace = self.places.unit(&self.ticket(piece.tickets[0]), false);
-        piece.by_object &= piece.tickets.iter().all(|number| namespace.has(&self.ticket(*number)))
-            && self.is_alone(at, namespace);
         let tickets = std::mem::take(&mut piece.tickets);
         let mut parts: Vec<(Unit, Vec<Number>)> = Vec::new();
         let mut places = FxHashMap::default();
@@ -143,6 +140,10 @@ impl Delivery {
         let tried = tried || parts.len() == 1;
         if !tried {
             self.lines[at].round_at = piece.failed_at;
+        }
+        if piece.by_object {
+            // Nobody can see to it that all that are tried first fail.
+            self.random.shuffle(&mut parts);
         }
         // Who was convicted goes last.
         parts.sort_by_key(|(unit, _)| self.past.contains_key(unit));
@@ -246,7 +247,7 @@ impl Delivery {
         let line = &mut self.lines[at];
         let mut parts = std::mem::take(&mut line.failed_parts);
         let others_failed = !line.failed_witnesses.is_empty() || parts.len() > 1;
-        let by_object = parts.iter().any(|part| part.by_object) || !others_failed;
+        let by_object = parts.iter().any(|part| part.by_object);
         line.failed_witnesses.clear();
         while let Some(part) = line.pieces.pop_front_if(|piece| piece.is_part) {
             parts.push(part);
@@ -260,12 +261,13 @@ impl Delivery {
         }
         piece.tickets.sort_unstable();
         piece.is_part = false;
-        piece.by_object = by_object;
+        // By turns: each namespace may have a record that fails.
+        piece.by_object = !by_object;
         piece.rounds += 1;
         piece.alike = ALIKE;
         piece.status = piece.failure.as_ref().map(|failure| failure.status);
         piece.alike_since = now.saturating_sub(alike_for);
-        piece.all_fail = others_failed;
+        piece.all_fail = others_failed || !by_object && piece.all_fail;
         self.wait(at, piece, now);
     }
 

@@ -25,8 +25,15 @@ impl Delivery {
             Kind::Shelf(_, shelf) => shelf.has_failed(self.live.get(piece.tickets[0]).key),
             _ => piece.failed_before || piece.trial.failure.is_some(),
         };
-        let others_taken = self.places.others_taken(&unit, line.failed_at);
         let draws = matches!(line.kind, Kind::Queue(_)) && piece.trial.failure.is_some();
+        let (first, failed_at) = (piece.tickets[0], line.failed_at);
+        // Where nobody else has a record to try, those of other objects in the queue are.
+        let unit = if draws && self.is_alone(at, unit) {
+            self.places.unit(&self.live.get(first), true)
+        } else {
+            unit
+        };
+        let others_taken = self.places.others_taken(&unit, failed_at);
         if draws && !others_taken && self.draw_witness(at, &[unit], false) {
             return true;
         }
@@ -85,7 +92,9 @@ impl Delivery {
         let backlog = std::mem::take(&mut line.backlog);
         let line = &self.lines[at];
         let in_hand = line.pieces.iter().chain(&line.failed_parts).flat_map(|piece| &piece.tickets);
-        let in_hand: FxHashSet<u64> = in_hand.map(|number| self.live.get(*number).key).collect();
+        let in_hand = in_hand.map(|number| self.live.get(*number).key);
+        let witness = line.witness.map(|witness| witness.key);
+        let in_hand: FxHashSet<u64> = in_hand.chain(witness).collect();
         for number in backlog {
             let key = self.live.get(number).key;
             if in_hand.contains(&key) {

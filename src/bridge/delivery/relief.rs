@@ -49,6 +49,9 @@ impl Delivery {
     /// oldest of the namespace that holds most is given up. Answers whether there was one. To be called while
     /// retention would take what is held, or intake would stop for it.
     pub(in crate::bridge) fn relieve(&mut self, now: Millis) -> bool {
+        // Where a lane is before all of them, that frees nothing.
+        let first_open = self.settled();
+        let mut is_held = false;
         let mut held: HashMap<u64, (u64, Option<Number>), FxBuildHasher> = HashMap::default();
         for (at, line) in self.lines.iter().enumerate().skip(self.options.lanes) {
             let (Kind::Queue(_) | Kind::Shelf(..)) = &line.kind else { continue };
@@ -57,6 +60,7 @@ impl Delivery {
                 if self.live.is_copied(number) || under_way.contains(&number) {
                     continue;
                 }
+                is_held |= number == first_open;
                 let ticket = self.live.get(number);
                 let (bytes, first) = held.entry(ticket.namespace).or_default();
                 *bytes += u64::from(ticket.bytes);
@@ -66,7 +70,8 @@ impl Delivery {
             }
         }
         let failed = held.into_values().filter_map(|(bytes, first)| Some((bytes, first?)));
-        failed.max().is_some_and(|(_, number)| self.put_away(number, now))
+        let oldest = failed.max().filter(|_| is_held);
+        oldest.is_some_and(|(_, number)| self.put_away(number, now))
     }
 
     /// Gives up a record by hand, or because there is no room for it. Answers whether it could be: not

@@ -51,12 +51,13 @@ impl Window {
         }
     }
 
-    pub(super) fn push(&mut self, ticket: Ticket) -> Number {
+    /// Takes the next ticket; those before `sent` have left the slots for a line, or their fate.
+    pub(super) fn push(&mut self, ticket: Ticket, sent: Number) -> Number {
         self.open += 1;
         self.open_bytes += u64::from(ticket.bytes);
         self.unknown += usize::from(ticket.is_unknown());
         self.slots.push_back(Slot { ticket, state: State::Open });
-        if self.slots.len() > LONG.max(4 * self.open) {
+        if self.slots.len() > LONG.max(4 * self.open) && self.base < sent {
             self.shorten();
         }
         self.next() - 1
@@ -80,7 +81,6 @@ impl Window {
     }
 
     /// The number of the first ticket that has no fate and no copy.
-    #[cfg(test)]
     pub(super) fn first_open(&self) -> Number {
         self.far.first_key_value().map_or(self.base, |(first, _)| self.base.min(*first))
     }

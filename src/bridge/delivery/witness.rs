@@ -103,7 +103,11 @@ impl Delivery {
     /// Takes a record out of those that wait in a line.
     fn take_out(&mut self, at: usize, number: Number) {
         let line = &mut self.lines[at];
-        line.backlog.retain(|other| *other != number);
+        if let Some(place) = line.backlog.iter().position(|other| *other == number) {
+            line.backlog.remove(place);
+            line.failed_before -= usize::from(place < line.failed_before);
+            return;
+        }
         let has = |piece: &&mut Piece| piece.tickets.contains(&number);
         let Some(piece) = line.pieces.iter_mut().find(has) else { return };
         piece.tickets.retain(|other| *other != number);
@@ -116,9 +120,12 @@ impl Delivery {
     pub(super) fn return_witness(&mut self, at: usize, witness: Witness) {
         let [number] = witness.ticket;
         if witness.from_line {
-            let pieces = &mut self.lines[at].pieces;
-            let parts = pieces.iter().take_while(|piece| piece.is_part).count();
-            return pieces.insert(parts, Piece::new(vec![number]));
+            // Behind what fails.
+            let line = &mut self.lines[at];
+            let parts = line.pieces.iter().take_while(|piece| piece.is_part).count();
+            let queued = usize::from(matches!(line.kind, Kind::Queue(_)));
+            let place = (parts + queued).min(line.pieces.len());
+            return line.pieces.insert(place, Piece::new(vec![number]));
         }
         let key = self.live.get(number).key;
         self.returned.push(key, number);
@@ -159,7 +166,7 @@ impl Delivery {
         let ticket = self.live.get(witness.ticket[0]);
         let line = &self.lines[at];
         let by_object = match &line.kind {
-            Kind::Queue(unit) => unit.by_object,
+            Kind::Queue(unit) => unit.by_object || self.is_alone(at, *unit),
             _ => line.failed_parts.iter().any(|part| part.by_object),
         };
         let of = self.places.unit(&ticket, by_object).of;

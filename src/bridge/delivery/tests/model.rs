@@ -275,11 +275,12 @@ impl Model<'_> {
     fn answer(&mut self, line: usize, now: u64) {
         let attempt = self.sent.remove(&line).unwrap();
         self.receive(&attempt);
-        self.delivery.answered(line, attempt.answered.outcome, now);
+        self.delivery.announce(line, &attempt.answered.outcome);
         for number in self.delivery.unknown() {
             let ticket = self.ticket(self.record(number));
             self.delivery.know(number, ticket);
         }
+        self.delivery.answered(line, attempt.answered.outcome, now);
         let fates: Vec<_> = self.delivery.take_fates().collect();
         for Fated { tickets, fate } in fates {
             for number in tickets {

@@ -92,6 +92,26 @@ fn one_of_a_namespace_is_parted_from_its_others_where_no_other_namespace_waits()
 }
 
 #[test]
+fn namespaces_that_all_have_a_culprit_go_on_without_it() {
+    for failure in [forbidden(), invalid(), broken()] {
+        let mut caller = Caller::new(options(1, 50));
+        caller.namespaces = 2;
+        caller.push_all(1..20);
+        let culprits = [20, 21].map(|key| caller.push(key));
+        caller.push_all(22..60);
+        for round in 0..200 {
+            caller.push(100 + round);
+            run(&mut caller, 500, &culprits, &failure);
+        }
+        let taken = caller.fates.values().filter(|fate| **fate == Fate::Delivered);
+        assert!(taken.count() > 19 + 38 + 150, "{failure:?}: the others wait");
+        let passed =
+            |culprit| class(&caller, culprit).is_some() || caller.copied.contains(&culprit);
+        assert!(culprits.into_iter().all(passed), "{failure:?}: a culprit holds the lane");
+    }
+}
+
+#[test]
 fn what_may_pass_is_set_aside_with_its_object_and_taken_when_it_passes() {
     let mut caller = Caller::new(options(1, 20));
     let culprits = with_culprits(&mut caller);
