@@ -38,6 +38,9 @@ const MIN_EVENT_BYTES: u64 = 4 << 10;
 /// What the reflector takes in one piece, and a frame of the journal can hold.
 const MAX_EVENT_BYTES: u64 = 32 << 20;
 
+/// More of a cluster's name would leave no room for an Event in the smallest envelope.
+const IN_EACH_ENVELOPE: usize = 253;
+
 /// Checks a configuration and resolves it. The error has what loading found, too.
 pub(super) fn build(
     loaded: &Loaded,
@@ -108,8 +111,8 @@ impl<'a> Builder<'a> {
         let cluster = Path::root("cluster");
         Settings {
             cluster: ClusterSettings {
-                name: self.optional(&cluster.key("name"), model.cluster.name.as_ref()),
-                uid: self.optional(&cluster.key("uid"), model.cluster.uid.as_ref()),
+                name: self.of_cluster(&cluster.key("name"), model.cluster.name.as_ref()),
+                uid: self.of_cluster(&cluster.key("uid"), model.cluster.uid.as_ref()),
             },
             source: self.source(),
             journal: self.journal(),
@@ -297,6 +300,19 @@ impl<'a> Builder<'a> {
         if value.is_empty() {
             let wrong = validate::wrong("the value is empty");
             self.wrong(path, wrong.hint("write one, or remove the key"));
+        }
+        Some(value)
+    }
+
+    /// The same of a text that stands in each envelope: one that is cut to 2 KiB has to have room for it.
+    fn of_cluster(&mut self, path: &Path, text: Option<&Text>) -> Option<String> {
+        let value = self.optional(path, text)?;
+        if value.len() > IN_EACH_ENVELOPE {
+            let wrong = validate::wrong(format!(
+                "expected {IN_EACH_ENVELOPE} bytes at most, found {}",
+                value.len()
+            ));
+            self.wrong(path, wrong.hint("it stands in every envelope: write a shorter one"));
         }
         Some(value)
     }

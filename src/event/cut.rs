@@ -3,8 +3,10 @@
 //! In this order, each at a character: the message, down to an eighth of the bound; of the annotations
 //! and then of the labels those that stand last; `involvedObject.fieldPath`. All else stays byte for
 //! byte. It is done in steps, so that the versions of an Event, whose numbers and times may be longer by
-//! a digit, are cut alike: what is left of their texts is what a correlator knows them by. If that is not enough the Event is reduced to its identity, the two object references,
-//! reason, type, counts and times; and where these are too long, the longest of them are cut.
+//! a digit, are cut alike: what is left of their texts is what a correlator knows them by. If that is not
+//! enough the Event is reduced to its identity, the two object references, reason, type, counts and times;
+//! and where these are too long, the longest of them are cut. Namespaces and the identity are not, as long
+//! as an API server could have taken them: by these an Event is told from others, and whose it is.
 
 use std::{fmt, ops::Range};
 
@@ -25,6 +27,10 @@ const STEPS: usize = 16;
 const NOTE: usize = 176;
 /// Nor is a reduced Event, without its texts.
 const REDUCED: usize = 640;
+/// No API server takes a longer namespace,
+const NAMESPACE: usize = 63;
+/// or a longer name, in bytes.
+const NAME: usize = 253;
 
 /// What is left of an Event.
 pub(super) struct Cut {
@@ -349,23 +355,32 @@ impl<'a> Reduced<'a> {
     }
 
     /// Cuts the longest texts, so that all take `room` bytes at most. The uid and the resourceVersion
-    /// are bounded, and stay.
-    fn fit(&mut self, room: usize) {
+    /// are bounded, and stay; namespaces and the name stay where they are no longer than they may be.
+    fn fit(&mut self, mut room: usize) {
+        let mut objects: Vec<_> = [Some(&mut self.involved_object), self.related.as_mut()]
+            .into_iter()
+            .flatten()
+            .collect();
         let ReducedMetadata { name, namespace, creation_timestamp, .. } = &mut self.metadata;
-        let mut texts = vec![name, namespace, creation_timestamp];
+        let namespaces = objects.iter_mut().map(|object| &mut object.namespace).chain([namespace]);
+        for (text, most) in namespaces.map(|text| (text, NAMESPACE)).chain([(name, NAME)]) {
+            let (end, length) = encoded(text, most);
+            *text = &text[..end];
+            room = room.saturating_sub(length);
+        }
+        let mut texts = vec![creation_timestamp];
         texts.extend([&mut self.reason, &mut self.type_, &mut self.time]);
         texts.extend([&mut self.first_timestamp, &mut self.last_timestamp, &mut self.event_time]);
         texts.extend(self.series.as_mut().map(|series| &mut series.last_observed_time));
-        for object in [Some(&mut self.involved_object), self.related.as_mut()].into_iter().flatten()
-        {
-            let ReducedObject { kind, namespace, name, uid, .. } = object;
-            texts.extend([kind, namespace, name, uid]);
+        for object in objects {
+            let ReducedObject { kind, name, uid, .. } = object;
+            texts.extend([kind, name, uid]);
             let ReducedObject { api_version, resource_version, field_path, .. } = object;
             texts.extend([api_version, resource_version, field_path]);
         }
         texts.sort_by_cached_key(|text| encoded(text, usize::MAX).1);
         // The shortest first: what one does not need of its share is there for the others.
-        let (mut room, mut left) = (room, texts.len());
+        let mut left = texts.len();
         for text in texts {
             let (end, length) = encoded(text, room / left);
             *text = &text[..end];

@@ -161,6 +161,32 @@ fn of_what_identifies_it_the_longest_is_cut() {
 }
 
 #[test]
+fn namespaces_and_the_name_stay_whole_in_the_least_room() {
+    let namespace = "n".repeat(63);
+    let name = "e".repeat(253);
+    let long = || Value::from("\u{1}é".repeat(1000));
+    let event = with(&[
+        ("/metadata/namespace", namespace.clone().into()),
+        ("/metadata/name", name.clone().into()),
+        ("/involvedObject/namespace", namespace.clone().into()),
+        ("/related/namespace", namespace.clone().into()),
+        ("/involvedObject/name", long()),
+        ("/involvedObject/uid", long()),
+        ("/related/name", long()),
+        ("/reason", long()),
+        ("/type", long()),
+        ("/metadata/creationTimestamp", long()),
+    ]);
+    let (text, cut) = write(&event.to_string(), LEAST_ENVELOPE);
+    assert!(cut && text.len() <= LEAST_ENVELOPE, "{}", text.len());
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["event"]["metadata"]["name"], *name);
+    for of in ["metadata", "involvedObject", "related"] {
+        assert_eq!(found["event"][of]["namespace"], *namespace, "{of}");
+    }
+}
+
+#[test]
 fn annotations_that_are_many_are_cut_and_counted_to_the_byte() {
     let many: Vec<_> = (0..200_000).map(|n| format!(",\"k{n}\":\"\\u00e9\"")).collect();
     let many = many.concat();

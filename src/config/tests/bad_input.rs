@@ -144,6 +144,21 @@ fn source_journal_and_server() {
 }
 
 #[test]
+fn a_name_of_the_cluster_leaves_room_for_an_event() {
+    for member in ["name", "uid"] {
+        let text = |length| {
+            format!(
+                "cluster: {{{member}: {}}}\nsinks: {{a: {{stdout: {{}}}}}}\n",
+                "n".repeat(length)
+            )
+        };
+        assert!(read(&text(253), &[]).is_ok());
+        let said = refused(&text(254), &[]);
+        assert!(said.contains("expected 253 bytes at most, found 254"), "{said}");
+    }
+}
+
+#[test]
 fn cel() {
     insta::assert_snapshot!(cases! {
         "unknown field": sink("match: event.typ == \"Warning\""),
