@@ -236,16 +236,22 @@ impl DeadLetters {
             let over = self.shares.over(self.limit);
             let over = over.as_ref().map(|(namespace, over)| (&**namespace, *over));
             let numbers = match over {
-                Some((namespace, over)) => tables.oldest(Some(namespace), excess.min(over))?,
-                None => tables.oldest(None, excess)?,
+                Some((namespace, over)) => {
+                    let from = self.shares.from(namespace);
+                    tables.oldest(from, Some(namespace), excess.min(over))?
+                }
+                None => tables.oldest(0, None, excess)?,
             };
-            if numbers.is_empty() {
-                break;
-            }
+            let Some(last) = numbers.last().copied() else { break };
             for number in numbers {
                 let Some(letter) = self.remove(tables, number)? else { continue };
                 self.counts.entry(letter.sink.clone()).or_default().overflowed += letter.events();
                 self.note_gone(tables, &letter.sink)?;
+            }
+            // A flood has the same namespace give way with each letter: what was passed over once is
+            // not read again.
+            if let Some((namespace, _)) = over {
+                self.shares.gone_below(namespace, last + 1);
             }
         }
         Ok(())
@@ -376,7 +382,7 @@ impl DeadLetters {
     /// Counts a letter in or out.
     fn count(&mut self, letter: &DeadLetter, size: u64, add: fn(u64, u64) -> u64) {
         self.bytes = add(self.bytes, size);
-        self.shares.count(&letter.envelope, size, add);
+        self.shares.count(letter.number, &letter.envelope, size, add);
         let counts = self.counts.entry(letter.sink.clone()).or_default();
         counts.letters = add(counts.letters, 1);
         counts.events = add(counts.events, letter.events());
@@ -415,10 +421,16 @@ impl<'a> Tables<'a> {
         self.letters.get(number)?.map(|row| read(number, row.value())).transpose()
     }
 
-    /// The numbers of the oldest letters, of one namespace where it is given, that take so many bytes.
-    fn oldest(&self, namespace: Option<&str>, bytes: u64) -> Result<Vec<u64>, redb::Error> {
+    /// The numbers of the oldest letters from a number on, of one namespace where it is given, that
+    /// take so many bytes.
+    fn oldest(
+        &self,
+        from: u64,
+        namespace: Option<&str>,
+        bytes: u64,
+    ) -> Result<Vec<u64>, redb::Error> {
         let (mut numbers, mut taken) = (Vec::new(), 0);
-        for item in self.letters.iter()? {
+        for item in self.letters.range(from..)? {
             if taken >= bytes {
                 break;
             }
