@@ -14,6 +14,7 @@ mod model;
 mod object;
 mod record;
 mod seen;
+mod shed;
 mod smaller;
 mod time;
 
@@ -26,6 +27,7 @@ pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Tex
 pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
+pub use shed::Shed;
 pub use smaller::smaller;
 #[cfg(any(feature = "kafka", feature = "otlp"))]
 pub(crate) use time::bounded;

@@ -213,8 +213,9 @@ impl Log {
         if size > format::MAX_BODY {
             return Err(AppendError::TooLarge { bytes: size });
         }
-        if self.must_start_segment(size as u64, now_ms) {
-            self.start_segment(now_ms).map_err(|source| self.disk_error(source))?;
+        if self.must_start_segment(size as u64, builder.version(), now_ms) {
+            self.start_segment_of(builder.version(), now_ms)
+                .map_err(|source| self.disk_error(source))?;
         }
         let Some(active) = &mut self.active else {
             return Err(self.disk_error(io::ErrorKind::NotFound.into()));
@@ -357,6 +358,12 @@ impl Log {
         self.tail
     }
 
+    /// The sequence that the segment starts at which was appended to last; before the first append of
+    /// all, that of the next record.
+    pub fn segment_first(&self) -> u64 {
+        self.active.as_ref().map_or(self.tail.next, |active| active.start.position.next)
+    }
+
     /// Where each source stands.
     pub fn resume(&self) -> &BTreeMap<Arc<str>, Resume> {
         &self.resume
@@ -366,9 +373,9 @@ impl Log {
         AppendError::Disk { path: self.directory.path().to_owned(), source }
     }
 
-    fn must_start_segment(&self, size: u64, now_ms: u64) -> bool {
+    fn must_start_segment(&self, size: u64, version: u32, now_ms: u64) -> bool {
         let Some(active) = &self.active else { return true };
-        let full = self.is_full(active, size, now_ms);
+        let full = self.is_full(active, size, now_ms) || active.version < version;
         full || active.broken || self.start_due || self.sync_failed
     }
 

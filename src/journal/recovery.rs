@@ -78,6 +78,8 @@ pub(super) struct Mark {
 /// A segment that is appended to again.
 pub(super) struct Reopened {
     pub file: File,
+    /// Of the format.
+    pub version: u32,
     /// What its header says or, where that is damaged, must have said.
     pub start: Mark,
     pub length: u64,
@@ -341,7 +343,9 @@ fn reopen(
         last.length = walk.end;
     }
     let (length, first_frame_ms) = (last.length, walk.first_frame_ms);
-    Some(Reopened { file, start, length, first_frame_ms })
+    // Where nobody knows, it may have anything.
+    let version = last.header.as_ref().map_or(format::VERSION, |(header, _)| header.version);
+    Some(Reopened { file, version, start, length, first_frame_ms })
 }
 
 /// What the writer and readers are to know of the segments.

@@ -481,3 +481,39 @@ fn readers_beside_the_writer_miss_nothing_that_retention_leaves() {
         }
     });
 }
+
+#[test]
+fn a_segment_says_version_2_only_where_it_may_have_shed_records() {
+    let bench = Bench::interval();
+    let version = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        let end = format::SegmentHeader::length(&bytes).unwrap();
+        match format::SegmentHeader::decode(&bytes[..end]) {
+            format::HeaderRead::Whole(header, _) => header.version,
+            other => panic!("{other:?}"),
+        }
+    };
+    let versions = || bench.segments().iter().map(version).collect::<Vec<_>>();
+    let append = |log: &mut Log, sheds: bool| {
+        let mut builder = FrameBuilder::new("all".into(), Resume::default());
+        builder.record(|out| out.extend_from_slice(b"{}"));
+        if sheds {
+            builder.sheds();
+        }
+        log.append(&mut builder, 1).unwrap();
+    };
+    let (mut log, _) = bench.open();
+    append(&mut log, false);
+    assert_eq!(versions(), [1]);
+    append(&mut log, true);
+    append(&mut log, false);
+    append(&mut log, true);
+    assert_eq!(versions(), [1, 2]);
+    drop(log);
+    let (mut log, _) = bench.open();
+    append(&mut log, true);
+    assert_eq!(versions(), [1, 2], "it goes on in the same one");
+    log.retain(2 * HOUR, None).unwrap();
+    append(&mut log, false);
+    assert_eq!(versions().last(), Some(&1));
+}

@@ -22,6 +22,8 @@ use super::{
 pub(super) struct Active {
     pub file: File,
     pub path: Arc<PathBuf>,
+    /// Of the format.
+    pub version: u32,
     pub length: u64,
     pub first_frame_ms: Option<u64>,
     /// What its header says.
@@ -36,6 +38,11 @@ impl Log {
     /// Seals the active segment and starts another one. After a failed sync the new one starts with
     /// a copy of what that should have written.
     pub(super) fn start_segment(&mut self, now_ms: u64) -> io::Result<()> {
+        self.start_segment_of(format::WITHOUT_SHED, now_ms)
+    }
+
+    /// The same, for a frame that needs this version of the format.
+    pub(super) fn start_segment_of(&mut self, version: u32, now_ms: u64) -> io::Result<()> {
         self.start_due = true;
         // One that was taken away since somebody looked must not be sealed.
         let in_place = self.is_in_place(now_ms)?;
@@ -58,8 +65,9 @@ impl Log {
             _ => self.mark(0),
         };
         let carried = self.active.as_ref().filter(|_| base.length > 0);
+        let version = carried.map_or(version, |active| active.version.max(version));
         let header = SegmentHeader {
-            version: format::VERSION,
+            version,
             first: base.position.next,
             skipped: base.position.skipped,
             created_ms: now_ms,
@@ -98,8 +106,16 @@ impl Log {
         self.replace_last(segment, old);
         let start = Mark { length: header.len() as u64, ..base };
         let synced = start.clone();
-        self.active =
-            Some(Active { file, path, length, first_frame_ms, start, synced, broken: false });
+        self.active = Some(Active {
+            file,
+            path,
+            version,
+            length,
+            first_frame_ms,
+            start,
+            synced,
+            broken: false,
+        });
         // The file has its name, so it is the one that is in use; but after a power cut it could be
         // without one: then all of it is written again.
         self.sync_failed = true;
@@ -211,6 +227,7 @@ impl Active {
         Self {
             file: reopened.file,
             path: path.unwrap_or_default(),
+            version: reopened.version,
             length: reopened.length,
             first_frame_ms: reopened.first_frame_ms,
             // What the process before us appended may not have been synced.
