@@ -39,6 +39,7 @@ mod intake;
 mod keeper;
 mod log_lines;
 mod marks;
+mod namespaces;
 mod objects;
 mod options;
 mod own_events;
@@ -68,6 +69,7 @@ pub use gap::Gap;
 pub use heartbeat::Heartbeat;
 #[cfg(feature = "kafka")]
 pub(crate) use log_lines::LogLines;
+pub use namespaces::NamespaceCounts;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
 pub use options::{
     BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, Overflow, RetryOptions,

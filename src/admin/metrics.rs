@@ -155,9 +155,10 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("source_events", "Changes read and journalled", ingest.events)?;
     counter(
         "source_truncated",
-        "Changes journalled whose Event was cut, being too large",
+        "Changes journalled whose Event was cut, being too large or beyond its namespace's share",
         ingest.truncated,
     )?;
+    counter("source_shed", "Changes whose Event was shed, and lost for every sink", ingest.shed)?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
     counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
     counter(

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, now_ms},
+    bridge::{BlockedBy, BridgeView, Gap, NamespaceCounts, Overflow, SinkCondition, now_ms},
     event::Cluster,
     journal::{Damage, Damages, LetterCounts, NamespaceLetters},
 };
@@ -83,8 +83,14 @@ pub struct SourceStatus {
 pub struct IngestStatus {
     /// Changes journalled.
     pub events: u64,
-    /// Those of them whose Event was cut, being larger than `journal.maxEvent`.
+    /// Those of them whose Event was cut: it was larger than `journal.maxEvent`, or its namespace had
+    /// more than its share of the journal.
     pub truncated: u64,
+    /// Those of them that stand in the place of an Event which was shed: lost for every sink.
+    pub shed: u64,
+    /// The ten namespaces of whose Events most were shed and cut. Absent where none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<NamespaceCounts>,
     /// Versions that were journalled already.
     pub repeats: u64,
     /// Objects that are no Events.
@@ -321,6 +327,8 @@ pub fn status(view: &BridgeView) -> Status {
         ingest: IngestStatus {
             events: load(&view.ingest.records),
             truncated: load(&view.ingest.truncated),
+            shed: load(&view.ingest.shed),
+            namespaces: view.ingest.namespaces(),
             repeats: load(&view.ingest.repeats),
             undecodable: load(&view.ingest.undecodable),
             heartbeats: load(&view.ingest.heartbeats),

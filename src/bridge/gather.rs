@@ -172,7 +172,9 @@ impl Gather {
         let time_ms = fed.frame().time_ms;
         for record in fed.records() {
             let position = Position { next: record.seq + 1, skipped: fed.frame().skipped };
-            let (wanted, told) = self.judge(&record, time_ms).await?;
+            let is_shed = record.is_shed();
+            let (wanted, told) =
+                if is_shed { (false, None) } else { self.judge(&record, time_ms).await? };
             self.stage.read(&record);
             let any_due = self.stage.is_due(time_ms);
             if wanted || any_due {
@@ -190,6 +192,8 @@ impl Gather {
                 let passed = self.stage.pass(record, told, names, time_ms).await;
                 counted = passed.counted;
                 self.put(passed, time_ms, !any_due).await?;
+            } else if is_shed {
+                self.work.reached.lost += 1;
             } else if self.delivered_before.delivered.contains(seq) {
                 // The run before had another `match`, and the receiver has taken it.
                 self.work.reached.delivered_before += 1;

@@ -9,8 +9,10 @@
 mod backlog;
 mod desk;
 mod lists;
+mod shares;
 mod source;
 mod store;
+mod told;
 mod writer;
 
 use std::{
@@ -22,7 +24,6 @@ use std::{
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
-use tracing::Level;
 
 pub(super) use self::{
     desk::Desk,
@@ -30,13 +31,14 @@ pub(super) use self::{
     store::{JournalStore, NotKept},
 };
 use self::{
+    shares::{LITTLE, Room, Shares, Tally},
     source::Source,
+    told::Told,
     writer::{GaveUp, LOOK_EVERY, Writer},
 };
 use super::{
     SinkProgress,
     correlation::Names,
-    log_lines::LogLines,
     objects::{Objects, Sighting},
     own_writes::{OwnWrites, Whose},
     published::Published,
@@ -134,8 +136,8 @@ pub(super) struct Ingest {
     sources: Vec<Source>,
     /// An envelope in the journal is no longer, in bytes.
     max_event: usize,
-    /// Of Events that are cut.
-    lines: LogLines,
+    shares: Shares,
+    told: Told,
     /// What lists that are not whole may take on disk together, in bytes.
     room: u64,
 }
@@ -151,11 +153,23 @@ impl Ingest {
     ) -> Self {
         let next = log.handle().tail().next;
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
+        let shares = Shares::new(&shared.sinks, log.handle(), log.options().retention_size);
         let writer = Writer::new(log, &shared);
         let keys = keys.map(|keys| (keys.clone(), keys.prefix(&[])));
         let cluster_json = String::new();
-        let lines = LogLines::of_ingest();
-        Self { writer, broadcaster, keys, cluster_json, shared, sources, max_event, lines, room: 0 }
+        let (told, room) = (Told::new(&shared.counters), 0);
+        Self {
+            writer,
+            broadcaster,
+            keys,
+            cluster_json,
+            shared,
+            sources,
+            max_event,
+            shares,
+            told,
+            room,
+        }
     }
 
     /// Takes messages until [`Message::Stop`], on behalf of a cluster.
@@ -198,6 +212,7 @@ impl Ingest {
                 Message::Tick => {
                     // What came last before a quiet time is shown in it.
                     self.sources.iter_mut().for_each(Source::show_witness);
+                    self.shares.tick();
                     Ok(())
                 }
                 Message::Stop => {
@@ -344,11 +359,30 @@ impl Ingest {
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
-        let (keys, objects, most) = (&self.keys, &self.shared.objects, self.max_event);
-        let Pending { builder, names, sightings, cut, .. } = frame;
+        let (keys, objects, told) = (&self.keys, &self.shared.objects, &self.told);
+        let namespace = &*incoming.fields.metadata.namespace;
+        let room = self.shares.room(namespace);
+        let most = match room {
+            Room::Whole => self.max_event,
+            Room::Little => LITTLE.min(self.max_event),
+            Room::LittleOrNothing | Room::Nothing => usize::MAX,
+        };
+        let Pending { builder, names, sightings, tally, cut, shed, .. } = frame;
+        let (before_it, sheds) = (builder.bytes(), *shed);
         builder.record(|out| {
             let start = out.len();
-            let is_cut = head.write(incoming, most, out);
+            let is_cut = room != Room::Nothing && head.write(incoming, most, out);
+            let is_large = || room == Room::LittleOrNothing && out.len() - start > LITTLE;
+            if room == Room::Nothing || is_large() {
+                out.truncate(start);
+                incoming.write_shed(occurrences.saturating_sub(delta), out);
+                sightings.extend(objects.as_ref().map(|_| None));
+                let fields = &incoming.fields;
+                names.extend(keys.as_ref().map(|(keys, first)| Names::of(*first, fields, keys)));
+                *shed += 1;
+                told.shed(&spec.key, incoming);
+                return;
+            }
             // Whoever reads it in the log has to come to the same keys and the same object.
             let parts = is_cut.then(|| EnvelopeParts::of(&out[start..])).flatten();
             let kept = parts.and_then(|parts| parts.fields());
@@ -357,9 +391,17 @@ impl Ingest {
             names.extend(keys.as_ref().map(|(keys, first)| Names::of(*first, fields, keys)));
             if is_cut {
                 *cut += 1;
-                tell_cut(&self.lines, &spec.key, most, incoming);
+                told.cut(&spec.key, most, room, incoming);
             }
         });
+        self.shares.note(tally, namespace, builder.bytes() - before_it);
+        // The next version brings the increments of one that is shed.
+        let (delta, occurrences) = if *shed > sheds {
+            builder.sheds();
+            (0, occurrences.saturating_sub(delta))
+        } else {
+            (delta, occurrences)
+        };
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
         delta
@@ -385,7 +427,9 @@ impl Ingest {
             changed: SeenChanges::default(),
             names: Vec::new(),
             sightings: Vec::new(),
+            tally: Tally::new(),
             cut: 0,
+            shed: 0,
         }
     }
 
@@ -397,10 +441,12 @@ impl Ingest {
         }
         frame.builder.set_resume(resume);
         let written = self.writer.append(&mut frame.builder, frame.changed.len())?;
+        self.shares.appended(&frame.tally, self.writer.segment_first(), written.bytes());
         // Before the view: what is saved of it is never ahead of what is saved of the source.
         self.sources[source].appended(resume, written.next());
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
         self.shared.counters.truncated.fetch_add(frame.cut, Ordering::Relaxed);
+        self.shared.counters.shed.fetch_add(frame.shed, Ordering::Relaxed);
         self.shared.seen.add(frame.changed, written.next());
         if let Some(objects) = &self.shared.objects {
             objects.observe(&written, frame.sightings);
@@ -435,8 +481,12 @@ struct Pending {
     names: Vec<Names>,
     /// What is at hand of the objects that its records are about.
     sightings: Vec<Option<Sighting>>,
-    /// So many of them were cut.
+    /// What namespaces have of it.
+    tally: Tally,
+    /// So many of them were cut,
     cut: u64,
+    /// and so many stand in the place of an Event that was shed.
+    shed: u64,
 }
 
 impl Pending {
@@ -450,21 +500,4 @@ fn created_since(creation_timestamp: &str, start_ms: u64) -> bool {
     creation_timestamp
         .parse::<Timestamp>()
         .is_ok_and(|created| created.as_second() >= (start_ms / 1000).cast_signed())
-}
-
-/// Says that an Event was cut, in one line a second at most.
-fn tell_cut(lines: &LogLines, source: &str, most: usize, event: &Incoming<'_>) {
-    if !lines.admit(Level::WARN, "an Event was cut", "", 1) {
-        return;
-    }
-    let (metadata, (before, after)) = (&event.fields.metadata, event.json());
-    tracing::warn!(
-        source,
-        id = event.id(),
-        object = %format!("{}/{}", &*metadata.namespace, &*metadata.name),
-        bytes = before.len() + after.len(),
-        most,
-        "an Event is too large for the journal and was cut: `truncated` says by how much. What is \
-         cut is not kept; journal.maxEvent bounds it"
-    );
 }

@@ -89,6 +89,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
         sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
         retention_size,
         gaps: view.ingest.take_untold_gaps(),
+        shed: view.ingest.namespaces().into_iter().map(|of| (of.namespace, of.shed)).collect(),
         damages: view.log.damages().count(),
         damage: view.log.damages().newest().pop(),
     }

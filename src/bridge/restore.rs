@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     correlate::Keys,
-    event::{Record, SeenChanges, SeenEntry, UidKey},
+    event::{Record, SeenChanges, SeenEntry, Shed, UidKey},
     journal::{
         CorrelatorInputs, Damages, Delivered, Directory, Frame, Loaded, Log, LogHandle,
         ObjectsView, POSITIONS, Position, Positions, ReadError, Resume, SavedCorrelator, SinkState,
@@ -490,6 +490,9 @@ fn seen_entry(envelope: &[u8], source: u16) -> Option<(UidKey, SeenEntry)> {
     struct Known<'a> {
         id: &'a str,
         occurrences: u64,
+    }
+    if let Some(Shed { uid, resource_version, occurrences, .. }) = Shed::parse(envelope) {
+        return Some((UidKey::of(&uid), SeenEntry::new(resource_version, occurrences, source)));
     }
     let Known { id, occurrences } = serde_json::from_slice(envelope).ok()?;
     let (uid, version) = id.rsplit_once('-')?;

@@ -10,7 +10,10 @@ use std::{
 
 use serde::Serialize;
 
-use super::gap::{Gap, GapSum, RecentGaps};
+use super::{
+    gap::{Gap, GapSum, RecentGaps},
+    namespaces::{NamespaceCounts, Namespaces},
+};
 
 /// A sync that fails for less is not worth a word to who asks whether the bridge is ready.
 const UNSAFE_FOR: Duration = Duration::from_secs(3);
@@ -31,8 +34,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct IngestCounters {
     /// Records appended to the journal.
     pub records: AtomicU64,
-    /// Those of them whose Event was cut, being larger than the journal takes.
+    /// Those of them whose Event was cut: it was larger than the journal takes, or its namespace had
+    /// more than its share.
     pub truncated: AtomicU64,
+    /// Those of them that stand in the place of an Event which was shed.
+    pub shed: AtomicU64,
     /// Versions that were in the journal already.
     pub repeats: AtomicU64,
     /// Objects that are no Events.
@@ -56,6 +62,7 @@ pub struct IngestCounters {
     unsafe_since: Mutex<Option<(Instant, String)>>,
     blocked: Mutex<Vec<BlockedBy>>,
     recent_gaps: Mutex<RecentGaps>,
+    namespaces: Mutex<Namespaces>,
 }
 
 /// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
@@ -98,6 +105,21 @@ impl IngestCounters {
     /// The sinks that intake stands still for; none while it goes on.
     pub fn blocked(&self) -> Vec<BlockedBy> {
         lock(&self.blocked).clone()
+    }
+
+    /// Counts an Event of a namespace that was cut.
+    pub(super) fn note_cut(&self, namespace: &str) {
+        lock(&self.namespaces).note(namespace, |counts| counts.truncated += 1);
+    }
+
+    /// Counts an Event of a namespace that was shed.
+    pub(super) fn note_shed(&self, namespace: &str) {
+        lock(&self.namespaces).note(namespace, |counts| counts.shed += 1);
+    }
+
+    /// The namespaces of whose Events most were shed and cut, ten at most.
+    pub fn namespaces(&self) -> Vec<NamespaceCounts> {
+        lock(&self.namespaces).first(10)
     }
 
     /// States a gap: in the log, in the counters, and among the recent ones.

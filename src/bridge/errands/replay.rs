@@ -230,6 +230,10 @@ impl Wanted {
                 stretch.gone += self.missing(begin);
                 let wanted = self.at.next..self.until;
                 for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
+                    if record.is_shed() {
+                        stretch.gone += 1;
+                        continue;
+                    }
                     stretch.read += 1;
                     stretch.envelopes.extend(self.take(record));
                 }

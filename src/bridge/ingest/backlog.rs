@@ -24,7 +24,7 @@ const FREE_AGAIN: u64 = 8;
 /// still: the smallest one is less than what may come in the second before a kill and while it starts.
 const SMALL: u64 = 4 << 20;
 /// A sink stands still when nothing has been settled for so long.
-const STANDS_STILL: Duration = Duration::from_secs(10);
+pub(super) const STANDS_STILL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
 pub(super) struct Backlog {
@@ -84,11 +84,8 @@ impl Backlog {
         self.over(limit - limit / FREE_AGAIN)
     }
 
-    /// What a sink may have outstanding in the log: the size of the journal but for what else is in
-    /// its directory. At least half of it, or a large state would stop intake for good.
     fn limit(&self) -> u64 {
-        let besides = self.log.other_bytes();
-        self.retention_size.saturating_sub(besides).max(self.retention_size / 2).max(1)
+        limit(&self.log, self.retention_size)
     }
 
     fn over(&mut self, limit: u64) -> Vec<BlockedBy> {
@@ -103,4 +100,11 @@ impl Backlog {
         }
         blocked
     }
+}
+
+/// What a sink may have outstanding in the log: the size of the journal but for what else is in its
+/// directory. At least half of it, or a large state would stop intake for good.
+pub(super) fn limit(log: &LogHandle, retention_size: u64) -> u64 {
+    let besides = log.other_bytes();
+    retention_size.saturating_sub(besides).max(retention_size / 2).max(1)
 }

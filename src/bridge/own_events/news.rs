@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) retention_size: u64,
     /// The gaps of all sources since the last look.
     pub(super) gaps: Vec<GapSum>,
+    /// Of which namespaces Events were shed since the start, and how many.
+    pub(super) shed: Vec<(String, u64)>,
     /// How many places of the journal were found damaged, and the last of them.
     pub(super) damages: u64,
     pub(super) damage: Option<Damage>,
@@ -77,6 +79,8 @@ pub(super) struct News {
     lost_before: HashMap<String, u64>,
     journal: Said,
     damages: u64,
+    /// What was said to be shed of each namespace, and when.
+    shed: HashMap<String, (u64, Instant)>,
 }
 
 impl News {
@@ -103,6 +107,19 @@ impl News {
         }
         for (source, told) in &mut self.sources {
             told.tell(source, now, &mut items);
+        }
+        self.shed.retain(|known, _| facts.shed.iter().any(|(namespace, _)| namespace == known));
+        for (namespace, all) in &facts.shed {
+            let (said, last) = self.shed.get(namespace).copied().unzip();
+            let shed = all.saturating_sub(said.unwrap_or_default());
+            if shed == 0 || last.is_some_and(|last| now.duration_since(last) < ONE_IN) {
+                continue;
+            }
+            self.shed.insert(namespace.clone(), (*all, now));
+            let message = format!(
+                "{shed} events of namespace {namespace} were shed, and are lost for every sink: it had more than half of what the journal keeps for a sink that is behind"
+            );
+            items.push(Item { event_type: EventType::Warning, reason: "EventsShed", message });
         }
         // What opening found is news, too: no run before has said it.
         if let Some(damage) = facts.damage.as_ref().filter(|_| facts.damages > self.damages)
@@ -200,7 +217,7 @@ impl Said {
         if lost > 0 && self.may_say("EventsLost", now) {
             self.lost = sink.lost;
             let message = format!(
-                "{lost} events were lost for sink {}: the journal no longer had them, or what was held back of them, when it could take them",
+                "{lost} events were lost for sink {}: the journal no longer had them, or what was held back of them, when it could take them, or had shed them",
                 sink.name
             );
             items.push(Item { event_type: EventType::Warning, reason: "EventsLost", message });
@@ -298,6 +315,26 @@ mod tests {
             count += told.at(second, now).len();
         }
         assert_eq!(count, 20, "each of the two reasons ten times in ten minutes");
+    }
+
+    #[test]
+    fn of_each_namespace_of_which_events_are_shed_it_is_said_once_a_minute() {
+        let mut told = Telling::new();
+        let shed = |counts: &[(&str, u64)]| Facts {
+            shed: counts.iter().map(|(namespace, shed)| ((*namespace).to_owned(), *shed)).collect(),
+            ..facts(|_| {})
+        };
+        let mut said = |second, counts: &[(&str, u64)]| -> Vec<String> {
+            let items = told.0.since(&shed(counts), told.1 + Duration::from_secs(second));
+            assert!(items.iter().all(|item| item.reason == "EventsShed"));
+            items.into_iter().map(|item| item.message[..24].to_owned()).collect()
+        };
+        assert_eq!(said(0, &[("cut", 0), ("loud", 7)]), ["7 events of namespace lo"]);
+        assert!(said(1, &[("cut", 0), ("loud", 700)]).is_empty());
+        // The one that was shed is named, whichever has more.
+        assert_eq!(said(2, &[("loud", 900), ("less", 2)]), ["2 events of namespace le"]);
+        assert_eq!(said(60, &[("loud", 907), ("less", 2)]), ["900 events of namespace "]);
+        assert!(said(200, &[("loud", 907), ("less", 2)]).is_empty());
     }
 
     #[test]
