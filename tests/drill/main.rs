@@ -31,6 +31,7 @@ mod collector;
 mod crash;
 mod disk;
 mod faulty_disk;
+mod floods;
 mod frame;
 mod history;
 mod journals;
@@ -98,6 +99,7 @@ const DRILLS: &[&[Drill]] = &[
     &stop::DRILLS,
     &outage::DRILLS,
     &retention::DRILLS,
+    &floods::DRILLS,
     &statements::DRILLS,
     &clock::DRILLS,
     &disk::DRILLS,
