@@ -1,9 +1,10 @@
 //! A record in the place of an Event that there was no room for:
-//! `{"shed":{"namespace":"…","uid":"…","resourceVersion":7,"occurrences":2}}`.
+//! `{"shed":{"namespace":"…","uid":"…","resourceVersion":7,"occurrences":2},"delta":3,"replayed":false}`.
 //!
 //! It has a sequence like any other, and is lost for every sink. Its occurrences are those before the
-//! Event: the increments come with the next version. No Event passes for one, because an envelope begins
-//! with its id.
+//! Event: the increments come with the next version. The delta is what the Event would have come with, and
+//! `replayed` says whether a list brought it: both are where an envelope has them, for whoever adds up what
+//! a gap hid. No Event passes for one, because an envelope begins with its id.
 
 use std::io::Write as _;
 
@@ -43,15 +44,16 @@ impl<'a> Shed<'a> {
 }
 
 impl Incoming<'_> {
-    /// Appends the record that stands in the place of the Event.
-    pub fn write_shed(&self, occurrences: u64, out: &mut Vec<u8>) {
+    /// Appends the record that stands in the place of the Event; `occurrences` are those before it.
+    pub fn write_shed(&self, occurrences: u64, delta: u64, replayed: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(START);
         out.extend_from_slice(b"{\"namespace\":");
         // Writing to a vector cannot fail; the uid was checked to need no escapes.
         let _ = serde_json::to_writer(&mut *out, &*self.fields.metadata.namespace);
         let _ = write!(
             out,
-            ",\"uid\":\"{}\",\"resourceVersion\":{},\"occurrences\":{occurrences}}}}}",
+            ",\"uid\":\"{}\",\"resourceVersion\":{},\"occurrences\":{occurrences}}},\
+             \"delta\":{delta},\"replayed\":{replayed}}}",
             &*self.fields.metadata.uid, self.resource_version
         );
     }
@@ -79,8 +81,10 @@ mod tests {
         let json = json.to_string();
         let event = Incoming::decode(json.as_bytes()).unwrap();
         let mut out = Vec::new();
-        event.write_shed(7, &mut out);
-        assert!(out.len() < 140, "{}", out.len());
+        event.write_shed(7, 3, true, &mut out);
+        assert!(out.len() < 170, "{}", out.len());
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((&json["delta"], &json["replayed"]), (&3.into(), &true.into()));
         let shed = Shed::parse(&out).unwrap();
         assert_eq!((&*shed.namespace, &*shed.uid), ("loud \"\u{1}", uid));
         assert_eq!((shed.resource_version, shed.occurrences), (123_456, 7));

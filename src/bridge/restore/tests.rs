@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::journal::{FrameBuilder, LogOptions, Sync};
+use crate::{
+    event::Incoming,
+    journal::{FrameBuilder, LogOptions, Sync, Unfinished},
+};
 
 const FRAMES: u64 = 80;
 const IN_A_FRAME: u64 = 500;
@@ -89,6 +92,28 @@ fn a_view_that_misses_the_end_of_the_log_is_not_whole() {
     assert_eq!(restored.resume["*"].resource_version, 20);
     assert_eq!((known(&restored, "a"), known(&restored, "b")), (Some(10), None));
     assert_eq!(restored.sources["*"].whole_from, Some(20));
+}
+
+#[test]
+fn an_event_of_a_list_cut_short_that_was_shed_is_known_and_counts_for_what_the_gap_hid() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    append(&mut Restored::open(&options).unwrap().log, "a", 10);
+    let mut restored = Restored::open(&options).unwrap();
+    save(&mut restored);
+    // The resume point stays where it was until the list is whole.
+    let resume = Resume { epoch: 0, resource_version: 10 };
+    let mut builder = FrameBuilder::new("*".into(), resume);
+    let json = r#"{"metadata":{"namespace":"loud","uid":"b","resourceVersion":"30"},"count":9}"#;
+    let event = Incoming::decode(json.as_bytes()).unwrap();
+    builder.record(|out| event.write_shed(5, 4, true, out));
+    builder.sheds();
+    restored.log.append(&mut builder, now_ms()).unwrap();
+    drop(restored);
+    let restored = Restored::open(&options).unwrap();
+    let known = restored.seen.get(UidKey::of("b")).unwrap();
+    assert_eq!(known, Some(SeenEntry::new(30, 5, 0)));
+    assert_eq!(restored.sources["*"].unfinished, Some(Unfinished { replayed: 1, skipped: 3 }));
 }
 
 #[test]
