@@ -31,7 +31,7 @@ pub(super) use self::{
     store::{JournalStore, NotKept},
 };
 use self::{
-    shares::{LITTLE, Room, Shares, Tally},
+    shares::{LITTLE, Room, Shares},
     source::Source,
     told::Told,
     writer::{GaveUp, LOOK_EVERY, Writer},
@@ -362,20 +362,15 @@ impl Ingest {
         let (keys, objects, told) = (&self.keys, &self.shared.objects, &self.told);
         let namespace = &*incoming.fields.metadata.namespace;
         let room = self.shares.room(namespace);
-        let most = match room {
-            Room::Whole => self.max_event,
-            Room::Little => LITTLE.min(self.max_event),
-            Room::LittleOrNothing | Room::Nothing => usize::MAX,
-        };
-        let Pending { builder, names, sightings, tally, cut, shed, .. } = frame;
-        let (before_it, sheds) = (builder.bytes(), *shed);
+        let most = if room == Room::Little { LITTLE.min(self.max_event) } else { self.max_event };
+        // The next version brings the increments of one that is shed.
+        let announced = occurrences.saturating_sub(delta);
+        let Pending { builder, names, sightings, cut, shed, .. } = frame;
+        let before_it = builder.bytes();
         builder.record(|out| {
             let start = out.len();
-            let is_cut = room != Room::Nothing && head.write(incoming, most, out);
-            let is_large = || room == Room::LittleOrNothing && out.len() - start > LITTLE;
-            if room == Room::Nothing || is_large() {
-                out.truncate(start);
-                incoming.write_shed(occurrences.saturating_sub(delta), out);
+            if room == Room::Nothing {
+                incoming.write_shed(announced, delta, replayed, out);
                 sightings.extend(objects.as_ref().map(|_| None));
                 let fields = &incoming.fields;
                 names.extend(keys.as_ref().map(|(keys, first)| Names::of(*first, fields, keys)));
@@ -383,6 +378,7 @@ impl Ingest {
                 told.shed(&spec.key, incoming);
                 return;
             }
+            let is_cut = head.write(incoming, most, out);
             // Whoever reads it in the log has to come to the same keys and the same object.
             let parts = is_cut.then(|| EnvelopeParts::of(&out[start..])).flatten();
             let kept = parts.and_then(|parts| parts.fields());
@@ -394,13 +390,12 @@ impl Ingest {
                 told.cut(&spec.key, most, room, incoming);
             }
         });
-        self.shares.note(tally, namespace, builder.bytes() - before_it);
-        // The next version brings the increments of one that is shed.
-        let (delta, occurrences) = if *shed > sheds {
+        self.shares.count(namespace, builder.bytes() - before_it);
+        let occurrences = if room == Room::Nothing {
             builder.sheds();
-            (0, occurrences.saturating_sub(delta))
+            announced
         } else {
-            (delta, occurrences)
+            occurrences
         };
         let entry = SeenEntry::new(incoming.resource_version, occurrences, spec.id);
         frame.changed.insert(incoming.uid, Some(entry));
@@ -427,7 +422,6 @@ impl Ingest {
             changed: SeenChanges::default(),
             names: Vec::new(),
             sightings: Vec::new(),
-            tally: Tally::new(),
             cut: 0,
             shed: 0,
         }
@@ -441,7 +435,7 @@ impl Ingest {
         }
         frame.builder.set_resume(resume);
         let written = self.writer.append(&mut frame.builder, frame.changed.len())?;
-        self.shares.appended(&frame.tally, self.writer.segment_first(), written.bytes());
+        self.shares.appended(&written);
         // Before the view: what is saved of it is never ahead of what is saved of the source.
         self.sources[source].appended(resume, written.next());
         self.shared.counters.records.fetch_add(u64::from(written.count()), Ordering::Relaxed);
@@ -481,8 +475,6 @@ struct Pending {
     names: Vec<Names>,
     /// What is at hand of the objects that its records are about.
     sightings: Vec<Option<Sighting>>,
-    /// What namespaces have of it.
-    tally: Tally,
     /// So many of them were cut,
     cut: u64,
     /// and so many stand in the place of an Event that was shed.

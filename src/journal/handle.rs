@@ -70,11 +70,6 @@ impl LogHandle {
         self.shared.lock().bytes_from(sequence)
     }
 
-    /// The sequence that the segment starts at which has the record `sequence`, or would have.
-    pub fn segment_of(&self, sequence: u64) -> u64 {
-        self.shared.lock().segment_of(sequence)
-    }
-
     /// When the record `sequence` was appended, about, in milliseconds since the epoch: at a time a
     /// hundredth of its age before that at most, or, if it was appended before the log was opened,
     /// up to an hour after it. Nothing for one that does not exist.

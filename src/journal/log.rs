@@ -358,12 +358,6 @@ impl Log {
         self.tail
     }
 
-    /// The sequence that the segment starts at which was appended to last; before the first append of
-    /// all, that of the next record.
-    pub fn segment_first(&self) -> u64 {
-        self.active.as_ref().map_or(self.tail.next, |active| active.start.position.next)
-    }
-
     /// Where each source stands.
     pub fn resume(&self) -> &BTreeMap<Arc<str>, Resume> {
         &self.resume

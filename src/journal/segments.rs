@@ -176,12 +176,6 @@ impl Row {
         self.segments.partition_point(|segment| segment.first < sequence).saturating_sub(1)
     }
 
-    /// The first sequence of the last segment that starts at a sequence or before it.
-    pub(super) fn segment_of(&self, sequence: u64) -> u64 {
-        let at = self.segments.partition_point(|segment| segment.first <= sequence);
-        self.segments.get(at.saturating_sub(1)).map_or(self.tail.next, |segment| segment.first)
-    }
-
     /// The generation of the segment in which reading from `sequence` starts.
     fn generation_of(&self, sequence: u64) -> u64 {
         self.segments.get(self.locate(sequence)).map_or(0, |segment| segment.generation)

@@ -1,7 +1,10 @@
 //! A namespace's share of the journal while a sink is away: who has more is cut, and then shed, and
 //! nobody else is.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use tidings::{
@@ -9,7 +12,7 @@ use tidings::{
     bridge::{
         Bridge, BridgeView, CorrelateMode, FailureClass, Overflow, Replay, ReplayFrom, ReplayState,
     },
-    demo::api_server::{ApiServer, EventObject, Written},
+    demo::api_server::{ApiServer, EventObject, Fault, On, Written},
     event::Envelope,
 };
 use tokio::runtime::Runtime;
@@ -185,12 +188,46 @@ fn what_was_shed_is_known_after_a_stop_and_after_a_kill_and_no_list_brings_it_ag
     }
 }
 
-/// A namespace that floods a journal of 16 MiB while a sink is away and another one is not, with a stop
-/// and a start amidst.
 #[tokio::test(flavor = "multi_thread")]
-async fn small_events_of_a_flood_are_kept_while_another_sink_takes_them() {
-    const ROUNDS: usize = 60;
-    const FLOOD: usize = 200;
+async fn a_gap_that_brings_events_which_are_shed_says_what_it_hid() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), down());
+    let setup = Setup::new(&server, dir.path()).tuned("a", &sink, none());
+    let bridge = Setup { retention: SIZE, ..setup }.start().await;
+    until("a watch", || server.open_watches() == 1).await;
+    let view = bridge.view();
+    let loud = create_saying(&server, "loud", "loud", &"x".repeat(LARGE));
+    journalled(&view, 1).await;
+    let all = 1 + 2 * flood(&server, &view, &loud, 1).await;
+    let outage = server.set_fault(On::Any, None, Fault::Unavailable);
+    server.cut_connections();
+    until("the outage is noticed", || server.fault_hits(outage) > 0).await;
+    let new = create_saying(&server, "loud", "new", "of which four versions are one");
+    let of_new = |count| server.patch_count("loud", &new.name, count, Timestamp::now()).unwrap();
+    let listed = [2, 3, 4].map(of_new)[2].id();
+    server.compact(server.revision());
+    server.clear_faults();
+    until("the gap is stated", || ingest(&view).gaps == 1).await;
+    let told = ingest(&view);
+    assert_eq!((told.shed, told.recent_gaps[0].replayed), (2, 1));
+    assert_eq!((told.recent_gaps[0].skipped_increments, told.epochs), (3, 0));
+    sink.accept_everything();
+    let status = settled(&view, "a", all + 1).await;
+    assert_eq!((status.lost, status.delivered), (2, all - 1));
+    let next = of_new(5).id();
+    until("the next version", || sink.ids().contains(&next)).await;
+    let received = sink.received();
+    assert!(received.iter().all(|event| event.id != listed), "it was shed");
+    let next = received.iter().find(|event| event.id == next).unwrap();
+    assert_eq!((next.delta, next.replayed), (5, false), "it brings the increments");
+    stop(bridge).await;
+}
+
+/// A namespace floods a journal of 16 MiB while a sink is away and another one is not, with a stop and a start
+/// amidst.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_small_events_is_shed_for_every_sink_and_a_start_takes_nobody_else_for_it() {
+    const ROUNDS: u64 = 60;
+    const FLOOD: u64 = 300;
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (away, prompt) = (down(), MemorySink::default());
     let start = async || {
@@ -199,33 +236,33 @@ async fn small_events_of_a_flood_are_kept_while_another_sink_takes_them() {
         Setup { retention: SIZE, ..setup }.start().await
     };
     let mut bridge: Bridge = start().await;
-    let text = "x".repeat(700);
-    let mut others = Vec::new();
+    let (text, mut others, mut shed) = ("x".repeat(700), Vec::new(), 0);
     for round in 0..ROUNDS {
         others.push(create(&server, &format!("web-{round}")).id());
         for n in 0..FLOOD {
             create_saying(&server, "loud", &format!("loud-{round}-{n}"), &text);
         }
-        prompt.wait_for((round + 1) * (FLOOD + 1)).await;
-        if round == ROUNDS / 2 {
+        journalled(&bridge.view(), (round + 1) * (FLOOD + 1)).await;
+        if round == ROUNDS / 4 * 3 {
+            shed = ingest(&bridge.view()).shed;
+            assert!(shed > 10 * FLOOD, "{shed}");
             stop(bridge).await;
             bridge = start().await;
         }
     }
     let view = bridge.view();
-    assert!(view.log.bytes_from(1) > SIZE / 4 * 3);
-    let all = (ROUNDS * (FLOOD + 1)) as u64;
-    assert_eq!((ingest(&view).shed, ingest(&view).truncated), (0, 0));
-    assert_eq!(sink_status(&view, "prompt").delivered, all);
-    // A large one of the same namespace has no room.
-    let large = create_saying(&server, "loud", "large", &"x".repeat(LARGE)).id();
-    let last = create(&server, "last").id();
-    prompt.wait_for(usize::try_from(all).unwrap() + 1).await;
-    assert!(!prompt.ids().contains(&large) && prompt.ids().contains(&last));
-    until("it is lost", || sink_status(&view, "prompt").lost == 1).await;
+    let told = ingest(&view);
+    assert!(told.shed > 5 * FLOOD, "{told:?}");
+    assert_eq!(told.namespaces.len(), 1, "{told:?}");
+    assert_eq!((&*told.namespaces[0].namespace, told.namespaces[0].shed), ("loud", told.shed));
     away.accept_everything();
-    let status = settled(&view, "away", all + 2).await;
-    assert_eq!((status.delivered, status.lost), (all + 1, 1));
+    let all = ROUNDS * (FLOOD + 1);
+    for (name, sink) in [("away", &away), ("prompt", &prompt)] {
+        let status = settled(&view, name, all).await;
+        assert_eq!((status.lost, status.delivered), (shed + told.shed, all - shed - told.shed));
+        let ids: HashSet<_> = sink.ids().into_iter().collect();
+        assert!(others.iter().all(|id| ids.contains(id)), "{name}");
+    }
     stop(bridge).await;
 }
 

@@ -24,7 +24,7 @@ const FREE_AGAIN: u64 = 8;
 /// still: the smallest one is less than what may come in the second before a kill and while it starts.
 const SMALL: u64 = 4 << 20;
 /// A sink stands still when nothing has been settled for so long.
-pub(super) const STANDS_STILL: Duration = Duration::from_secs(10);
+const STANDS_STILL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
 pub(super) struct Backlog {

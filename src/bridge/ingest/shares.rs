@@ -2,14 +2,12 @@
 //!
 //! A log drops whole segments, so a namespace's share of it is kept where records come in. While the
 //! backlog takes more than half of the journal, the Events of a namespace that takes more than a
-//! quarter of the backlog are cut to [`LITTLE`]. One that takes more than half of it has what is larger
-//! than that [shed](crate::event::Shed) instead; and what is smaller only where no sink takes anything
-//! and there is no more room left than the others have taken, and an eighth of the journal. Nothing is
-//! shed where a sink is to lose nothing (`overflow: block`). A namespace that is alone in the backlog has
-//! all of it, and so has everybody while every sink keeps up.
+//! quarter of the backlog are cut to [`LITTLE`], and those of one that takes more than twice that are
+//! [shed](crate::event::Shed). Nothing is shed where a sink is to lose nothing (`overflow: block`). A
+//! namespace that is alone in the backlog has all of it, and so has everybody while every sink keeps up.
 //!
-//! The backlog is counted by segments, as retention drops it, from where the first sink stands. What was
-//! in the log before this process is not counted until the journal is so full that it matters: then it is
+//! The backlog is counted in [parts](Part), from the one on that the first sink stands in. What was in
+//! the log before this process is not counted until the journal is so full that it matters: then it is
 //! read, a piece with each frame that comes. Until it is, nobody is taken for more than is known.
 
 use std::{
@@ -21,65 +19,63 @@ use std::{
 
 use rustc_hash::FxHasher;
 
-use super::backlog::{STANDS_STILL, limit};
+use super::backlog::limit;
 use crate::{
     bridge::{Overflow, SinkProgress},
     event::{EnvelopeParts, LEAST_ENVELOPE, Record, Shed},
-    journal::{LogHandle, Reader},
+    journal::{Frame, LogHandle, Reader},
 };
 
 /// What an envelope takes of a namespace that has more than its share, in bytes.
 pub(super) const LITTLE: usize = LEAST_ENVELOPE;
 /// The journal is full of a backlog by more than this part of it.
 const FULL: u64 = 2;
-/// A namespace has more than its share with more than this part of the backlog,
+/// A namespace has more than its share with more than this part of the backlog.
 const SHARE: u64 = 4;
-/// and more than twice that with more than this one.
-const TWICE: u64 = 2;
-/// So much is kept free for others at least where records of any size are shed.
-const FREE: u64 = 8;
+/// A part takes this part of what a backlog may take, and the end of a frame.
+const PARTS: u64 = 32;
+/// So many namespaces are told apart in a part at least, and no more than twice as many.
+const KNOWN: usize = 64;
 /// Where sinks stand is looked at after this part of the journal, or this time.
 const LOOK_AFTER: u64 = 64;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So much of the log is read at a time, in bytes.
+/// So much of the log is read at a time, in bytes, once for each frame and
 const READ: usize = 1 << 20;
+/// so many times what it takes: a flood that is not known for one does not get far.
+const AHEAD: usize = 4;
 
 /// What the log has room for of a namespace's Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// As much as an Event may take.
     Whole,
-    /// [`LITTLE`]; what is larger is cut,
+    /// [`LITTLE`].
     Little,
-    /// or shed.
-    LittleOrNothing,
     /// Nothing but which Event it was.
     Nothing,
 }
 
-type Map<T> = HashMap<Box<str>, T, BuildHasherDefault<FxHasher>>;
-
-/// What a segment, or the part of one that counts, has of each namespace.
+/// A stretch of the log, and what namespaces have of it.
+///
+/// Those that have most are known, in bounded memory: where there are too many, so much is taken off each
+/// that half of them have nothing left. That is a sixty-fifth of the part at most, so no namespace is taken
+/// for more than it has, or for much less.
 #[derive(Debug, Default)]
 struct Part {
-    /// The sequence that the segment starts at.
-    segment: u64,
+    /// The sequence that it starts at.
+    first: u64,
     /// What its records take, and what its frames do, in bytes.
     bytes: u64,
     on_disk: u64,
-    places: Map<u32>,
-    /// By place.
-    of: Vec<u64>,
+    of: HashMap<Box<str>, u64, BuildHasherDefault<FxHasher>>,
 }
-
-/// The records of a frame: the place of the namespace of each, and its bytes.
-pub(super) type Tally = Vec<(u32, u32)>;
 
 /// What was in the log before it was counted, being read.
 struct Earlier {
     reader: Reader,
-    from: u64,
     parts: VecDeque<Part>,
+    /// It could not be read, and is again at the next look.
+    failed: bool,
 }
 
 /// See the [module](self).
@@ -89,17 +85,14 @@ pub(super) struct Shares {
     retention_size: u64,
     /// What a backlog may take.
     limit: u64,
-    /// Of all records from `known_from` on, oldest first, and never empty.
-    parts: VecDeque<Part>,
-    known_from: u64,
-    earlier: Option<Earlier>,
-    /// What the backlog takes, in bytes, those included that nobody has counted.
-    bytes: u64,
-    /// What is counted of it, and by namespace but for the last part.
-    counted: u64,
-    sums: Map<u64>,
+    /// No sink is to lose nothing.
     may_shed: bool,
-    stands_still: bool,
+    /// Of all records from the first of it on, oldest first, and never empty.
+    parts: VecDeque<Part>,
+    /// Of those before, where that matters.
+    earlier: Option<Earlier>,
+    /// What the backlog takes on disk, in bytes, what nobody has counted included.
+    bytes: u64,
     /// When sinks were last looked at, and how much has come since.
     looked: Instant,
     since: u64,
@@ -108,20 +101,15 @@ pub(super) struct Shares {
 impl Shares {
     /// Nothing of what the log has is counted yet.
     pub(super) fn new(sinks: &[Arc<SinkProgress>], log: LogHandle, retention_size: u64) -> Self {
-        let tail = log.tail().next;
         let mut shares = Self {
             sinks: sinks.to_vec(),
             limit: limit(&log, retention_size),
             retention_size,
-            parts: VecDeque::from([Part::of_segment(log.segment_of(tail))]),
+            may_shed: sinks.iter().all(|sink| sink.overflow() == Overflow::DropOldest),
+            parts: VecDeque::from([Part::new(log.tail().next)]),
             log,
-            known_from: tail,
             earlier: None,
             bytes: 0,
-            counted: 0,
-            sums: Map::default(),
-            may_shed: false,
-            stands_still: false,
             looked: Instant::now(),
             since: 0,
         };
@@ -138,52 +126,44 @@ impl Shares {
         if !self.is_full() {
             return Room::Whole;
         }
-        let last = self.parts.back().map_or(0, |last| last.bytes_of(namespace));
-        let own = self.sums.get(namespace).copied().unwrap_or_default() + last;
-        let others = self.counted.saturating_sub(own);
-        if own <= self.bytes / SHARE || others == 0 {
+        let earlier = self.earlier.iter().flat_map(|earlier| &earlier.parts);
+        let (own, all) = self.parts.iter().chain(earlier).fold((0, 0), |(own, all), part| {
+            (own + part.of.get(namespace).copied().unwrap_or(0), all + part.bytes)
+        });
+        let share = self.bytes / SHARE;
+        if own <= share || own == all {
             Room::Whole
-        } else if own <= self.bytes / TWICE || !self.may_shed {
+        } else if own <= 2 * share || !self.may_shed {
             Room::Little
-        } else if self.stands_still
-            && self.limit.saturating_sub(self.bytes) < others.max(self.limit / FREE)
-        {
-            Room::Nothing
         } else {
-            Room::LittleOrNothing
+            Room::Nothing
         }
     }
 
-    /// Notes a record of a frame that is appended next.
-    pub(super) fn note(&mut self, tally: &mut Tally, namespace: &str, bytes: usize) {
+    /// Counts a record that is appended with the next frame, and takes so many bytes of it.
+    pub(super) fn count(&mut self, namespace: &str, bytes: usize) {
         if let Some(last) = self.parts.back_mut() {
-            tally.push((last.place_of(namespace), u32::try_from(bytes).unwrap_or(u32::MAX)));
+            last.count(namespace, bytes as u64);
         }
     }
 
-    /// The frame has been appended, to the segment that starts at `segment`, and takes so many bytes.
-    pub(super) fn appended(&mut self, tally: &Tally, segment: u64, on_disk: usize) {
-        if tally.is_empty() {
+    /// The frame with the records that were counted has been appended. Blocks on the disk where earlier
+    /// ones are to be counted.
+    pub(super) fn appended(&mut self, frame: &Frame) {
+        if frame.count() == 0 {
             // A resume point takes next to nothing.
             return;
         }
-        if self.parts.back().is_none_or(|last| last.segment != segment) {
-            self.begin(segment, tally);
-        } else if let Some(last) = self.parts.back_mut() {
-            for (place, bytes) in tally {
-                last.of[*place as usize] += u64::from(*bytes);
-                last.bytes += u64::from(*bytes);
-            }
-        }
-        let on_disk = on_disk as u64;
+        let (on_disk, was_full) = (frame.bytes() as u64, self.is_full());
         if let Some(last) = self.parts.back_mut() {
             last.on_disk += on_disk;
+            if last.on_disk > self.limit / PARTS {
+                self.parts.push_back(Part::new(frame.next()));
+            }
         }
-        let was_full = self.is_full();
-        self.counted += tally.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>();
         self.bytes += on_disk;
         self.since += on_disk;
-        if self.earlier.is_some() {
+        for _ in 0..=AHEAD * frame.bytes() / READ {
             self.read_earlier();
         }
         if self.since > self.limit / LOOK_AFTER || self.is_full() != was_full {
@@ -198,25 +178,6 @@ impl Shares {
         }
     }
 
-    /// The frame is the first of another segment.
-    fn begin(&mut self, segment: u64, tally: &Tally) {
-        let mut part = Part::of_segment(segment);
-        if let Some(last) = self.parts.back() {
-            if segment < last.segment {
-                // A sync failed, and the segment begins with a copy of what is counted elsewhere.
-                *self = Self::new(&self.sinks, self.log.clone(), self.retention_size);
-                return;
-            }
-            let names: HashMap<u32, &str> =
-                last.places.iter().map(|(name, place)| (*place, &**name)).collect();
-            for (place, bytes) in tally {
-                part.add(names.get(place).copied().unwrap_or_default(), u64::from(*bytes));
-            }
-        }
-        self.parts.push_back(part);
-        self.sum_up();
-    }
-
     fn look(&mut self) {
         (self.looked, self.since) = (Instant::now(), 0);
         self.limit = limit(&self.log, self.retention_size);
@@ -224,144 +185,101 @@ impl Shares {
         let from = self.sinks.iter().map(|sink| sink.unsettled_from()).min().unwrap_or(tail);
         let from = from.max(self.log.oldest().next);
         if from >= tail {
-            self.forget_all(tail);
-        } else {
-            self.forget(self.log.segment_of(from));
-        }
-        let earlier = self.earlier.iter().flat_map(|earlier| &earlier.parts);
-        let read: u64 = earlier.clone().map(|part| part.on_disk).sum();
-        self.counted = self.parts.iter().chain(earlier).map(|part| part.bytes).sum();
-        self.bytes = self.parts.iter().map(|part| part.on_disk).sum();
-        let is_behind = self.known_from > from;
-        if is_behind {
-            let all = self.log.bytes_from(from);
-            self.bytes += all.saturating_sub(self.log.bytes_from(self.known_from)).max(read);
-        }
-        if self.is_full() && is_behind && self.earlier.is_none() {
-            let reader = self.log.reader(from);
-            self.earlier = Some(Earlier { reader, from, parts: VecDeque::new() });
-        }
-        self.sum_up();
-        let far = |sink: &Arc<SinkProgress>| {
-            self.log.bytes_from(sink.unsettled_from()) > self.limit / FULL
-        };
-        let is_far_and_still =
-            |sink: &Arc<SinkProgress>| sink.settled_at().elapsed() >= STANDS_STILL && far(sink);
-        self.may_shed = self.sinks.iter().all(|sink| sink.overflow() == Overflow::DropOldest);
-        self.stands_still = self.sinks.iter().all(is_far_and_still);
-    }
-
-    /// Every sink has had everything.
-    fn forget_all(&mut self, tail: u64) {
-        self.earlier = None;
-        // As a rule there is little, and it is looked at again and again.
-        if self.parts.iter().any(|part| part.on_disk > 0) {
-            let segment = self.parts.back().map_or(tail, |last| last.segment);
-            self.parts = VecDeque::from([Part::of_segment(segment)]);
-        }
-        self.known_from = tail;
-    }
-
-    /// Every sink has had what is before a segment, or the log has it no longer.
-    fn forget(&mut self, segment: u64) {
-        while self.parts.len() > 1 && self.parts.front().is_some_and(|p| p.segment < segment) {
-            self.parts.pop_front();
-        }
-        self.known_from = self.known_from.max(segment);
-        if let Some(earlier) = &mut self.earlier {
-            earlier.parts.retain(|part| part.segment >= segment);
-        }
-    }
-
-    /// Reads on in what was in the log before; blocks on the disk.
-    fn read_earlier(&mut self) {
-        let Some(earlier) = &mut self.earlier else { return };
-        let frames = earlier.reader.read(READ);
-        let mut ends = false;
-        for frame in frames.iter().flatten() {
-            let segment = self.log.segment_of(frame.first);
-            if earlier.parts.back().is_none_or(|last| last.segment != segment) {
-                earlier.parts.push_back(Part::of_segment(segment));
+            // As a rule there is little, and it is looked at again and again.
+            if self.parts.iter().any(|part| part.on_disk > 0) {
+                self.parts = VecDeque::from([Part::new(tail)]);
             }
-            let Some(part) = earlier.parts.back_mut() else { continue };
-            if frame.count() > 0 && frame.next() <= self.known_from {
-                part.on_disk += frame.bytes() as u64;
-            }
-            for record in frame.records().filter(|record| record.seq >= earlier.from) {
-                ends |= record.seq >= self.known_from;
-                if !ends {
-                    with_namespace(&record, |namespace| part.add(namespace, in_frame(&record)));
-                }
-            }
-        }
-        // What cannot be read is nobody's.
-        if ends || frames.as_ref().map_or(true, Vec::is_empty) {
-            self.end_earlier();
-        }
-    }
-
-    fn end_earlier(&mut self) {
-        let Some(mut earlier) = self.earlier.take() else { return };
-        if let (Some(before), Some(first)) = (earlier.parts.back(), self.parts.front_mut())
-            && before.segment == first.segment
-        {
-            for (namespace, bytes) in before.namespaces() {
-                first.add(namespace, bytes);
-            }
-            first.on_disk += before.on_disk;
-            earlier.parts.pop_back();
-        }
-        earlier.parts.append(&mut self.parts);
-        (self.parts, self.known_from) = (earlier.parts, earlier.from);
-        self.look();
-    }
-
-    /// Sums up all parts but the last.
-    fn sum_up(&mut self) {
-        self.sums.clear();
-        if !self.is_full() {
-            // Nobody asks.
+            (self.earlier, self.bytes) = (None, 0);
             return;
         }
-        let before = self.parts.range(..self.parts.len().saturating_sub(1));
-        let earlier = self.earlier.iter().flat_map(|earlier| &earlier.parts);
-        for (namespace, bytes) in before.chain(earlier).flat_map(Part::namespaces) {
-            match self.sums.get_mut(namespace) {
-                Some(sum) => *sum += bytes,
-                None => _ = self.sums.insert(namespace.into(), bytes),
-            }
+        forget(&mut self.parts, from);
+        self.bytes = on_disk(&self.parts);
+        let first = self.parts.front().map_or(tail, |part| part.first);
+        if from >= first {
+            self.earlier = None;
+            return;
+        }
+        let uncounted = self.log.bytes_from(from).saturating_sub(self.log.bytes_from(first));
+        if let Some(Earlier { parts, failed, .. }) = &mut self.earlier {
+            forget(parts, from);
+            *failed = false;
+            self.bytes += uncounted.max(on_disk(parts));
+            return;
+        }
+        self.bytes += uncounted;
+        if self.is_full() {
+            let (reader, parts) = (self.log.reader(from), VecDeque::from([Part::new(from)]));
+            self.earlier = Some(Earlier { reader, parts, failed: false });
+        }
+    }
+
+    /// Reads on in what was in the log before.
+    fn read_earlier(&mut self) {
+        let Some(earlier) = self.earlier.as_mut().filter(|earlier| !earlier.failed) else { return };
+        let Ok(frames) = earlier.reader.read(READ) else {
+            earlier.failed = true;
+            return;
+        };
+        let until = self.parts.front().map_or(0, |part| part.first);
+        for frame in frames.iter().filter(|frame| frame.count() > 0 && frame.first < until) {
+            earlier.take(frame, self.limit / PARTS);
+        }
+        if frames.last().is_none_or(|frame| frame.next() >= until)
+            && let Some(mut earlier) = self.earlier.take()
+        {
+            earlier.parts.append(&mut self.parts);
+            self.parts = earlier.parts;
+            self.look();
+        }
+    }
+}
+
+impl Earlier {
+    fn take(&mut self, frame: &Frame, most: u64) {
+        if self.parts.back().is_none_or(|last| last.on_disk > most) {
+            self.parts.push_back(Part::new(frame.first));
+        }
+        let Some(last) = self.parts.back_mut() else { return };
+        last.on_disk += frame.bytes() as u64;
+        for record in frame.records() {
+            with_namespace(&record, |namespace| last.count(namespace, in_frame(&record)));
         }
     }
 }
 
 impl Part {
-    fn of_segment(segment: u64) -> Self {
-        Self { segment, ..Self::default() }
+    fn new(first: u64) -> Self {
+        Self { first, ..Self::default() }
     }
 
-    fn place_of(&mut self, namespace: &str) -> u32 {
-        if let Some(place) = self.places.get(namespace) {
-            return *place;
-        }
-        let place = u32::try_from(self.of.len()).unwrap_or(u32::MAX);
-        self.of.push(0);
-        self.places.insert(namespace.into(), place);
-        place
-    }
-
-    fn add(&mut self, namespace: &str, bytes: u64) {
-        let place = self.place_of(namespace);
-        self.of[place as usize] += bytes;
+    fn count(&mut self, namespace: &str, bytes: u64) {
         self.bytes += bytes;
+        if let Some(sum) = self.of.get_mut(namespace) {
+            *sum += bytes;
+            return;
+        }
+        if self.of.len() >= 2 * KNOWN {
+            let mut sums: Vec<u64> = self.of.values().copied().collect();
+            sums.sort_unstable();
+            let least = sums[sums.len() - 1 - KNOWN];
+            self.of.retain(|_, sum| {
+                *sum = sum.saturating_sub(least);
+                *sum > 0
+            });
+        }
+        self.of.insert(namespace.into(), bytes);
     }
+}
 
-    fn bytes_of(&self, namespace: &str) -> u64 {
-        self.places.get(namespace).map_or(0, |place| self.of[*place as usize])
+/// Every sink has had what is before a sequence, or the log has it no longer.
+fn forget(parts: &mut VecDeque<Part>, before: u64) {
+    while parts.get(1).is_some_and(|next| next.first <= before) {
+        parts.pop_front();
     }
+}
 
-    fn namespaces(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.places.iter().map(|(name, place)| (&**name, self.of[*place as usize]))
-    }
+fn on_disk(parts: &VecDeque<Part>) -> u64 {
+    parts.iter().map(|part| part.on_disk).sum()
 }
 
 /// What a record takes in a frame.

@@ -84,11 +84,6 @@ impl Writer {
         self.log.directory()
     }
 
-    /// See [`Log::segment_first`].
-    pub(super) fn segment_first(&self) -> u64 {
-        self.log.segment_first()
-    }
-
     /// What lists may take on disk while they are staged, in bytes: what the log leaves of the size of
     /// the journal, which is half of it, less what else is beside it; but at least a quarter.
     pub(super) fn room_for_lists(&self) -> u64 {
