@@ -87,20 +87,20 @@ impl Match {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sources {
     All,
-    Two,
-    OtherThree,
+    Five,
+    OtherFive,
     WithoutPulled,
 }
 
 impl Sources {
     const ORDER: [Self; 6] =
-        [Self::All, Self::Two, Self::OtherThree, Self::All, Self::WithoutPulled, Self::Two];
+        [Self::All, Self::Five, Self::OtherFive, Self::All, Self::WithoutPulled, Self::Five];
 
     pub(super) fn namespaces(self) -> &'static [&'static str] {
         match self {
             Self::All | Self::WithoutPulled => &NAMESPACES,
-            Self::Two => &NAMESPACES[..2],
-            Self::OtherThree => &NAMESPACES[1..],
+            Self::Five => &NAMESPACES[..5],
+            Self::OtherFive => &NAMESPACES[3..],
         }
     }
 

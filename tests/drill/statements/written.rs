@@ -11,7 +11,9 @@ use crate::judge::{Key, Produced};
 /// So many Events there are at a time; then they occur again.
 const LIVE: usize = 400;
 const PODS: usize = 24;
-pub(super) const NAMESPACES: [&str; 4] = ["team-0", "team-1", "team-2", "team-3"];
+/// So many that none has more than its share of the journal, though only five of them may be followed.
+pub(super) const NAMESPACES: [&str; 8] =
+    ["team-0", "team-1", "team-2", "team-3", "team-4", "team-5", "team-6", "team-7"];
 /// The reason of what is large.
 pub(super) const BULK: &str = "Bulk";
 /// The reason of what is written to see it arrive.
@@ -96,15 +98,14 @@ impl Writer {
         self
     }
 
-    /// Writes so many bytes in large messages about what is in these namespaces, and some others.
+    /// Writes so many bytes in large messages about what is in these namespaces in turn, and some others.
     pub(super) async fn bulk(mut self, bytes: usize, namespaces: &[&'static str]) -> Self {
         const EACH: usize = 64 << 10;
         let pods = (0..PODS).filter(|pod| namespaces.contains(&namespace_of(*pod)));
         let pods: Vec<usize> = pods.collect();
         let written = tokio::task::spawn_blocking(move || {
-            for _ in 0..bytes.div_ceil(EACH) {
-                let pod = pods[self.random.usize(..pods.len())];
-                self.create(pod, BULK, false, &"x".repeat(EACH));
+            for pod in pods.iter().cycle().take(bytes.div_ceil(EACH)) {
+                self.create(*pod, BULK, false, &"x".repeat(EACH));
                 self.live.pop();
                 self.write();
             }
