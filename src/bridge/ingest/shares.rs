@@ -1,4 +1,4 @@
-//! What each namespace takes of the backlog: of what the log keeps for a sink that has not had it.
+//! Each namespace's share of the backlog: of what the log keeps for a sink that has not had it.
 //!
 //! A log drops whole segments, so a namespace's share of it is kept where records come in. While the
 //! backlog takes more than half of the journal, the Events of a namespace that takes more than a
@@ -6,9 +6,9 @@
 //! [shed](crate::event::Shed). Nothing is shed where a sink is to lose nothing (`overflow: block`). A
 //! namespace that is alone in the backlog has all of it, and so has everybody while every sink keeps up.
 //!
-//! The backlog is counted in [parts](Part), from the one on that the first sink stands in. What was in
-//! the log before this process is not counted until the journal is so full that it matters: then it is
-//! read, a piece with each frame that comes. Until it is, nobody is taken for more than is known.
+//! The backlog is counted in [parts](Part), from the one on that the first sink stands in. Records from
+//! before this process are not counted until the journal is so full that they matter: then they are read,
+//! some with each frame that comes. Until all are, nobody is taken for more than is known.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -36,9 +36,8 @@ const SHARE: u64 = 4;
 const PARTS: u64 = 32;
 /// So many namespaces are told apart in a part at least, and no more than twice as many.
 const KNOWN: usize = 64;
-/// Where sinks stand is looked at after this part of the journal, or this time.
-const LOOK_AFTER: u64 = 64;
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// While the journal is full, where sinks stand is looked at again after this time.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// So much of the log is read at a time, in bytes, once for each frame and
 const READ: usize = 1 << 20;
 /// so many times what it takes: a flood that is not known for one does not get far.
@@ -74,7 +73,7 @@ struct Part {
 struct Earlier {
     reader: Reader,
     parts: VecDeque<Part>,
-    /// It could not be read, and is again at the next look.
+    /// It could not be read, and is again with the next tick.
     failed: bool,
 }
 
@@ -93,9 +92,8 @@ pub(super) struct Shares {
     earlier: Option<Earlier>,
     /// What the backlog takes on disk, in bytes, what nobody has counted included.
     bytes: u64,
-    /// When sinks were last looked at, and how much has come since.
+    /// When sinks were last looked at.
     looked: Instant,
-    since: u64,
 }
 
 impl Shares {
@@ -111,7 +109,6 @@ impl Shares {
             earlier: None,
             bytes: 0,
             looked: Instant::now(),
-            since: 0,
         };
         shares.look();
         shares
@@ -122,7 +119,10 @@ impl Shares {
     }
 
     /// What there is room for of an Event of a namespace.
-    pub(super) fn room(&self, namespace: &str) -> Room {
+    pub(super) fn room(&mut self, namespace: &str) -> Room {
+        if self.is_full() && self.looked.elapsed() >= LOOK_EVERY {
+            self.look();
+        }
         if !self.is_full() {
             return Room::Whole;
         }
@@ -162,24 +162,22 @@ impl Shares {
             }
         }
         self.bytes += on_disk;
-        self.since += on_disk;
         for _ in 0..=AHEAD * frame.bytes() / READ {
             self.read_earlier();
         }
-        if self.since > self.limit / LOOK_AFTER || self.is_full() != was_full {
+        if self.is_full() && !was_full {
             self.look();
         }
     }
 
-    /// Looks where sinks are, if that is some time ago.
+    /// To be called once a second.
     pub(super) fn tick(&mut self) {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.look();
-        }
+        self.earlier.iter_mut().for_each(|earlier| earlier.failed = false);
+        self.look();
     }
 
     fn look(&mut self) {
-        (self.looked, self.since) = (Instant::now(), 0);
+        self.looked = Instant::now();
         self.limit = limit(&self.log, self.retention_size);
         let tail = self.log.tail().next;
         let from = self.sinks.iter().map(|sink| sink.unsettled_from()).min().unwrap_or(tail);
@@ -200,9 +198,8 @@ impl Shares {
             return;
         }
         let uncounted = self.log.bytes_from(from).saturating_sub(self.log.bytes_from(first));
-        if let Some(Earlier { parts, failed, .. }) = &mut self.earlier {
+        if let Some(Earlier { parts, .. }) = &mut self.earlier {
             forget(parts, from);
-            *failed = false;
             self.bytes += uncounted.max(on_disk(parts));
             return;
         }
@@ -217,6 +214,8 @@ impl Shares {
     fn read_earlier(&mut self) {
         let Some(earlier) = self.earlier.as_mut().filter(|earlier| !earlier.failed) else { return };
         let Ok(frames) = earlier.reader.read(READ) else {
+            // What it has open may be what cannot be read.
+            earlier.reader = self.log.reader(earlier.reader.position().next);
             earlier.failed = true;
             return;
         };

@@ -1,4 +1,4 @@
-//! What is said of Events that the journal is not to hold whole: a line of the log a second for each
+//! Statements about Events that the journal does not hold whole: a line of the log a second for each
 //! reason, and the counts by namespace.
 
 use std::sync::Arc;

@@ -119,7 +119,7 @@ impl Bench {
         }
     }
 
-    fn rooms<const N: usize>(&self, namespaces: [&str; N]) -> [Room; N] {
+    fn rooms<const N: usize>(&mut self, namespaces: [&str; N]) -> [Room; N] {
         namespaces.map(|namespace| self.shares.room(namespace))
     }
 }
@@ -206,13 +206,13 @@ fn what_cannot_be_read_of_the_log_is_counted_once_it_can() {
     std::fs::create_dir(&first).unwrap();
     for _ in 0..8 {
         bench.append(&[("quiet", 100, false)]);
-        bench.shares.look();
+        bench.shares.tick();
     }
     assert!(bench.shares.earlier.is_some(), "it is tried again");
     assert_eq!(bench.rooms(["loud", "quiet"]), [Room::Whole; 2]);
     std::fs::remove_dir(&first).unwrap();
     std::fs::rename(&aside, &first).unwrap();
-    bench.shares.look();
+    bench.shares.tick();
     for _ in 0..8 {
         bench.append(&[("quiet", 100, false)]);
     }
