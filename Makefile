@@ -1,13 +1,13 @@
-# Everything that is done to this project is a target here; .ci/run calls the same ones.
+# Everything that is done to this project is a target here; .ci/run calls lint, test and demo.
 
 CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help demo test damage conformance e2e drill fuzz lint bench build tools schema
+.PHONY: help tools build demo test check damage conformance lint features doc deny e2e drill fuzz release-check bench schema
 
 help: ## What there is to do
-	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 tools: ## Say what this machine lacks to build and test
 	@scripts/tools
@@ -21,6 +21,9 @@ demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" end
 test: tools ## All tests that need no other program
 	$(CARGO) test --locked
 
+check: tools ## What a change has to pass: .ci/run in a fresh clone of HEAD; target/.green names the tree that passed
+	scripts/check
+
 damage: tools ## A thousand journals damaged at random, each opened and run; `make test` has 24
 	DAMAGE_TRIALS=1000 $(CARGO) test --locked --test bridge -- --nocapture whatever_is_damaged
 
@@ -30,7 +33,6 @@ conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:d
 e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test against them
 	tests/parts/install
 	$(CARGO) test --locked --test e2e -- --test-threads 1 --nocapture
-	$(CARGO) test --locked --test drill -- --short
 
 drill: tools ## Fault drills at full length, above an hour: ARGS="--short", ARGS="outage", ARGS="--list"
 	tests/parts/install
@@ -39,13 +41,23 @@ drill: tools ## Fault drills at full length, above an hour: ARGS="--short", ARGS
 fuzz: tools ## Fuzz every target for 15 s: ARGS="--seconds 120 watch_line" takes longer over one
 	scripts/fuzz $(ARGS)
 
-lint: tools ## Formatting, lints, licences and sources of dependencies, documentation
+lint: tools ## Formatting and lints
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+features: tools ## Lints of what `make lint` leaves out: the tests against real parts, a build without features
 	$(CARGO) clippy --locked --test e2e --test drill -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
+
+doc: tools ## The documentation of the library, without warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+
+deny: tools ## Licences, sources and advisories of dependencies; installs cargo-deny
 	scripts/deny
+
+release-check: lint features doc deny test e2e fuzz ## All checks, by hand before a release; takes above an hour
+	tests/parts/install
+	$(CARGO) test --release --locked --test drill -- --short
 
 bench: tools ## Measure events a second, CPU, memory and latency; ARGS="--write docs/benchmarks.md" keeps them
 	$(CARGO) bench --locked --bench bridge -- $(ARGS)
