@@ -29,9 +29,6 @@ mod tests;
 mod ticket;
 mod window;
 
-#[cfg(test)]
-use std::ops::Range;
-
 use super::{Failure, FailureClass, RetryOptions};
 
 use self::{
@@ -174,12 +171,6 @@ impl Delivery {
         self.lanes[lane].pieces.front().map_or(&[], |piece| &piece.tickets)
     }
 
-    /// How many attempts are under way.
-    #[cfg(test)]
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way
-    }
-
     /// When there is something to send although nothing is pushed or answered until then.
     pub(super) fn wake_at(&self) -> Option<Millis> {
         let fresh = self.has_fresh();
@@ -198,18 +189,6 @@ impl Delivery {
     /// The fates since the last call: those of one answer at least, in the order of its records.
     pub(super) fn take_fates(&mut self) -> std::vec::Drain<'_, Fated> {
         self.fates.drain(..)
-    }
-
-    /// The first live ticket without a fate.
-    #[cfg(test)]
-    pub(super) fn settled(&self) -> Number {
-        self.live.first_open()
-    }
-
-    /// The tickets with a fate behind that, in order.
-    #[cfg(test)]
-    pub(super) fn settled_behind(&self) -> impl Iterator<Item = Range<Number>> {
-        self.live.closed_behind()
     }
 
     /// How the attempts do. What only a person can mend is no more than a lane's while others are

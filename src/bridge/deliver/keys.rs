@@ -1,4 +1,4 @@
-//! Keys: which records are about one object, and of one namespace.
+//! Keys: which records are about one object.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -26,25 +26,21 @@ impl Keys {
     /// The ticket of a record, by which delivery knows it. With one lane all are in order, without keys.
     pub(super) fn ticket(&self, record: &Record, lanes: usize) -> Ticket {
         let bytes = u32::try_from(record.envelope.len()).unwrap_or(u32::MAX);
-        let keys = if lanes > 1 { self.keys(&record.envelope) } else { None };
-        let (key, namespace) = keys.unwrap_or_default();
-        Ticket { key, namespace, destination: 0, bytes }
+        let key = if lanes > 1 { self.key(&record.envelope) } else { None };
+        Ticket { key: key.unwrap_or_default(), bytes }
     }
 
-    /// The keys of the object and of the namespace. An Event is of the namespace that its object is in: the
-    /// API server sees to that.
-    fn keys(&self, envelope: &[u8]) -> Option<(u64, u64)> {
+    fn key(&self, envelope: &[u8]) -> Option<u64> {
         let object = &envelope[FIND_OBJECT.find(envelope)? + OBJECT.len() - 1..];
         let mut object = serde_json::Deserializer::from_slice(object);
         let ObjectReference { kind, namespace, name, uid, .. } =
             ObjectReference::deserialize(&mut object).ok()?;
         let (namespace, uid) = (&*namespace, &*uid);
-        let key = if uid.is_empty() {
+        Some(if uid.is_empty() {
             self.0.hash_one((namespace, &*kind, &*name))
         } else {
             self.0.hash_one((namespace, uid))
-        };
-        Some((key, self.0.hash_one(namespace)))
+        })
     }
 }
 
@@ -76,8 +72,6 @@ mod tests {
             key("shop", r#"{"kind":"Job","name":"web"}"#),
         ];
         assert!(others.iter().all(|other| *other != web));
-        let of = |namespace| keys.ticket(&record(namespace, r#"{"kind":"Pod"}"#), 8).namespace;
-        assert!(of("shop") == of("shop") && of("shop") != of("other"));
         let nonsense = Record { seq: 1, envelope: "nonsense".into() };
         assert_eq!(keys.ticket(&nonsense, 8).key, 0);
     }

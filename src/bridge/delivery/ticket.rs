@@ -5,10 +5,6 @@
 pub(in crate::bridge) struct Ticket {
     /// A hash of cluster, namespace and object: records of one key are delivered in order.
     pub(in crate::bridge) key: u64,
-    /// A hash of its namespace.
-    pub(in crate::bridge) namespace: u64,
-    /// A hash of where it goes: the rendered URL, index or tenant, topic and partition.
-    pub(in crate::bridge) destination: u64,
     /// The size of its envelope.
     pub(in crate::bridge) bytes: u32,
 }

@@ -1,8 +1,6 @@
 //! The window: tickets from the first one without a fate on.
 
 use std::collections::VecDeque;
-#[cfg(test)]
-use std::ops::Range;
 
 use super::ticket::{Number, Ticket};
 
@@ -32,12 +30,6 @@ impl Window {
         self.open_bytes += u64::from(ticket.bytes);
         self.slots.push_back(Slot { ticket, open: true });
         self.next() - 1
-    }
-
-    /// The number of the first ticket without a fate.
-    #[cfg(test)]
-    pub(super) fn first_open(&self) -> Number {
-        self.base
     }
 
     /// The number that the next ticket has.
@@ -73,19 +65,5 @@ impl Window {
             self.base += 1;
         }
         ticket
-    }
-
-    /// The ranges of tickets with a fate behind the first one without.
-    #[cfg(test)]
-    pub(super) fn closed_behind(&self) -> impl Iterator<Item = Range<Number>> {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let row = |from: usize, open: bool| {
-                self.slots.range(from..).take_while(|slot| slot.open == open).count()
-            };
-            let from = at + row(at, true);
-            at = from + row(from, false);
-            (at > from).then(|| self.base + from as u64..self.base + at as u64)
-        })
     }
 }
