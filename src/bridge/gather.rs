@@ -1,7 +1,6 @@
 //! The first half of a sink's watcher: from frames to batches.
 //!
-//! What a work settles is settled together: the fates of its records, the position, and how many
-//! versions are held there. A summary belongs to the record that brought it about, so a work that
+//! A batch commits its fates, the new position and the held count as one unit. A summary belongs to the record that brought it about, so a work that
 //! ends between the two [does not settle](Work::settles) by itself: after a crash there, both come
 //! again.
 

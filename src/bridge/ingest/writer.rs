@@ -186,11 +186,10 @@ impl Writer {
                 tracing::error!(
                     sink = sink.sink,
                     bytes = sink.bytes,
-                    "the journal is full of what a sink with overflow: block has not had: intake \
-                     stands still for all sinks, delivery goes on. Mend the sink, raise \
-                     journal.retention.size, or set its overflow to dropOldest; the API server \
-                     keeps Events for an hour as a rule, and what comes and goes meanwhile is not \
-                     seen"
+                    "journal full: a sink with overflow: block has undelivered events; ingestion is \
+                     paused for all sinks, delivery goes on. Repair the sink, raise \
+                     journal.retention.size, or set its overflow to dropOldest; Events that the API \
+                     server deletes meanwhile, after an hour by default, are not seen"
                 );
             } else {
                 tracing::debug!(sink = sink.sink, bytes = sink.bytes, "intake stands still again");

@@ -187,7 +187,9 @@ impl Said {
             self.trouble = Some(trouble);
             let why = sink.last_error.as_deref().unwrap_or("it does not say why");
             let message = if misconfigured {
-                format!("Sink {name} has to be mended by somebody; its events are kept: {why}")
+                format!(
+                    "Sink {name} is misconfigured and needs attention; its events are kept: {why}"
+                )
             } else {
                 format!("Sink {name} does not take events; they are kept for it: {why}")
             };

@@ -55,7 +55,7 @@ pub enum SinkHandleError {
         /// The name in the options.
         found: String,
     },
-    /// What is chosen for the life of a bridge.
+    /// An option that cannot change while the bridge runs.
     #[error(
         "`{key}` of the sink `{sink}` cannot change while the bridge runs\nhint: restart the bridge"
     )]

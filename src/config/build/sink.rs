@@ -36,7 +36,8 @@ impl Builder<'_> {
         let path = Path::root("sinks").key(name);
         let timeout = model.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
         if timeout.is_zero() {
-            let wrong = wrong("no attempt succeeds in no time").hint("the default is `10s`");
+            let wrong =
+                wrong("expected a time greater than 0, found 0s").hint("the default is `10s`");
             self.wrong(&path.key("timeout"), wrong);
         }
         let batch = self.batch(&path.key("batch"), model);

@@ -101,7 +101,7 @@ const CASES: [Case; 5] = [
             ("{env: NAME}", "10.0.0.1", "is not a DNS name"),
             ("{env: CA}", "DIR/no-certificate.pem", "set up the client"),
             ("{webhook: {", "{match: \"event.typ == 1\", webhook: {", "typ"),
-            ("{webhook: {", "{timeout: 0s, webhook: {", "no attempt succeeds"),
+            ("{webhook: {", "{timeout: 0s, webhook: {", "expected a time greater than 0"),
             ("{webhook: {", "{proxy: env, webhook: {", "cannot be together with tls.serverName"),
             (
                 "{webhook: {",

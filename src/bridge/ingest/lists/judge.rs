@@ -8,7 +8,7 @@ use crate::{cache::ReplaceReason, event::Incoming};
 /// What an item of a list is.
 pub(super) enum Item {
     News,
-    /// It was journalled in this version, or is not to be.
+    /// Already journalled at this version, or excluded by `source.start`.
     NoNews,
     /// It is older than the resume point, and not what is known of it.
     Contradiction,
