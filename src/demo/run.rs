@@ -14,7 +14,7 @@ use std::{io::IsTerminal as _, io::Write as _, time::Duration};
 
 use serde::{Deserialize as _, de::IntoDeserializer as _};
 use tokio::{
-    signal::ctrl_c,
+    signal::unix::{Signal, SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
@@ -78,7 +78,7 @@ const LINE: Duration = Duration::from_secs(1);
 /// How long the sinks may take to have everything once nothing more is written.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Runs the demo until its time is over or Ctrl-C is pressed.
+/// Runs the demo until its time is over or a signal ends it.
 ///
 /// # Errors
 ///
@@ -96,6 +96,7 @@ pub fn run(arguments: &DemoArguments) -> Result<(), DemoError> {
 
 async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
     let mut screen = Screen::new();
+    let mut signals = Signals::new().map_err(DemoError::start("the signal handler"))?;
     let mut stage = Stage::set(arguments.seed)?;
     let mut script = Script::new(arguments.lasting);
     let began = Instant::now();
@@ -104,7 +105,7 @@ async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = ctrl_c() => break,
+            () = signals.next() => break,
             _ = ticks.tick() => {
                 stage.look().await;
                 screen.show(&stage.picture(began.elapsed(), script.scene()));
@@ -119,15 +120,13 @@ async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
     // Whatever is down at that moment comes back; then nothing is owed but the rest.
     stage.restore().await?;
     let settled = Instant::now();
-    let impatient = ctrl_c();
-    tokio::pin!(impatient);
     while !stage.is_settled() && settled.elapsed() < SETTLE_WITHIN {
         stage.look().await;
         screen
             .show(&stage.picture(began.elapsed(), Some("the end: waiting for what is on its way")));
         tokio::select! {
             () = sleep(REDRAW) => {}
-            _ = &mut impatient => break,
+            () = signals.next() => break,
         }
     }
     stage.end().await;
@@ -136,6 +135,27 @@ async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
     match summary.wrong {
         None => Ok(()),
         Some(wrong) => Err(DemoError::Lost(wrong)),
+    }
+}
+
+/// The signals that end a demo: those of Ctrl-C, of `kill`, and of a terminal that closes. The bridge is a process of
+/// its own and would go on without the demo.
+struct Signals([Signal; 3]);
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
     }
 }
 

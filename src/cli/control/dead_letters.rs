@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{admin::api::Selection, suggest::nearest};
 
-/// The classes of dead letters, as the README has them.
+/// The classes of dead letters, as the manual has them.
 const CLASSES: [&str; 4] = ["invalid", "too-large", "max-attempts", "partial-success"];
 
 /// See the command's own help.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use jiff::{Timestamp, tz::TimeZone};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -45,6 +46,19 @@ struct Sink {
     kind: &'static str,
     receiver: Box<dyn Receiver>,
     down: bool,
+}
+
+/// The configuration that the README shows, but that every event goes to every sink, where it is looked for at the end,
+/// and that nobody waits long for a retry.
+fn three_sinks() -> std::io::Result<Value> {
+    let file = include_str!("../../../config/three-sinks.yaml");
+    let mut config: Value = serde_saphyr::from_str(file).map_err(std::io::Error::other)?;
+    for sink in config["sinks"].as_object_mut().into_iter().flat_map(|sinks| sinks.values_mut()) {
+        sink["match"] = "true".into();
+        sink["correlate"] = json!({"mode": "annotate"});
+        sink["retry"] = json!({"max": "2s"});
+    }
+    Ok(config)
 }
 
 /// What is said at the end, and what is wrong, if anything is.
@@ -86,23 +100,15 @@ impl Stage {
             let status = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
             let kubeconfig = dir.path().join("kubeconfig");
             std::fs::write(&kubeconfig, server.kubeconfig())?;
-            let config = format!(
-                "cluster: {{name: demo}}\n\
-                 source: {{kubeconfig: {}}}\n\
-                 journal: {{path: {}, retention: {{size: 256MiB}}}}\n\
-                 server: {{listen: \"{status}\"}}\n\
-                 sinks:\n  \
-                   audit:\n    kafka: {{brokers: [\"{}\"], topic: {}}}\n    retry: {{max: 2s}}\n  \
-                   otel:\n    otlp: {{endpoint: \"{}\"}}\n    retry: {{max: 2s}}\n  \
-                   pager:\n    webhook: {{url: \"{}\"}}\n    retry: {{max: 2s}}\n",
-                kubeconfig.display(),
-                dir.path().join("journal").display(),
-                kafka.brokers(),
-                kafka.topic(),
-                otlp.endpoint(),
-                webhook.url(),
-            );
-            std::fs::write(dir.path().join("tidings.yaml"), config)?;
+            let mut config = three_sinks()?;
+            config["source"] = json!({"kubeconfig": kubeconfig});
+            config["journal"]["path"] = json!(dir.path().join("journal"));
+            config["server"] = json!({"listen": status});
+            let sinks = &mut config["sinks"];
+            sinks["audit"]["kafka"] = json!({"brokers": [kafka.brokers()], "topic": kafka.topic()});
+            sinks["otel"]["otlp"]["endpoint"] = otlp.endpoint().into();
+            sinks["pager"]["webhook"]["url"] = webhook.url().into();
+            std::fs::write(dir.path().join("tidings.yaml"), config.to_string())?;
             Ok((dir, status))
         };
         let (dir, status) = prepare().map_err(failed)?;
