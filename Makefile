@@ -3,8 +3,10 @@
 CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
 ARGS ?=
+# Tests mostly wait for something, so more of them run at once than there are cores.
+THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 
-.PHONY: help tools build demo test check damage conformance lint features doc deny e2e drill fuzz release-check bench schema
+.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e drill fuzz release-check bench schema
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -19,7 +21,7 @@ demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" end
 	$(CARGO) run --locked -- demo $(ARGS)
 
 test: tools ## All tests that need no other program
-	$(CARGO) test --locked
+	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked
 
 check: tools ## What a change has to pass: .ci/run in a fresh clone of HEAD; target/.green names the tree that passed
 	scripts/check
@@ -30,9 +32,9 @@ damage: tools ## A thousand journals damaged at random, each opened and run; `ma
 conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:dir adds more
 	$(CARGO) test --quiet --locked --test conformance
 
-e2e: tools ## Install etcd, kube-apiserver, Kafka and the Collector, and test against them
+e2e: tools ## Four scenarios on a real etcd, kube-apiserver, Kafka and Collector, installed first: ARGS=--all for all
 	tests/parts/install
-	$(CARGO) test --locked --test e2e -- --test-threads 1 --nocapture
+	$(CARGO) test --locked --test e2e -- --test-threads 1 $(if $(filter --all,$(ARGS)),--include-ignored)
 
 drill: tools ## Fault drills at full length, above an hour: ARGS="--short", ARGS="outage", ARGS="--list"
 	tests/parts/install
@@ -52,15 +54,20 @@ features: tools ## Lints of what `make lint` leaves out: the tests against real 
 doc: tools ## The documentation of the library, without warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 
+docs: tools ## The manual as a book with search: book/index.html; installs mdbook
+	scripts/book
+
 deny: tools ## Licences, sources and advisories of dependencies; installs cargo-deny
 	scripts/deny
 
-release-check: lint features doc deny test e2e fuzz ## All checks, by hand before a release; takes above an hour
-	tests/parts/install
-	$(CARGO) test --release --locked --test drill -- --short
+release-check: export BRIDGE_CASES = 16
+release-check: lint features doc docs deny test fuzz ## All checks, by hand before a release; takes hours
+	$(MAKE) e2e ARGS=--all
+	$(MAKE) drill ARGS=--short
 
 bench: tools ## Measure events a second, CPU, memory and latency; ARGS="--write docs/benchmarks.md" keeps them
 	$(CARGO) bench --locked --bench bridge -- $(ARGS)
 
 schema: ## Write the JSON Schema of the configuration again
-	$(CARGO) run --quiet --locked -- schema > config/schema.json
+	$(CARGO) run --quiet --locked -- schema > target/schema.json
+	mv target/schema.json config/schema.json

@@ -8,7 +8,7 @@
 //!                                                      ordered)  fan-out) └▶ a bridge watcher ─▶ webhook
 //! ```
 //!
-//! A module uses only modules above it (`tests/layering.rs` holds that).
+//! A module uses only modules above it (`tests/program/layering.rs` holds that).
 
 // What an event is, and words of others made fit for a terminal; no I/O.
 pub mod event;

@@ -15,8 +15,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, dead_letters, failure, invalid, retry, server, settled,
-    sink_status, stop, timing_cases, until,
+    MemorySink, Received, Setup, Tuning, bridge_cases, dead_letters, failure, invalid, retry,
+    server, settled, sink_status, stop, until,
 };
 
 /// What happens to the bridge and to the cluster.
@@ -228,7 +228,7 @@ fn conserves(world: &mut World, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(timing_cases(16))]
+    #![proptest_config(bridge_cases())]
 
     #[test]
     fn nothing_is_lost_or_counted_twice(

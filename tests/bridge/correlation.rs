@@ -17,8 +17,8 @@ use tokio::runtime::Runtime;
 
 use crate::own_events::{fake, next};
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop,
-    timing_cases, until,
+    MemorySink, Received, Setup, Tuning, bridge_cases, create, retry, saved, server, settled,
+    sink_status, stop, until,
 };
 
 fn suppress() -> Tuning {
@@ -147,8 +147,8 @@ fn what_is_held_when_the_mode_is_changed_comes_out_first() {
     let view = bridge.view();
     runtime.block_on(async {
         until("five are held", || sink_status(&view, "pager").held == 5).await;
-        // The state is saved once a second; then a crash, with all of it held.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        // Then a crash, with all of it held.
+        saved(journal.path(), "pager", |sink| sink.held == 5).await;
     });
     runtime.shutdown_timeout(Duration::from_secs(10));
     drop((bridge, view));
@@ -287,7 +287,7 @@ impl Changed {
         }
         runtime.block_on(async {
             until("seven are held", || sink_status(&view, "pager").held == 7).await;
-            tokio::time::sleep(Duration::from_secs(4)).await;
+            saved(changed.journal.path(), "pager", |sink| sink.held == 7).await;
         });
         runtime.shutdown_timeout(Duration::from_secs(10));
         changed
@@ -443,7 +443,7 @@ fn run() -> impl Strategy<Value = Run> {
 }
 
 proptest! {
-    #![proptest_config(timing_cases(8))]
+    #![proptest_config(bridge_cases())]
 
     #[test]
     fn the_increments_that_come_out_are_those_that_went_in(

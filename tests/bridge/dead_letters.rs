@@ -12,8 +12,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, dead_letters, invalid, retry, server, settled,
-    sink_status, stop, timing_cases, until,
+    MemorySink, Received, Setup, Tuning, bridge_cases, create, dead_letters, invalid, retry,
+    server, settled, sink_status, stop, until,
 };
 
 const ALL: Letters = Letters::Of { sink: None, class: None };
@@ -442,7 +442,7 @@ fn letters_add_up(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(timing_cases(12))]
+    #![proptest_config(bridge_cases())]
 
     #[test]
     fn letters_are_what_was_dead_lettered_and_not_dropped(

@@ -14,7 +14,7 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, server, settled, sink_status, stop, until,
+    MemorySink, Received, Setup, Tuning, saved, server, settled, sink_status, stop, until,
 };
 
 /// All labels, and the owners.
@@ -435,10 +435,10 @@ fn a_late_sink_and_a_restart_enrich_as_the_live_one_did() {
     for name in &names {
         server.delete_object("pods", "shop", name).unwrap();
     }
-    let saved = write(4);
-    runtime.block_on(live.wait_for(saved));
-    // The state is saved once a second; then a crash.
-    runtime.block_on(async { tokio::time::sleep(Duration::from_secs(4)).await });
+    let before = write(4);
+    runtime.block_on(live.wait_for(before));
+    // Then a crash.
+    runtime.block_on(saved(journal.path(), "live", |sink| sink.totals.delivered == before as u64));
     let written = write(5);
     runtime.block_on(live.wait_for(written));
     runtime.shutdown_timeout(Duration::from_secs(10));
@@ -451,7 +451,7 @@ fn a_late_sink_and_a_restart_enrich_as_the_live_one_did() {
     runtime.block_on(settled(&bridge.view(), "live", written as u64));
     runtime.block_on(stop(bridge));
     drop(runtime);
-    let (live, late) = (told_by_id(&live, saved), told_by_id(&late, 0));
+    let (live, late) = (told_by_id(&live, before), told_by_id(&late, 0));
     assert_eq!(live.len(), written);
     let known = live.values().filter(|info| info.missing.is_none()).count();
     assert_eq!(known, written - 7);

@@ -101,7 +101,7 @@ async fn the_heartbeat_of_another_bridge_is_an_event_like_any_other() {
     let other_dir = tempfile::tempdir().unwrap();
     let other = beating(&server, other_dir.path(), &MemorySink::default()).start().await;
     until("a beat before the list", || status(&other.view()).ingest.heartbeats >= 1).await;
-    // What README says of leaving them out.
+    // How the manual leaves them out.
     let filter = r#"!(event.reason == "Heartbeat" && event.source.component == "tidings")"#;
     let tuning = Tuning { filter: Some(filter), ..Tuning::default() };
     let setup = Setup::new(&server, dir.path()).sink("audit", &sink).tuned("pager", &pager, tuning);

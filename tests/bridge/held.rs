@@ -12,7 +12,7 @@ use tidings::{
 
 use crate::{
     overflow::{SIZE, blocking, fill, fill_about, ids, is_blocked, journalled, restarted},
-    support::{MemorySink, Setup, Tuning, server, settled, sink_status, stop, until},
+    support::{MemorySink, Setup, Tuning, saved, server, settled, sink_status, stop, until},
 };
 
 fn suppressing(overflow: Overflow) -> Tuning {
@@ -159,8 +159,7 @@ async fn retention_by_age_does_not_take_what_is_held_before_its_summary_is_sent(
     })
     .await;
     assert_eq!(sink_status(&view, "pager").held, 5);
-    // The state is saved once a second.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    saved(dir.path(), "pager", |sink| sink.held == 5).await;
     drop((bridge, view));
     // As when the clock has gone ahead: all of it is older than the age.
     let bridge = restarted(|| setup(Duration::ZERO)).await;

@@ -21,6 +21,7 @@ mod gone;
 mod handover;
 mod heartbeat;
 mod held;
+mod journal_model;
 mod lanes;
 mod large;
 mod lists;

@@ -16,7 +16,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, invalid, retry, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, bridge_cases, create, invalid, retry, server, settled, sink_status,
+    stop, until,
 };
 
 pub(crate) const SIZE: u64 = 2 << 20;
@@ -302,7 +303,7 @@ async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(bridge_cases())]
 
     #[test]
     fn the_count_of_lost_is_the_truth(steps in prop::collection::vec(step(), 4..20)) {

@@ -21,7 +21,9 @@ use tidings::{
     cache::SourceHealth,
     demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
-    journal::{DeadLetter, Directory, LetterQuery, LogOptions, State, Sync as LogSync},
+    journal::{
+        DeadLetter, Directory, LetterQuery, LogOptions, SinkSurvey, State, Survey, Sync as LogSync,
+    },
 };
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
@@ -378,6 +380,17 @@ pub(crate) async fn free(journal: &Path) {
     until("nobody holds the journal", || Directory::open(journal).is_ok()).await;
 }
 
+/// Waits until the state on disk, which is saved once a second, has of a sink what is wanted. A copy is read: the
+/// state belongs to the bridge that runs.
+pub(crate) async fn saved(journal: &Path, sink: &str, wanted: impl Fn(&SinkSurvey) -> bool) {
+    let in_copy = || {
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::copy(journal.join("state.redb"), copy.path().join("state.redb")).unwrap();
+        Survey::of(copy.path()).ok()?.state?.sinks.remove(sink)
+    };
+    until("it is saved", || in_copy().is_some_and(|sink| wanted(&sink))).await;
+}
+
 /// Has two paths change places, in one step.
 pub(crate) fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
@@ -390,9 +403,10 @@ pub(crate) fn take_away(directory: &Path) {
     std::fs::remove_dir_all(gone).unwrap();
 }
 
-/// A property test of so many cases. A failure depends on the moment, too: to try less of it for a minute each
-/// proves little.
-pub(crate) fn timing_cases(cases: u32) -> ProptestConfig {
+/// The cases of a property test of whole bridges: two, or as many as `BRIDGE_CASES` says. A failure depends on the
+/// moment, too: to shrink it for a minute each proves little.
+pub(crate) fn bridge_cases() -> ProptestConfig {
+    let cases = std::env::var("BRIDGE_CASES").map_or(2, |cases| cases.parse().unwrap());
     ProptestConfig {
         cases,
         max_shrink_iters: 0,

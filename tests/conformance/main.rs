@@ -20,12 +20,12 @@ mod recorder;
 mod reflector;
 mod replies;
 mod report;
-#[path = "../cache/scripted.rs"]
+#[path = "../library/cache/scripted.rs"]
 #[allow(dead_code, reason = "the tests of the cache use all of it")]
 mod scripted;
 mod series;
 mod sink;
-#[path = "../cache/told.rs"]
+#[path = "../library/cache/told.rs"]
 #[allow(dead_code, reason = "the tests of the cache use all of it")]
 mod told;
 mod vector;

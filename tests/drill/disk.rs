@@ -1,4 +1,4 @@
-//! A disk that is full, or read-only, in the middle of a load.
+//! A disk that is full in the middle of a load.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::accounts::number;
-use crate::faulty_disk::{Fault, FaultyDisk};
 use crate::frame::{Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
@@ -14,46 +13,16 @@ use crate::scripted::{Stage, three_sinks};
 use crate::small_disk::SmallDisk;
 use crate::wait::until;
 
-pub(crate) const DRILLS: [Drill; 4] = [
-    Drill {
-        name: "disk-full",
-        what: "the journal's disk is full for a while, in the middle of a load; a sink catches up \
+pub(crate) const DRILLS: [Drill; 1] = [Drill {
+    name: "disk-full",
+    what: "the journal's disk is full for a while, in the middle of a load; a sink catches up \
                meanwhile",
-        full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
-        short: Some("full for 4 s at 200/s"),
-        alone: false,
-        long: false,
-        run: |run| Box::pin(disk_full(run)),
-    },
-    Drill {
-        name: "disk-readonly",
-        what: "nothing can be opened for writing in the journal's folder for a while, in the middle \
-               of a load; a sink catches up meanwhile",
-        full: "EROFS for 30 s at 500/s",
-        short: Some("EROFS for 7 s at 200/s"),
-        alone: false,
-        long: false,
-        run: |run| Box::pin(disk_read_only(run)),
-    },
-    Drill {
-        name: "disk-sync",
-        what: "fsync fails for a while, and a sink catches up meanwhile; or it takes long",
-        full: "EIO for 30 s, and 2 s a sync for 30 s, at 500/s",
-        short: Some("for 5 s each at 200/s"),
-        alone: false,
-        long: false,
-        run: |run| Box::pin(disk_sync(run)),
-    },
-    Drill {
-        name: "disk-read",
-        what: "the state cannot be read at a start: once, and then for as long as it is tried",
-        full: "EIO for one read, and for each, after a kill -9 at 500/s",
-        short: Some("the same at 200/s"),
-        alone: false,
-        long: false,
-        run: |run| Box::pin(disk_read(run)),
-    },
-];
+    full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
+    short: Some("full for 4 s at 200/s"),
+    alone: false,
+    long: false,
+    run: |run| Box::pin(disk_full(run)),
+}];
 
 /// The sink that has a backlog when the trouble begins.
 const SPARE: usize = 2;
@@ -150,127 +119,6 @@ async fn disk_full(run: Run) -> Page {
     Page::Rows(rows)
 }
 
-async fn disk_read_only(run: Run) -> Page {
-    // The short form's is longer than two saves of positions.json are apart.
-    let (rate, lasts, around) = run.size(
-        (500, Duration::from_secs(30), Duration::from_secs(5)),
-        (200, Duration::from_secs(7), Duration::from_secs(2)),
-    );
-    let disk = match SmallDisk::mount("64m") {
-        Ok(disk) => disk,
-        Err(why) => return Page::Skipped(why),
-    };
-    let mut stage = Stage::set(three_sinks().await, run.seed, |config| {
-        config["journal"]["path"] = json!(disk.folder());
-        // Segments of 1 MiB: a new one is due soon.
-        config["journal"]["retention"] = json!({"size": "16MiB"});
-    });
-    disk.carries(&mut stage.bridge);
-    stage.open().await;
-    let writing = stage.write(rate);
-    sleep(around).await;
-    spare_falls_behind(&stage).await;
-    disk.turn_read_only();
-    stands_still(&stage).await;
-    let (_, why) = stage.bridge.readiness().await;
-    assert!(why.contains("hint: mount its file system writable again"), "{why}");
-    spare_catches_up(&stage).await;
-    sleep(lasts).await;
-    disk.turn_writable();
-    sleep(around).await;
-    writing.stop().await;
-    stage.settle().await;
-    was_said_but_seldom(&stage);
-    let fault = format!("read-only for {lasts:?} at {rate}/s");
-    let judged = stage.finish().await.into_iter();
-    Page::Rows(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)).collect())
-}
-
-async fn disk_sync(run: Run) -> Page {
-    let (rate, lasts, around) = run.size(
-        (500, Duration::from_secs(30), Duration::from_secs(5)),
-        (200, Duration::from_secs(5), Duration::from_secs(2)),
-    );
-    let mut rows = Vec::new();
-    for fault in [Fault::Sync, Fault::SlowSync] {
-        let disk = FaultyDisk::make();
-        let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
-        disk.carries(&mut stage.bridge);
-        stage.open().await;
-        let writing = stage.write(rate);
-        sleep(around).await;
-        if fault == Fault::Sync {
-            spare_falls_behind(&stage).await;
-        }
-        disk.begin(fault);
-        if fault == Fault::Sync {
-            stands_still(&stage).await;
-            spare_catches_up(&stage).await;
-        }
-        sleep(lasts).await;
-        disk.end();
-        sleep(around).await;
-        writing.stop().await;
-        stage.settle().await;
-        match fault {
-            Fault::Sync => was_said_but_seldom(&stage),
-            // It is nobody's trouble: events go on, and are synced when it is their turn.
-            _ => assert_eq!(loud_lines(&stage), [] as [Value; 0]),
-        }
-        let what = match fault {
-            Fault::Sync => "fsync fails",
-            _ => "fsync takes 2 s",
-        };
-        let fault = format!("{what} for {lasts:?} at {rate}/s");
-        let judged = stage.finish().await.into_iter();
-        rows.extend(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)));
-    }
-    Page::Rows(rows)
-}
-
-async fn disk_read(run: Run) -> Page {
-    let (rate, around) = run.size((500, Duration::from_secs(5)), (200, Duration::from_secs(2)));
-    let disk = FaultyDisk::make();
-    let mut stage = Stage::set(three_sinks().await, run.seed, |_| {});
-    disk.carries(&mut stage.bridge);
-    stage.open().await;
-    let writing = stage.write(rate);
-    sleep(around).await;
-    stage.bridge.kill9();
-    let before = journal_files(&stage);
-
-    // For as long as it is tried: the start gives up, says how to go on, and nothing is set aside.
-    disk.begin(Fault::Reads);
-    let (ended, said) = stage.bridge.run_to_its_end().await;
-    assert_eq!(ended.code(), Some(1), "{said}");
-    let words = "state.redb: Input/output error (os error 5)";
-    assert!(said.contains(words) && said.contains("hint: the file was left as it is"), "{said}");
-    assert_eq!(journal_files(&stage), before);
-    disk.end();
-
-    // Once: the start goes on by itself.
-    disk.begin(Fault::OneRead);
-    stage.bridge.launch().await;
-    assert!(disk.is_over());
-    assert!(stage.bridge.logged("the journal could not be read: trying again").is_some());
-    let status = stage.bridge.status().await;
-    assert!(status["journal"]["damage"].is_null(), "{status}");
-    writing.stop().await;
-    stage.settle().await;
-    let fault = format!("EIO for each read of the state, and for one, at {rate}/s");
-    let judged = stage.finish().await.into_iter();
-    Page::Rows(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)).collect())
-}
-
-/// The names in the journal's directory.
-fn journal_files(stage: &Stage) -> Vec<String> {
-    let entries = std::fs::read_dir(stage.bridge.journal()).expect("the journal");
-    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
-    let mut names: Vec<_> = entries.map(|entry| name(entry).display().to_string()).collect();
-    names.sort();
-    names
-}
-
 /// Waits until the bridge says, wherever it is asked, that its journal cannot be written.
 async fn stands_still(stage: &Stage) {
     until("the bridge says that its disk takes nothing", async || {
@@ -285,12 +133,6 @@ async fn stands_still(stage: &Stage) {
 /// What the sink that was down has not had.
 async fn backlog(stage: &Stage) -> u64 {
     number(&stage.bridge.sink(stage.sinks[SPARE].name).await, "pending")
-}
-
-/// Takes the sink down, and waits until there is something for it.
-async fn spare_falls_behind(stage: &Stage) {
-    stage.sinks[SPARE].receiver.set(Mode::Down).await;
-    until("there is a backlog", async || backlog(stage).await > 0).await;
 }
 
 /// Brings the sink back that was down, and waits until it has had all that the journal holds, while

@@ -1,14 +1,11 @@
 // Stands between a program and the C library (LD_PRELOAD). What the file that $DISK_FAULT names
-// begins with says what fails: "f", each sync, with EIO; "s", a sync takes two seconds; "r", each
-// read of the state, with EIO; "o", the next of these reads, and the file goes; anything else, or no
-// file, nothing.
+// begins with says what fails: "f", each sync, with EIO; "s", a sync takes two seconds; anything else,
+// or no file, nothing.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static char fault(void) {
@@ -34,24 +31,3 @@ static int sync_by(const char *name, int fd) {
 
 int fsync(int fd) { return sync_by("fsync", fd); }
 int fdatasync(int fd) { return sync_by("fdatasync", fd); }
-
-static int is_state(int fd) {
-    char link[64], path[4096];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 0) return 0;
-    path[length] = 0;
-    return strstr(path, "/state.redb") != NULL;
-}
-
-ssize_t pread64(int fd, void *into, size_t count, off64_t at) {
-    char found = fault();
-    if ((found == 'r' || found == 'o') && is_state(fd)) {
-        if (found == 'o') unlink(getenv("DISK_FAULT"));
-        errno = EIO;
-        return -1;
-    }
-    ssize_t (*real)(int, void *, size_t, off64_t) =
-        (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, "pread64");
-    return real(fd, into, count, at);
-}

@@ -1,6 +1,5 @@
-//! A disk whose syncs fail or take long, or that does not read the state, while all else works: as a
-//! device that is going, or one that is overloaded. No file system does that at will, so a library stands between the bridge and the
-//! kernel.
+//! A disk whose syncs fail or take long, while all else works: as a device that is going, or one that is overloaded. No
+//! file system does that at will, so a library stands between the bridge and the kernel.
 
 use std::fs;
 
@@ -14,10 +13,6 @@ pub(crate) enum Fault {
     Sync,
     /// Nothing, but a sync takes two seconds.
     SlowSync,
-    /// The next read of the state (`EIO`).
-    OneRead,
-    /// Each of them.
-    Reads,
 }
 
 /// See the [module](self).
@@ -38,18 +33,11 @@ impl FaultyDisk {
         self.0.say(match fault {
             Fault::Sync => "fail",
             Fault::SlowSync => "slow",
-            Fault::OneRead => "one",
-            Fault::Reads => "reads",
         });
     }
 
     /// From now on nothing fails.
     pub(crate) fn end(&self) {
         fs::remove_file(self.0.file()).expect("it was there");
-    }
-
-    /// Whether it is over by itself.
-    pub(crate) fn is_over(&self) -> bool {
-        !self.0.file().exists()
     }
 }

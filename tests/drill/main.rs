@@ -9,7 +9,7 @@
 //!
 //! A drill is a function: it sets a [stage](scripted), starts a [load], does harm, and has the
 //! [judge](judge) look at each sink. It panics where a promise is broken. Where none is, it answers
-//! the rows of the page. Times and rates are printed for the reader; none is asserted.
+//! the rows of the page. Times are printed for the reader; none is asserted.
 //!
 //! There are two stages. The *scripted* one has the in-process API server and receivers that do as
 //! they are told: high rates, exact faults. The one of *real parts* is that of `tests/e2e`. The
@@ -20,19 +20,13 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the page and its progress")]
 
 mod accounts;
-mod admin_flood;
-mod api_server;
 #[path = "../e2e/bridge.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod bridge;
-mod clock;
-mod cluster;
-mod collector;
 mod crash;
 mod disk;
 mod faulty_disk;
 mod frame;
-mod history;
 mod journals;
 mod judge;
 mod kafka;
@@ -51,7 +45,6 @@ mod outage;
 #[path = "../e2e/parts/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
-mod poison;
 mod preload;
 mod receiver;
 #[path = "../e2e/receivers/mod.rs"]
@@ -59,7 +52,6 @@ mod receiver;
 mod receivers;
 #[path = "../../benches/bridge/request.rs"]
 mod request;
-mod retention;
 mod sampler;
 mod scripted;
 mod sinks;
@@ -68,19 +60,16 @@ mod small_disk;
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod stage;
 mod statements;
-mod stop;
 #[path = "../../benches/bridge/table.rs"]
 mod table;
 #[path = "../e2e/truth.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod truth;
-mod unlinked;
 #[path = "../../benches/bridge/usage.rs"]
 #[allow(dead_code, reason = "shared with the benches, which ask for more")]
 mod usage;
 #[path = "../e2e/wait.rs"]
 mod wait;
-mod webhook;
 #[path = "../e2e/writers.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod writers;
@@ -95,20 +84,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// All drills, in the order of the page.
 const DRILLS: &[&[Drill]] = &[
     &crash::DRILLS,
-    &stop::DRILLS,
     &outage::DRILLS,
-    &retention::DRILLS,
     &statements::DRILLS,
-    &clock::DRILLS,
     &disk::DRILLS,
-    &unlinked::DRILLS,
-    &admin_flood::DRILLS,
-    &poison::DRILLS,
-    &webhook::DRILLS,
     &kafka::DRILLS,
-    &collector::DRILLS,
-    &api_server::DRILLS,
-    &history::DRILLS,
     &mixed::DRILLS,
 ];
 

@@ -25,7 +25,7 @@ use crate::frame::{Drill, Page, Run};
 use crate::load::{Writer, Writing};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
-use crate::retention::dropped;
+use crate::scripted::Stage;
 use crate::wait::until_within;
 
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
@@ -43,6 +43,9 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
 const EPOCH_IS_NOTICED_WITHIN: Duration = Duration::from_mins(5);
 /// So many events behind what the laggard has had are dropped before it is back.
 const OVERRUN: u64 = 500;
+
+/// The message of Events that receivers refuse.
+const POISON: &str = "a poisonous message";
 
 /// How large all is.
 #[derive(Clone, Copy)]
@@ -259,4 +262,11 @@ async fn noticed(play: &Play, before: u64) {
 
 async fn epochs(play: &Play) -> u64 {
     number(&play.stage.bridge.status().await["ingest"], "epochs")
+}
+
+/// How many records the journal holds no longer.
+async fn dropped(stage: &Stage) -> u64 {
+    let status = stage.bridge.status().await;
+    let journal = &status["journal"];
+    (number(journal, "nextSequence") - 1).saturating_sub(number(journal, "records"))
 }

@@ -13,6 +13,6 @@ mod webhook;
 pub(crate) use access::Access;
 pub(crate) use broker::{Broker, Produces};
 pub(crate) use certificates::Authority;
-pub(crate) use front::{Front, Upstream, Way};
+pub(crate) use front::{Front, Way};
 pub(crate) use otlp::{Collects, NastyCollector};
 pub(crate) use webhook::{Manner, NastyWebhook};

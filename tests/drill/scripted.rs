@@ -118,15 +118,6 @@ impl Stage {
         .await;
     }
 
-    /// Waits until a sink has received all that was produced.
-    pub(crate) async fn has_arrived(&self, sink: usize) {
-        let produced = self.record.len();
-        until_within(Duration::from_mins(2), "everything has arrived", async || {
-            self.sinks[sink].receiver.arrivals().len() >= produced
-        })
-        .await;
-    }
-
     /// Lets everything settle, stops the bridge in order, which makes it send what it holds, starts
     /// it again to ask for its accounts, and judges each sink.
     pub(crate) async fn finish(&mut self) -> Vec<(Judged, Verdict)> {
@@ -172,31 +163,6 @@ impl Judged {
         add_up(&self.status, verdict, verdict.delivered..=verdict.produced);
         verdict.adds_up(self.name);
         self.row_of_sums(verdict, fault)
-    }
-
-    /// What is missing is what the bridge says to have lost or put away. A delta is made when an
-    /// event is read, so one that is lost later takes its own with it, and the next does not make
-    /// up for it.
-    pub(crate) fn misses_what_is_stated(&self, verdict: &Verdict, fault: &str) -> Row {
-        self.saw_all(verdict);
-        let stated = number(&self.status, "lost") + number(&self.status, "deadLettered");
-        assert_eq!(verdict.missing, stated, "{}: {verdict}; {}", self.name, self.status);
-        verdict.misses_one_increment_each(self.name);
-        Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) }
-    }
-
-    /// The same where `suppress` may have summed up: each version is one increment, so of increments
-    /// those are missing that versions were lost with.
-    pub(crate) fn has_what_is_not_stated(&self, verdict: &Verdict, fault: &str) -> Row {
-        if !self.suppress {
-            return self.misses_what_is_stated(verdict, fault);
-        }
-        self.saw_all(verdict);
-        let stated = number(&self.status, "lost");
-        let (out, sum) = (verdict.delta_out, verdict.delta_in);
-        assert_eq!(out + stated, sum, "{}: {verdict}; {}", self.name, self.status);
-        let row = Row { caught_up: Some(self.caught_up), ..verdict.row(fault, self.name) };
-        Row { lost: Some(stated), ..row }
     }
 
     /// The bridge has seen whatever was written.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use crate::ledger::{Delivery, Ledger};
 use crate::truth::Version;
@@ -192,25 +191,6 @@ impl Faults {
     }
 }
 
-/// How long what the API server showed in a stretch of time took to arrive: the longest.
-pub(crate) fn slowest_of(
-    versions: &[Version],
-    ledger: &Ledger,
-    (from, to): (Instant, Instant),
-) -> Duration {
-    let mut arrived = HashMap::<&str, Instant>::new();
-    for delivery in &ledger.deliveries {
-        arrived.entry(&delivery.id).or_insert(delivery.at);
-    }
-    let shown = versions.iter().filter(|version| (from..to).contains(&version.at));
-    let delays = shown.map(|version| {
-        let id = version.id();
-        let at = arrived.get(&*id).unwrap_or_else(|| panic!("{id} has not arrived"));
-        at.saturating_duration_since(version.at)
-    });
-    delays.max().expect("something was shown in that time")
-}
-
 /// A judge who never finds fault would make every scenario pass.
 #[test]
 fn every_kind_of_fault_is_found() {
@@ -222,7 +202,7 @@ fn every_kind_of_fault_is_found() {
         object: "pod".to_owned(),
         occurrences,
         deleted: false,
-        at: Instant::now(),
+        at: std::time::Instant::now(),
     };
     let versions = [version("a", 1, 1), version("b", 2, 1), version("a", 3, 4)];
     let delivery = |id: &str, occurrences, delta| Delivery {
@@ -231,7 +211,7 @@ fn every_kind_of_fault_is_found() {
         occurrences,
         delta,
         body: id.to_owned(),
-        at: Instant::now(),
+        at: std::time::Instant::now(),
     };
     let right = [delivery("a-1", 1, 1), delivery("b-2", 1, 1), delivery("a-3", 4, 3)];
     let with = |change: &dyn Fn(&mut Vec<Delivery>)| {

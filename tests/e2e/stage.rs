@@ -14,7 +14,7 @@ use crate::wait::{until, until_within};
 
 /// How long it may take until what is written has arrived everywhere. The webhook takes its events
 /// one by one, and after an outage all of it.
-const ARRIVES_WITHIN: Duration = Duration::from_mins(2);
+pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_mins(2);
 
 const TOPIC: &str = "k8s-events";
 

@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -159,7 +159,7 @@ async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
 async fn bodies_neither_hold_nor_fill_us() {
     let head = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 9000000\r\n\r\n");
     let slow = |status: &str| {
-        vec![Step::Write(head(status).into_bytes()), Step::Wait(Duration::from_secs(50))]
+        vec![Step::Write(head(status).into_bytes()), Step::Wait(Duration::from_hours(1))]
     };
     let huge = |status: &str| {
         vec![Step::Write(head(status).into_bytes()), Step::Write(vec![b'x'; 9_000_000])]
@@ -170,16 +170,17 @@ async fn bodies_neither_hold_nor_fill_us() {
     let script: Vec<_> = steps.into_iter().chain(refusals).collect();
     let server = TestServer::start(None, move |i| script[i].clone()).await;
     let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
-    let start = Instant::now();
-    for _ in 0..3 {
-        assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
-    }
-    for _ in 0..3 {
-        let (_, _, reason) = failure_of(sink.send(&batch(1..=1)).await);
-        assert!(reason.starts_with("HTTP 400"), "{reason}");
-        assert!(reason.len() < 400, "{}", reason.len());
-    }
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    let sent = async {
+        for _ in 0..3 {
+            assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
+        }
+        for _ in 0..3 {
+            let (_, _, reason) = failure_of(sink.send(&batch(1..=1)).await);
+            assert!(reason.starts_with("HTTP 400"), "{reason}");
+            assert!(reason.len() < 400, "{}", reason.len());
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), sent).await.expect("no body is waited for");
 }
 
 #[tokio::test]

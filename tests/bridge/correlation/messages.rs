@@ -61,8 +61,7 @@ fn a_summary_says_the_same_messages_after_a_crash() {
     let mut ids = saying(&server, &messages);
     runtime.block_on(async {
         until("three are held", || sink_status(&view, "pager").held == 3).await;
-        // The state is saved once a second.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        saved(journal.path(), "pager", |sink| sink.held == 3).await;
     });
     // Some of it comes between the state and the end, and more after it.
     let later: Vec<_> = (0..20).map(|n| format!("later {n}")).collect();

@@ -6,10 +6,10 @@ use fastrand::Rng;
 use rdkafka::types::RDKafkaRespErr;
 use tidings::demo::api_server::{Ending, Fault, On, Place, StreamFault};
 
+use super::POISON;
 use crate::crash::STARTS_WITHIN;
 use crate::faulty_disk::Fault as SyncFault;
 use crate::nasty::{Collects, Manner, Produces};
-use crate::poison::POISON;
 use crate::receiver::Mode;
 
 /// So many of the stage's webhooks are harmed by chance; the one behind them is away for long.

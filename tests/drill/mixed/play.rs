@@ -7,14 +7,14 @@ use serde_json::json;
 use tidings::demo::api_server::EventObject;
 use tokio::time::sleep;
 
+use super::POISON;
 use super::harm::{Harm, WITHOUT_POISON};
 use super::others::Others;
 use crate::crash::kill_start;
 use crate::faulty_disk::FaultyDisk;
 use crate::load::ALONE;
-use crate::nasty::{Access, Authority, Collects, Front, Upstream, Way};
+use crate::nasty::{Access, Authority, Collects, Front, Way};
 use crate::parts::Part as _;
-use crate::poison::POISON;
 use crate::receiver::Mode;
 use crate::scripted::{Sink, Stage, three_sinks};
 use crate::small_disk::{Full, SmallDisk};
@@ -80,8 +80,7 @@ impl Play {
         sync.carries(&mut stage.bridge);
         disk.carries(&mut stage.bridge);
         let authority = Authority::new();
-        let upstream = Upstream::plain(stage.server.address());
-        let front = Front::start(upstream, authority.valid()).await;
+        let front = Front::start(stage.server.address(), authority.valid()).await;
         access.lead_to(&front, &authority);
         let mut play = Self {
             stage,

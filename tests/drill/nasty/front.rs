@@ -1,21 +1,19 @@
 //! What stands in front of an API server: it ends TLS, passes on what is said, and can break off in
-//! the middle of a line, fall silent, answer by itself, and show another certificate.
+//! the middle of a line, fall silent, and show another certificate.
 
 use std::future::pending;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memchr::memmem;
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsAcceptor;
 
 const BUFFER: usize = 64 * 1024;
 const UNAUTHORIZED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\
@@ -23,16 +21,12 @@ const UNAUTHORIZED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-type: applica
     {\"kind\":\"Status\",\"apiVersion\":\"v1\",\"code\":401,\"reason\":\"Unauthorized\",\"message\":\"no\"}";
 /// How the line of a watch begins.
 const LINE: &[u8] = b"{\"type\":\"";
-/// Where a watch is told how long to last.
-const LASTS: &[u8] = b"timeoutSeconds=";
 
 /// What becomes of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// All is passed on.
     Open,
-    /// Each request has this answer, which ends its connection.
-    Answer(String),
     /// Nothing is passed on, nothing is answered, and nothing ends.
     Dark,
 }
@@ -44,33 +38,14 @@ enum Fate {
     Dark,
 }
 
-/// The server that it stands in front of, and how that is spoken to.
-pub(crate) struct Upstream {
-    address: String,
-    tls: Option<TlsConnector>,
-}
-
-impl Upstream {
-    /// One whose authority is in a file.
-    pub(crate) fn over_tls(address: &str, authority: &Path) -> Self {
-        Self { address: address.to_owned(), tls: Some(connector(authority)) }
-    }
-
-    pub(crate) fn plain(address: SocketAddr) -> Self {
-        Self { address: address.to_string(), tls: None }
-    }
-}
-
 struct Shared {
     way: Mutex<Way>,
     fate: watch::Sender<Fate>,
     tls: Mutex<TlsAcceptor>,
-    upstream: Upstream,
+    upstream: SocketAddr,
     /// Whoever does not bear it is answered 401.
     token: Mutex<Option<String>>,
     cut_a_line: AtomicBool,
-    hurry: AtomicBool,
-    answered: AtomicUsize,
 }
 
 /// See the [module](self). It ends with the runtime.
@@ -81,7 +56,7 @@ pub(crate) struct Front {
 
 impl Front {
     /// Stands in front of a server.
-    pub(crate) async fn start(upstream: Upstream, tls: ServerConfig) -> Self {
+    pub(crate) async fn start(upstream: SocketAddr, tls: ServerConfig) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("the port");
         let shared = Arc::new(Shared {
@@ -91,8 +66,6 @@ impl Front {
             upstream,
             token: Mutex::default(),
             cut_a_line: AtomicBool::default(),
-            hurry: AtomicBool::default(),
-            answered: AtomicUsize::default(),
         });
         let accepting = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -136,39 +109,10 @@ impl Front {
     pub(crate) fn cut_a_line(&self) {
         self.shared.cut_a_line.store(true, Ordering::Relaxed);
     }
-
-    /// Whether that has happened.
-    pub(crate) fn has_cut(&self) -> bool {
-        !self.shared.cut_a_line.load(Ordering::Relaxed)
-    }
-
-    /// Has watches end after two seconds, in place of five minutes.
-    pub(crate) fn hurry(&self, hurry: bool) {
-        self.shared.hurry.store(hurry, Ordering::Relaxed);
-        self.shared.fate.send_replace(Fate::Cut);
-    }
-
-    /// How many requests it has answered by itself.
-    pub(crate) fn answered(&self) -> usize {
-        self.shared.answered.load(Ordering::Relaxed)
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn connector(authority: &Path) -> TlsConnector {
-    let mut roots = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(authority).expect("the authority's file");
-    roots.add_parsable_certificates(certificates.map(|one| one.expect("PEM")));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("TLS versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
 }
 
 /// A connection, until it or somebody ends it.
@@ -187,15 +131,12 @@ async fn live(stream: TcpStream, shared: &Shared) {
 }
 
 async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    let way = lock(&shared.way).clone();
+    let way = *lock(&shared.way);
     if way == Way::Dark {
         return pending().await;
     }
     let acceptor = lock(&shared.tls).clone();
     let mut client = acceptor.accept(stream).await?;
-    if let Way::Answer(answer) = way {
-        return turn_away(client, shared, &answer).await;
-    }
     let mut buffer = vec![0; BUFFER];
     let read = client.read(&mut buffer).await?;
     let first = &buffer[..read];
@@ -204,16 +145,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
         client.write_all(UNAUTHORIZED).await?;
         return client.shutdown().await;
     }
-    match &shared.upstream {
-        Upstream { address, tls: Some(connector) } => {
-            let server = TcpStream::connect(address).await?;
-            let name = ServerName::try_from("127.0.0.1").expect("a name");
-            pass_on(client, first, connector.connect(name, server).await?, shared).await
-        }
-        Upstream { address, tls: None } => {
-            pass_on(client, first, TcpStream::connect(address).await?, shared).await
-        }
-    }
+    pass_on(client, first, TcpStream::connect(shared.upstream).await?, shared).await
 }
 
 /// Whether a request has the token. A connection is asked once, as all its requests are of one
@@ -223,19 +155,6 @@ fn bears(request: &[u8], token: &str) -> bool {
     let bearer = format!("Bearer {token}");
     let mut headers = text.lines().filter_map(|line| line.split_once(": "));
     headers.any(|(name, value)| name.eq_ignore_ascii_case("authorization") && value == bearer)
-}
-
-async fn turn_away(
-    mut client: impl AsyncRead + AsyncWrite + Unpin,
-    shared: &Shared,
-    answer: &str,
-) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER];
-    if client.read(&mut buffer).await? > 0 {
-        shared.answered.fetch_add(1, Ordering::Relaxed);
-        client.write_all(answer.as_bytes()).await?;
-    }
-    client.shutdown().await
 }
 
 /// Passes on what both sides say; of the client this has been read.
@@ -252,9 +171,6 @@ async fn pass_on(
         buffer[..first.len()].copy_from_slice(first);
         let mut read = first.len();
         while read > 0 {
-            if shared.hurry.load(Ordering::Relaxed) {
-                shorten(&mut buffer[..read]);
-            }
             to_server.write_all(&buffer[..read]).await?;
             to_server.flush().await?;
             read = from_client.read(&mut buffer).await?;
@@ -279,17 +195,4 @@ async fn pass_on(
         }
     };
     tokio::select! { ended = asking => ended, ended = answering => ended }
-}
-
-/// Asks for a watch of two seconds, in as many digits.
-fn shorten(request: &mut [u8]) {
-    let Some(at) = memmem::find(request, LASTS) else { return };
-    let digits = request[at + LASTS.len()..].iter_mut();
-    let mut digits: Vec<&mut u8> = digits.take_while(|byte| byte.is_ascii_digit()).collect();
-    for digit in &mut digits {
-        **digit = b'0';
-    }
-    if let Some(last) = digits.last_mut() {
-        **last = b'2';
-    }
 }

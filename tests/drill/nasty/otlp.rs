@@ -34,9 +34,7 @@ pub(crate) enum Collects {
     All,
     /// Takes nothing: RESOURCE_EXHAUSTED or 429, with this wait in RetryInfo or Retry-After.
     Nothing { retry_after: Option<Duration> },
-    /// Takes it but for the last so many records, as a partial success.
-    AllBut(usize),
-    /// The same, but for the records that hold this text.
+    /// Takes it but for the records that hold this text, as a partial success.
     AllWithout(&'static str),
     /// Takes nothing: UNAVAILABLE or 503.
     Unavailable,
@@ -56,7 +54,6 @@ struct Shared {
     ledger: SharedLedger,
     collects: Mutex<Collects>,
     patience: Patience,
-    requests: Mutex<usize>,
     rejected: Mutex<HashSet<String>>,
 }
 
@@ -79,7 +76,6 @@ impl NastyCollector {
             ledger: ledger.clone(),
             collects: Mutex::new(Collects::All),
             patience: Patience::default(),
-            requests: Mutex::default(),
             rejected: Mutex::default(),
         });
         let receiver =
@@ -112,12 +108,6 @@ impl NastyCollector {
 
     pub(crate) fn set(&self, collects: Collects) {
         *lock(&self.shared.collects) = collects;
-        *lock(&self.shared.requests) = 0;
-    }
-
-    /// How many requests came since it was last told what to do.
-    pub(crate) fn requests(&self) -> usize {
-        *lock(&self.shared.requests)
     }
 
     /// The ids of all that it dropped from what it took.
@@ -132,7 +122,6 @@ impl Shared {
         &self,
         request: &ExportLogsServiceRequest,
     ) -> Result<ExportLogsServiceResponse, Turned> {
-        *lock(&self.requests) += 1;
         self.patience.somebody_comes(&self.ledger);
         let mut arrived = deliveries(request, &self.ledger);
         let rejected = match *lock(&self.collects) {
@@ -141,7 +130,6 @@ impl Shared {
                 self.patience.ask(retry_after.unwrap_or_default());
                 return Err(Turned::Exhausted(retry_after));
             }
-            Collects::AllBut(last) => arrived.split_off(arrived.len().saturating_sub(last)),
             Collects::AllWithout(text) => {
                 let (taken, rejected) =
                     arrived.into_iter().partition(|delivery| !delivery.body.contains(text));

@@ -43,18 +43,10 @@ pub(crate) enum Manner {
     Huge,
 }
 
-/// What was asked of the webhook since it was last told how to be.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) connections: usize,
-    pub(crate) requests: usize,
-}
-
 struct Shared {
     ledger: SharedLedger,
     manner: Mutex<Manner>,
     tls: Mutex<Option<TlsAcceptor>>,
-    asked: Mutex<Asked>,
     patience: Patience,
     /// Events taken whose answer did not leave whole.
     unanswered: AtomicUsize,
@@ -99,7 +91,6 @@ impl NastyWebhook {
             ledger: ledger.clone(),
             manner: Mutex::new(Manner::Take),
             tls: Mutex::new(tls.map(|config| TlsAcceptor::from(Arc::new(config)))),
-            asked: Mutex::default(),
             patience: Patience::default(),
             unanswered: AtomicUsize::new(0),
             cut: watch::Sender::new(()),
@@ -116,24 +107,18 @@ impl NastyWebhook {
     /// From now on it is like this, on connections made anew.
     pub(crate) fn set(&self, manner: Manner) {
         *lock(&self.shared.manner) = manner;
-        *lock(&self.shared.asked) = Asked::default();
         self.shared.cut.send_replace(());
     }
 
     /// From now on it shows this certificate, on connections made anew.
     pub(crate) fn show(&self, tls: ServerConfig) {
         *lock(&self.shared.tls) = Some(TlsAcceptor::from(Arc::new(tls)));
-        *lock(&self.shared.asked) = Asked::default();
         self.shared.cut.send_replace(());
     }
 
     /// Whoever was asked to wait may have been killed.
     pub(crate) fn forget_waits(&self) {
         self.shared.patience.forget();
-    }
-
-    pub(crate) fn asked(&self) -> Asked {
-        *lock(&self.shared.asked)
     }
 
     /// How many events were taken whose sender cannot know it: as many may come again.
@@ -144,7 +129,6 @@ impl NastyWebhook {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        lock(&shared.asked).connections += 1;
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let mut cut = shared.cut.subscribe();
@@ -190,7 +174,6 @@ where
             }
         }
         let body: Vec<u8> = buffer.drain(..start + length).skip(start).collect();
-        lock(&shared.asked).requests += 1;
         shared.patience.somebody_comes(&shared.ledger);
         let manner = lock(&shared.manner).clone();
         let taken = if manner.takes() { take(shared, &body) } else { 0 };

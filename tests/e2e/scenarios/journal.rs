@@ -24,6 +24,7 @@ async fn ends_with(kubeconfig: &Path, sinks: &Value, journal: &Path, code: i32, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn a_journal_that_cannot_be_used_ends_the_bridge_with_a_hint() {
     let (cluster, other) = tokio::join!(
         Cluster::start(ApiServerOptions::default()),

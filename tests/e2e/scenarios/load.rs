@@ -9,6 +9,9 @@ use crate::truth::Version;
 use crate::wait::until_within;
 use crate::writers::{Load, namespaces};
 
+/// For a few thousand writes.
+const PATIENCE: Duration = Duration::from_mins(5);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_version_arrives_at_every_sink_in_order() {
     let mut stage = Stage::set().await;
@@ -28,6 +31,7 @@ async fn every_version_arrives_at_every_sink_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn a_watch_for_each_namespace_and_otlp_over_http_do_as_well() {
     let mut stage = Stage::set_with(|config, _, collector| {
         config["source"]["namespaces"] = namespaces().to_vec().into();
@@ -52,10 +56,10 @@ async fn a_bridge_that_is_killed_loses_nothing() {
     let writing = load.start(&stage.cluster.admin().await).await;
     for quarter in 1..=3 {
         let at = load.writes() * quarter / 4;
-        let minute = Duration::from_mins(1);
-        until_within(minute, "a quarter is written", async || writing.written() >= at).await;
+        until_within(PATIENCE, "a quarter is written", async || writing.written() >= at).await;
         stage.bridge.kill9();
-        until_within(minute, "some more is written", async || writing.written() >= at + 200).await;
+        until_within(PATIENCE, "some more is written", async || writing.written() >= at + 200)
+            .await;
         stage.bridge.launch().await;
     }
     writing.finish(&stage.truth).await;

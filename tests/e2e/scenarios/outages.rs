@@ -1,24 +1,22 @@
 //! Parts that are away for a while. The bridge runs on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::time::sleep;
 
 use crate::ledger::SharedLedger;
-use crate::oracle::slowest_of;
+use crate::oracle::Expected;
 use crate::parts::Part as _;
 use crate::receivers::Mode;
-use crate::stage::Stage;
-use crate::wait::until;
+use crate::stage::{ARRIVES_WITHIN, Stage};
+use crate::wait::{until, until_within};
 use crate::writers::Load;
 
 /// How long a sink is away.
 const OUTAGE: Duration = Duration::from_secs(20);
 /// How long connections are cut. Each attempt takes its event again, so this need not be long.
 const CUTS: Duration = Duration::from_secs(8);
-/// What arrives within this is on time: far less than an outage, and more than two busy cores need.
-const ON_TIME: Duration = Duration::from_secs(5);
 
 /// Steady writing, for so many seconds.
 fn steady(seconds: usize) -> Load {
@@ -28,14 +26,13 @@ fn steady(seconds: usize) -> Load {
     Load { events, repeated: events / 5, rate: RATE, ..Load::default() }
 }
 
-/// What was shown during an outage arrived at the others as if there were none.
-fn were_on_time(stage: &Stage, others: [(&str, &SharedLedger); 2], outage: (Instant, Instant)) {
-    let versions = stage.truth.versions();
-    for (name, ledger) in others {
-        let slowest = slowest_of(&versions, &ledger.lock(), outage);
-        eprintln!("  {name}: the slowest event during the outage took {slowest:.2?}");
-        assert!(slowest < ON_TIME, "{name}: {slowest:?}");
-    }
+/// While one sink is away, the others receive all that the API server has shown until now.
+async fn the_others_go_on(stage: &Stage, others: [&SharedLedger; 2]) {
+    let shown = Expected::every(&stage.truth.versions());
+    until_within(ARRIVES_WITHIN, "the other sinks have what was shown", async || {
+        others.iter().all(|ledger| shown.arrived(&ledger.lock()))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +42,6 @@ async fn a_webhook_that_fails_and_cuts_connections_holds_up_nobody_else() {
     let writing = steady(35).start(&stage.cluster.admin().await).await;
     until("events arrive at the webhook", async || stage.pager.ledger.distinct() > 100).await;
 
-    let began = Instant::now();
     stage.pager.set(Mode::Answer(StatusCode::SERVICE_UNAVAILABLE));
     until("the webhook is noticed to fail", async || {
         stage.bridge.sink("pager").await["state"] == "retrying"
@@ -54,17 +50,15 @@ async fn a_webhook_that_fails_and_cuts_connections_holds_up_nobody_else() {
     let before = stage.pager.ledger.distinct();
     sleep(OUTAGE).await;
     assert_eq!(stage.pager.ledger.distinct(), before, "nothing is taken during the outage");
+    the_others_go_on(&stage, [&stage.audit.ledger, &stage.otel.ledger]).await;
     let reason = stage.bridge.sink("pager").await["lastError"].to_string();
     assert!(reason.contains("503"), "{reason}");
     stage.pager.set(Mode::Cut);
     sleep(CUTS).await;
     stage.pager.set(Mode::Take);
-    let over = Instant::now();
 
     writing.finish(&stage.truth).await;
     stage.all_has_arrived().await;
-    let others = [("kafka", &stage.audit.ledger), ("otlp", &stage.otel.ledger)];
-    were_on_time(&stage, others, (began, over));
     let turned_away = stage.pager.requests().turned_away;
     eprintln!("  the webhook turned away {turned_away} requests");
     let scores = stage.finish().await;
@@ -73,49 +67,45 @@ async fn a_webhook_that_fails_and_cuts_connections_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn a_kafka_that_is_down_holds_up_nobody_else() {
     let mut stage = Stage::set().await;
     stage.bridge.launch().await;
     let writing = steady(40).start(&stage.cluster.admin().await).await;
     until("events arrive at Kafka", async || stage.audit.ledger.distinct() > 100).await;
 
-    let began = Instant::now();
     stage.kafka.stop().await;
     sleep(OUTAGE).await;
     assert_eq!(stage.bridge.sink("audit").await["state"], "retrying");
+    the_others_go_on(&stage, [&stage.otel.ledger, &stage.pager.ledger]).await;
     stage.kafka.launch().await;
     let at = stage.audit.ledger.distinct();
     until("events arrive again", async || stage.audit.ledger.distinct() > at + 100).await;
     // Once more without a farewell, with messages on their way.
     stage.kafka.kill9();
     stage.kafka.launch().await;
-    let over = Instant::now();
 
     writing.finish(&stage.truth).await;
     stage.all_has_arrived().await;
-    let others = [("otlp", &stage.otel.ledger), ("webhook", &stage.pager.ledger)];
-    were_on_time(&stage, others, (began, over));
     stage.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn a_collector_that_is_down_holds_up_nobody_else() {
     let mut stage = Stage::set().await;
     stage.bridge.launch().await;
     let writing = steady(15).start(&stage.cluster.admin().await).await;
     until("events arrive", async || stage.otel.ledger.distinct() > 100).await;
 
-    let began = Instant::now();
     stage.collector.stop().await;
     sleep(OUTAGE / 2).await;
     assert_eq!(stage.bridge.sink("otel").await["state"], "retrying");
+    the_others_go_on(&stage, [&stage.audit.ledger, &stage.pager.ledger]).await;
     stage.collector.launch().await;
-    let over = Instant::now();
 
     writing.finish(&stage.truth).await;
     stage.all_has_arrived().await;
-    let others = [("kafka", &stage.audit.ledger), ("webhook", &stage.pager.ledger)];
-    were_on_time(&stage, others, (began, over));
     stage.finish().await;
 }
 

@@ -138,6 +138,7 @@ async fn requests() -> Vec<Request> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn the_reference_libraries_accept_what_is_signed_while_keys_are_exchanged() {
     let (mut go, mut python) = (Vec::new(), Vec::new());
     let (mut forged_for_go, mut forged_for_python) = (Vec::new(), Vec::new());

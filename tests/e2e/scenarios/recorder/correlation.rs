@@ -11,6 +11,7 @@ use super::{Stand, message, pod};
 use crate::wait::until;
 
 #[tokio::test]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn thirty_equal_events_are_one_with_a_count_of_30() {
     let stand = Stand::set().await;
     // The spam filter lets 25 of one object through at once. Who has more to say than that, and
@@ -35,6 +36,7 @@ async fn thirty_equal_events_are_one_with_a_count_of_30() {
 }
 
 #[tokio::test]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn of_twelve_similar_events_nine_stand_alone_and_three_are_combined() {
     let stand = Stand::set().await;
     let recording = stand.recording(BroadcasterOptions::default()).await;
@@ -60,6 +62,7 @@ async fn of_twelve_similar_events_nine_stand_alone_and_three_are_combined() {
 }
 
 #[tokio::test]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn of_forty_in_a_row_25_are_written_and_the_next_that_passes_counts_all() {
     let stand = Stand::set().await;
     let ahead = Arc::new(AtomicI64::new(0));

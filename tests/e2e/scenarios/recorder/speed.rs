@@ -9,6 +9,7 @@ use tidings::record::{BroadcasterOptions, EventType, SinkCounts};
 use super::{Stand, pod};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
 async fn a_broadcaster_without_a_rate_limit_writes_as_fast_as_it_is_answered() {
     const EVENTS: u32 = 1000;
     let stand = Stand::set().await;

@@ -1,0 +1,85 @@
+//! Layers point one way: a module uses only modules above it in the map of `src/lib.rs`.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// From the bottom of the dependencies to the top; modules of one row do not know each other.
+const LAYERS: [&[&str]; 8] = [
+    &["event", "plain", "suggest"],
+    &["watch", "correlate", "cache", "journal"],
+    &["record"],
+    &["bridge"],
+    &["encode"],
+    &["sinks"],
+    &["config"],
+    &["admin", "demo"],
+];
+/// May use everything.
+const TOP: &str = "cli";
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|row| row.contains(&module))
+}
+
+fn sources(dir: &Path, into: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// The modules that a source names as `crate::name`, or within `use crate::{name…, name…}`.
+fn used(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        let head = |text: &str| {
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned()
+        };
+        let Some(group) = rest.strip_prefix('{') else {
+            found.insert(head(rest));
+            continue;
+        };
+        let (mut depth, mut start) = (0, true);
+        for (i, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => start = true,
+                c if start && !c.is_whitespace() => {
+                    found.insert(head(&group[i..]));
+                    start = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn modules_use_only_lower_layers() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut wrong = Vec::new();
+    for file in files {
+        let relative = file.strip_prefix(&root).unwrap();
+        let module = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if ["lib", "main", TOP].contains(&module) {
+            continue;
+        }
+        let own =
+            layer(module).unwrap_or_else(|| panic!("{module} has no layer: give it one here"));
+        for other in used(&fs::read_to_string(&file).unwrap()) {
+            if other != module && layer(&other).is_some_and(|l| l >= own) || other == TOP {
+                wrong.push(format!("{} uses {other}", relative.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "layers point one way:\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,16 @@
+//! What an operator does beside a bridge: `tidings dead-letters` and `tidings replay`, as commands in
+//! processes of their own, over the control socket or on the journal of a bridge that is stopped.
+
+use crate::support;
+
+mod commands;
+mod dead_letters;
+mod files;
+mod planted;
+mod process;
+mod proxies;
+mod replay;
+mod socket;
+mod stage;
+mod stdout;
+mod usage;

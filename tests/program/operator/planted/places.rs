@@ -1,0 +1,86 @@
+//! The places of a configuration that can take a secret, by its schema.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
+/// no key is part of.
+const NO_SECRETS: [&str; 24] = [
+    "cluster.name",
+    "cluster.uid",
+    "journal.path",
+    "leaderElection.lease",
+    "objects.watch[]",
+    "server.listen",
+    "sinks.*.deadLetters.sink",
+    "sinks.*.enrich.annotations[]",
+    "sinks.*.enrich.labels[]",
+    "sinks.*.kafka.brokers[]",
+    "sinks.*.kafka.tls.ca",
+    "sinks.*.kafka.tls.cert",
+    "sinks.*.kafka.tls.serverName",
+    "sinks.*.kafka.topic",
+    "sinks.*.match",
+    "sinks.*.otlp.tls.ca",
+    "sinks.*.otlp.tls.cert",
+    "sinks.*.otlp.tls.serverName",
+    "sinks.*.webhook.tls.ca",
+    "sinks.*.webhook.tls.cert",
+    "sinks.*.webhook.tls.serverName",
+    "source.fieldSelector",
+    "source.kubeconfig",
+    "source.namespaces[]",
+];
+
+/// Every place that can take a secret, and in which a configuration has none by reference.
+pub(super) fn without_secret(config: &str) -> Vec<String> {
+    let schema = include_str!("../../../../config/schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let config: Value = serde_saphyr::from_str(config).unwrap();
+    let mut places = BTreeMap::new();
+    walk(&schema, &schema, &[&config], "", &mut places);
+    for place in NO_SECRETS {
+        assert!(
+            places.remove(place).is_some(),
+            "{place} is no place of the schema that takes a text"
+        );
+    }
+    places.into_iter().filter(|(_, planted)| !planted).map(|(place, _)| place).collect()
+}
+
+/// Notes the places below a part of the schema, and whether one of the values there is a reference.
+fn walk(
+    schema: &Value,
+    part: &Value,
+    values: &[&Value],
+    path: &str,
+    places: &mut BTreeMap<String, bool>,
+) {
+    if !part.is_object() {
+        return;
+    }
+    match part["$ref"].as_str().map(|name| name.trim_start_matches("#/$defs/")) {
+        Some("Text") => {
+            let refers = |value: &&Value| value.get("env").is_some() || value.get("file").is_some();
+            *places.entry(path.to_owned()).or_default() |= values.iter().any(refers);
+            return;
+        }
+        Some(name) => walk(schema, &schema["$defs"][name], values, path, places),
+        None => {}
+    }
+    for (key, part) in part["properties"].as_object().into_iter().flatten() {
+        let below: Vec<_> = values.iter().filter_map(|value| value.get(key)).collect();
+        let dot = if path.is_empty() { "" } else { "." };
+        walk(schema, part, &below, &format!("{path}{dot}{key}"), places);
+    }
+    let objects = values.iter().filter_map(|value| value.as_object());
+    let below: Vec<_> = objects.flat_map(serde_json::Map::values).collect();
+    walk(schema, &part["additionalProperties"], &below, &format!("{path}.*"), places);
+    let lists = values.iter().filter_map(|value| value.as_array());
+    let below: Vec<_> = lists.flatten().collect();
+    walk(schema, &part["items"], &below, &format!("{path}[]"), places);
+    for alternative in part["anyOf"].as_array().into_iter().flatten() {
+        walk(schema, alternative, values, path, places);
+    }
+}
