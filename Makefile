@@ -1,4 +1,4 @@
-# Everything that is done to this project is a target here; .ci/run calls lint, test and demo.
+# Everything that is done to this project is a target here; .ci/run calls lint, test, e2e and demo.
 
 CARGO ?= cargo
 # Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
@@ -33,7 +33,7 @@ conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:d
 	$(CARGO) test --quiet --locked --test conformance
 
 e2e: tools ## Four scenarios on a real etcd, kube-apiserver, Kafka and Collector, installed first: ARGS=--all for all
-	tests/parts/install
+	tests/parts/install $(if $(filter --all,$(ARGS)),,etcd apiserver kafka collector)
 	$(CARGO) test --locked --test e2e -- --test-threads 1 $(if $(filter --all,$(ARGS)),--include-ignored)
 
 drill: tools ## Fault drills at full length, above an hour: ARGS="--short", ARGS="outage", ARGS="--list"
