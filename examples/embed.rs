@@ -6,13 +6,13 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, path::Path, sync::Arc, time::Duration};
 
 use tidings::{
     admin,
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, ObjectOptions,
-        Overflow, RetryOptions, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        Bridge, BridgeOptions, Filter, JournalOptions, ObjectOptions, SinkOptions, SourceOptions,
+        SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,
@@ -34,52 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // A program keeps this directory from run to run; that is why the bridge loses nothing.
     let journal = tempfile::tempdir()?;
 
-    let options = BridgeOptions {
-        // In every envelope. Without a uid the bridge asks the API server for it.
-        cluster: Cluster { name: Some("example".to_owned()), uid: None },
-        source: SourceOptions {
-            // Empty: all namespaces, by one watch.
-            namespaces: Vec::new(),
-            field_selector: String::new(),
-            // This journal is new, so it has to be said: with what exists.
-            start: SourceStart::All,
-        },
-        journal: JournalOptions {
-            path: journal.path().to_owned(),
-            log: LogOptions {
-                retention_size: 1 << 30,
-                retention_age: Duration::from_hours(24),
-                sync: Sync::Interval(Duration::from_secs(1)),
-            },
-            dead_letters: 64 << 20,
-            max_event: 256 << 10,
-        },
-        // Each sink has a position of its own in the journal, so a sick one lags alone.
-        sinks: vec![SinkOptions {
-            name: "warnings".to_owned(),
-            kind: "stdout",
-            sink: Arc::new(StdoutSink::new()?),
-            // Compiled once, here, where a mistake is an error and not a surprise at night.
-            filter: Some(Filter::compile(r#"event.type == "Warning""#)?),
-            // What of the objects that events are about it is told: nothing.
-            enrich: None,
-            correlate: CorrelateMode::Annotate,
-            batch: BatchOptions::default(),
-            retry: RetryOptions::default(),
-            timeout: Duration::from_secs(10),
-            concurrency: 1,
-            max_event: None,
-            start: SinkStart::Now,
-            overflow: Overflow::DropOldest,
-            forward_dead_letters: None,
-        }],
-        objects: ObjectOptions::default(),
-        own_events: None,
-        heartbeat: None,
-    };
-
     // An API server that does not answer is no error: the bridge tries until it does.
-    let mut bridge = Bridge::start(client, options).await?;
+    let mut bridge = Bridge::start(client, options(journal.path())?).await?;
 
     // For whoever wants to look: `admin::AdminServer`, `admin::registry`, or the loops below.
     let view = bridge.view();
@@ -119,6 +75,40 @@ async fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
+}
+
+/// The options of a bridge that announces warnings on its standard output.
+fn options(journal: &Path) -> Result<BridgeOptions, Box<dyn Error>> {
+    Ok(BridgeOptions {
+        // In every envelope. Without a uid the bridge asks the API server for it.
+        cluster: Cluster { name: Some("example".to_owned()), uid: None },
+        source: SourceOptions {
+            // Empty: all namespaces, by one watch.
+            namespaces: Vec::new(),
+            field_selector: String::new(),
+            // This journal is new, so it has to be said: with what exists.
+            start: SourceStart::All,
+        },
+        journal: JournalOptions {
+            path: journal.to_owned(),
+            log: LogOptions {
+                retention_size: 1 << 30,
+                retention_age: Duration::from_hours(24),
+                sync: Sync::Interval(Duration::from_secs(1)),
+            },
+            dead_letters: 64 << 20,
+            max_event: 256 << 10,
+        },
+        // Each sink has a position of its own in the journal, so a sick one lags alone.
+        sinks: vec![SinkOptions {
+            // Compiled once, here, where a mistake is an error and not a surprise at night.
+            filter: Some(Filter::compile(r#"event.type == "Warning""#)?),
+            ..SinkOptions::new("warnings", "stdout", Arc::new(StdoutSink::new()?))
+        }],
+        objects: ObjectOptions::default(),
+        own_events: None,
+        heartbeat: None,
+    })
 }
 
 /// A Pod starts, and then it does not: one Normal Event, and a Warning that is repeated.

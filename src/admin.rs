@@ -1,4 +1,4 @@
-//! What one sees of a running bridge, and asks of it, over plain HTTP.
+//! The admin server: the state of a running bridge, and requests to it, over plain HTTP.
 //!
 //! ```text
 //! AdminServer      TCP: liveness and readiness for everybody, metrics and status for whom

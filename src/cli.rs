@@ -11,7 +11,11 @@ mod logging;
 mod own_events;
 mod run;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -38,20 +42,20 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Check a configuration file and say what it comes to
+    /// Check a configuration file and summarise it
     Check {
         /// The configuration file
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Do not ask whether the secrets that it refers to exist here
+        /// Accept that the secrets and the kubeconfig that it names are not on this machine
         #[arg(long)]
         without_secrets: bool,
     },
-    /// Look at a journal, of a running or a stopped bridge, without changing it
+    /// Inspect or verify the journal of a running or stopped bridge, without changing it
     Journal(journal::JournalArguments),
-    /// List, show, send again or drop what receivers refused; of a running or a stopped bridge
+    /// List, show, retry or drop the events that receivers refused, of a running or stopped bridge
     DeadLetters(control::DeadLettersArguments),
-    /// Have the running bridge send to one sink again what the journal still has
+    /// Have the running bridge send events of the journal to one sink again
     Replay(control::ReplayArguments),
     /// Print the JSON Schema of the configuration file
     Schema,
@@ -62,6 +66,8 @@ enum Command {
 
 /// Runs the program on the arguments of the process.
 pub fn main() -> ExitCode {
+    // All that is made is for this user alone, and this user may use it, whoever has started the program.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     #[cfg(feature = "tls")]
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         return failed("another TLS provider was installed before; this is a bug", 1);
@@ -73,7 +79,7 @@ pub fn main() -> ExitCode {
                 if without_secrets { CheckSecrets::Optional } else { CheckSecrets::Required };
             match config::check(&config, std::env::vars_os(), secrets) {
                 Ok(summary) => print(&format!("{summary}\n")),
-                Err(error) => failed(&error, EXIT_CONFIGURATION),
+                Err(error) => refused(&error),
             }
         }
         Command::Journal(arguments) => journal::journal(arguments),
@@ -95,11 +101,27 @@ fn failed(error: &(impl std::fmt::Display + ?Sized), code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Says on stderr what is wrong with a configuration: on a terminal each problem with the lines that it is in.
+fn refused(error: &config::Error) -> ExitCode {
+    let mut stderr = std::io::stderr();
+    if !stderr.is_terminal() {
+        return failed(error, EXIT_CONFIGURATION);
+    }
+    for problem in error.problems() {
+        // As above.
+        let _ = writeln!(stderr, "{:?}", problem.report());
+    }
+    ExitCode::from(EXIT_CONFIGURATION)
+}
+
 fn print(text: &str) -> ExitCode {
+    written(text).map_or_else(|error| failed(&error, 1), |()| ExitCode::SUCCESS)
+}
+
+/// Writes to stdout. That nobody reads it to its end, as in `tidings schema | head`, is no failure.
+fn written(text: &str) -> std::io::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // `tidings schema | head` is no failure.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => failed(&error, 1),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }

@@ -1,14 +1,13 @@
-//! What needs no cluster: an in-process Kubernetes API server that tells a cluster's stories and
-//! can be told to misbehave. It serves `tidings demo`, the tests and the bench.
+//! Parts that need no cluster: the in-process API server of the test kit, and `tidings demo`.
 
-pub mod api_server;
+pub use kube_testkit::{api_server, story};
+
 #[cfg(feature = "demo")]
-pub mod picture;
+mod picture;
 #[cfg(feature = "demo")]
 pub mod receivers;
 #[cfg(feature = "demo")]
 mod run;
-pub mod story;
 
 #[cfg(feature = "demo")]
 pub use run::{DemoArguments, DemoError, run};

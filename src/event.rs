@@ -12,8 +12,10 @@ mod head;
 mod incoming;
 mod model;
 mod object;
+mod origin;
 mod record;
 mod seen;
+mod shed;
 mod smaller;
 mod time;
 
@@ -24,8 +26,10 @@ pub use head::EnvelopeHead;
 pub use incoming::{DecodeError, Incoming};
 pub use model::{EventFields, EventSource, Metadata, ObjectReference, Series, Text};
 pub use object::{Missing, ObjectInfo, Owner};
+pub use origin::Origin;
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
+pub use shed::Shed;
 pub use smaller::smaller;
 #[cfg(any(feature = "kafka", feature = "otlp"))]
 pub(crate) use time::bounded;

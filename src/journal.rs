@@ -29,6 +29,7 @@ mod directory;
 mod disk;
 pub mod format;
 mod frame;
+mod gap_detector;
 mod handle;
 mod inputs;
 mod log;
@@ -48,9 +49,12 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod times;
-mod trail;
 
 pub(crate) use delivered::{Delivered, Noted};
+#[cfg(test)]
+pub(crate) use disk::faults;
+pub(crate) use ranges::Ranges;
+pub(crate) use state::{SetAsideReader, pending};
 
 pub use damage::{Damage, DamageKind, Damages};
 pub use directory::{Directory, OpenError};
@@ -58,15 +62,15 @@ pub use frame::{Frame, FrameBuilder, Position, Resume};
 pub use handle::LogHandle;
 pub use inputs::{InputBytes, Inputs};
 pub use log::{AppendError, Log, LogOptions, Opened, Retained, Sync, SyncDone, SyncJob};
-pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
+pub use positions::{NAME as POSITIONS, Positions, Version};
 pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use standing::{Holding, Standing};
 pub use state::{
-    CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, LetterCounts, LetterError,
-    LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, NamespaceLetters,
-    ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject,
-    SavedWitness, SeenTable, SinkState, SinksReader, SourceState, State, StateCommit, Totals,
-    Unfinished,
+    CommitError, CorrelatorInputs, DeadLetter, DeadLetterCounts, DeadLetterError, DeadLetterFate,
+    DeadLetterOutcome, DeadLetterQuery, DeadLetterSelection, DeadLetterState, DeadLettersReader,
+    Loaded, NamespaceDeadLetters, ObjectsCommit, ObjectsReader, ObjectsView, PassedChanges,
+    ReadError, SavedCorrelator, SavedObject, SavedWitness, SeenTable, SetAside, SetAsideChanges,
+    SinkState, SinksReader, SourceState, State, StateCommit, Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

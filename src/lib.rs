@@ -1,4 +1,4 @@
-//! Tidings: a Kubernetes event bridge that loses nothing, and the library under it.
+//! Tidings: a Kubernetes event bridge that loses nothing, on [`kube_machinery`].
 //!
 //! The module map is the architecture. Events flow from the API server to the sinks:
 //!
@@ -10,23 +10,25 @@
 //!
 //! A module uses only modules above it (`tests/layering.rs` holds that).
 
-// What an event is, and words of others made fit for a terminal; no I/O.
+// The reflector, the broadcaster's live channels, the correlator, client-go's event recorders; and
+// words of others made fit for a terminal.
+pub(crate) use kube_machinery::plain;
+pub use kube_machinery::{cache, correlate, record, watch};
+
+// What an event is; no I/O.
 pub mod event;
-pub(crate) mod plain;
 
-// What keeps events: the broadcaster's live channels, the reflector, the durable log.
-pub mod cache;
+// What keeps events: the durable log; numbers in few bytes; locks.
 pub mod journal;
-pub mod watch;
-
-// Which events are similar, repeated or too many; time and fingerprints in, decisions out.
-pub mod correlate;
-
-// Reporting what a program of one's own has done: client-go's event recorders.
-pub mod record;
+pub(crate) mod locks;
+pub(crate) mod varint;
 
 // From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
+
+// The document that a configuration is read from.
+pub(crate) mod document;
+pub(crate) mod suggest;
 
 // The transports, and the formats that they need.
 pub(crate) mod encode;
@@ -34,7 +36,6 @@ pub mod sinks;
 
 // The file that says what to run.
 pub mod config;
-pub(crate) mod suggest;
 
 // What one sees of it while it runs, and without a cluster; the program.
 pub mod admin;

@@ -1,7 +1,7 @@
-//! The examples run to their end, and show what they say that they show.
+//! The examples of the workspace run to their end, and show what they say that they show.
 //!
-//! `cargo test` builds them. Where only this test is asked for, `cargo build --examples` has to come
-//! first.
+//! `cargo test --workspace` builds them. Where only this test is asked for,
+//! `cargo build --workspace --examples` has to come first.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ fn binary(name: &str) -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let path = this.ancestors().nth(2).unwrap().join("examples").join(name);
     let path = path.with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(path.exists(), "{} is not built: cargo build --examples", path.display());
+    assert!(path.exists(), "{} is not built: cargo build --workspace --examples", path.display());
     path
 }
 
@@ -225,6 +225,17 @@ async fn controller_annotates_and_tries_again() {
     assert_eq!(count(&printed, "Wrote(14)"), 2, "{printed}");
     assert_eq!(count(&printed, "other"), 0, "it was not asked for");
     assert_eq!(count(&logged, "failed, to be tried again"), 1, "{logged}");
+}
+
+#[tokio::test]
+async fn static_pods_are_those_of_the_directory_and_of_the_api_server() {
+    let (printed, _) = run_alone("static_pods", &[]).await;
+    let done: Vec<_> = lines(&printed).into_iter().filter(|line| !line.starts_with("--")).collect();
+    let is_done = |line: &str| done.iter().any(|done| done == line);
+    assert_eq!(done.len(), 5, "{printed}");
+    assert_eq!(done[..2], ["start kube-system/etcd", "start kube-system/proxy"]);
+    assert!(is_done("start kube-system/scheduler") && is_done("stop kube-system/etcd"));
+    assert_eq!(done[4], "stop kube-system/proxy");
 }
 
 #[tokio::test]

@@ -24,22 +24,7 @@ fn seeds() -> Seeds {
         seeds.insert(Path::new(target).join(name), bytes.to_vec());
     };
 
-    // A byte that says where the body is cut, and the body.
-    let line = |kind: &str| format!("\x40{{\"type\":\"{kind}\",\"object\":{EVENT}}}\n");
-    for kind in ["ADDED", "DELETED"] {
-        add("watch_line", &kind.to_lowercase(), line(kind).as_bytes());
-    }
-    add(
-        "watch_line",
-        "bookmark-and-error",
-        b"\x10{\"object\":{\"kind\":\"Event\",\"metadata\":{\"resourceVersion\":\"9\"}},\"type\":\"BOOKMARK\"}\r\n\n{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n",
-    );
-    let list = format!(
-        "\x20{{\"kind\":\"EventList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"9\",\"continue\":\"c\"}},\"items\":[{EVENT},{{\"a\":[1,\"]}}\\\"\"]}}]}}\n"
-    );
-    add("list_items", "two", list.as_bytes());
-    add("list_items", "none", b"\x01{\"items\":null,\"metadata\":{\"resourceVersion\":\"1\"}}");
-
+    api_server(&mut add);
     add(
         "configuration",
         "short",
@@ -84,6 +69,31 @@ fn seeds() -> Seeds {
     add("state_recovery", "slots", b"\x00\x00\x40\x08\0\0\0\0\0\0\0\0\x00\x00\xc0\x02\xff\xff{");
     add("state_recovery", "pages", b"\x00\x10\x00\x04\x01\x00\x02\x00\x00\x20\x10\x01\x07");
 
+    receivers(&mut add);
+    seeds
+}
+
+/// Bodies of the API server.
+fn api_server(add: &mut impl FnMut(&str, &str, &[u8])) {
+    // A byte that says where the body is cut, and the body.
+    let line = |kind: &str| format!("\x40{{\"type\":\"{kind}\",\"object\":{EVENT}}}\n");
+    for kind in ["ADDED", "DELETED"] {
+        add("watch_line", &kind.to_lowercase(), line(kind).as_bytes());
+    }
+    add(
+        "watch_line",
+        "bookmark-and-error",
+        b"\x10{\"object\":{\"kind\":\"Event\",\"metadata\":{\"resourceVersion\":\"9\"}},\"type\":\"BOOKMARK\"}\r\n\n{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n",
+    );
+    let list = format!(
+        "\x20{{\"kind\":\"EventList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"9\",\"continue\":\"c\"}},\"items\":[{EVENT},{{\"a\":[1,\"]}}\\\"\"]}}]}}\n"
+    );
+    add("list_items", "two", list.as_bytes());
+    add("list_items", "none", b"\x01{\"items\":null,\"metadata\":{\"resourceVersion\":\"1\"}}");
+}
+
+/// Answers of receivers.
+fn receivers(add: &mut impl FnMut(&str, &str, &[u8])) {
     // Two bytes of status, the length of Retry-After, that, and the body.
     for (name, status, after, body) in [
         ("throttled", 429u16, "17", "slow down"),
@@ -106,7 +116,6 @@ fn seeds() -> Seeds {
     let details = [b"\x08\x08\x12\x04full\x1a", &[length][..], &any].concat();
     add("otlp_response", "retry-info", &[b"\x01\x0a\x00\x08\x04full", &details[..]].concat());
     add("otlp_response", "http-throttled", &[b"\x00\x01\x01\xad\x0217", &details[..]].concat());
-    seeds
 }
 
 /// Two segments of one log, each with frames of all kinds.

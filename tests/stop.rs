@@ -6,6 +6,8 @@ use std::{
     io::{BufRead as _, BufReader, Lines},
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
+    thread::sleep,
+    time::Duration,
 };
 
 use tidings::demo::api_server::{ApiServer, EventObject, Options};
@@ -20,8 +22,13 @@ struct Program {
 
 impl Program {
     fn start(dir: &Path, server: &ApiServer) -> Self {
+        let program = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        Self::start_by(dir, &server.kubeconfig(), program)
+    }
+
+    fn start_by(dir: &Path, kubeconfig_text: &str, mut run: Command) -> Self {
         let kubeconfig = dir.join("kubeconfig");
-        std::fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+        std::fs::write(&kubeconfig, kubeconfig_text).unwrap();
         let config = dir.join("tidings.yaml");
         let settings = serde_json::json!({
             "source": {"kubeconfig": kubeconfig},
@@ -30,7 +37,6 @@ impl Program {
             "server": {"listen": "127.0.0.1:0"},
         });
         std::fs::write(&config, settings.to_string()).unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_tidings"));
         // Not read: the sink takes no more than the pipe does.
         run.args(["run", "--config"]).arg(&config).stdout(Stdio::piped());
         Self::spawn(&mut run)
@@ -107,15 +113,59 @@ async fn a_second_signal_ends_at_once_and_says_so() {
 async fn a_signal_is_heard_while_the_disk_does_not_answer() {
     let (server, dir) =
         (ApiServer::start(Options::default()).unwrap(), tempfile::tempdir().unwrap());
-    let journal = dir.path().join("journal");
-    std::fs::create_dir(&journal).unwrap();
-    // Whoever opens it to read waits until somebody opens it to write.
-    let made = Command::new("mkfifo").arg(journal.join("positions.json")).status().unwrap();
-    assert!(made.success());
-    let mut program = Program::start(dir.path(), &server);
-    program.wait_for("starting");
+    let (library, fault) = (dir.path().join("faulty_disk.so"), dir.path().join("fault"));
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).args(["tests/drill/faulty_disk.c", "-ldl"]);
+    assert!(cc.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+    // By the task that opens the journal, and by that which restores a sink.
+    for file in ["positions.json", "delivered/out"] {
+        std::fs::create_dir_all(dir.path().join("journal/delivered")).unwrap();
+        std::fs::write(dir.path().join("journal").join(file), "").unwrap();
+        std::fs::write(&fault, format!("hang {file}")).unwrap();
+        let mut tidings = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        tidings.env("LD_PRELOAD", &library).env("DISK_FAULT", &fault);
+        let mut program = Program::start_by(dir.path(), &server.kubeconfig(), tidings);
+        wait_while(|| fault.exists());
+        program.terminate();
+        assert_eq!(program.exit_code(), Some(0), "{file}");
+    }
+}
+
+#[test]
+fn a_signal_is_heard_while_credentials_are_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = dir.path().join("asked");
+    let plugin = serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", format!("touch '{}'; exec sleep 20", asked.display())],
+        "interactiveMode": "Never",
+    });
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "slow",
+        "contexts": [{"name": "slow", "context": {"cluster": "slow", "user": "slow"}}],
+        "clusters": [{"name": "slow", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "slow", "user": {"exec": plugin}}],
+    });
+    let tidings = Command::new(env!("CARGO_BIN_EXE_tidings"));
+    let mut program = Program::start_by(dir.path(), &kubeconfig.to_string(), tidings);
+    wait_while(|| !asked.exists());
     program.terminate();
-    assert_eq!(program.child.wait().unwrap().code(), Some(0));
+    // If it waited for what the plugin says, which is nothing, that would be its end.
+    assert_eq!(program.exit_code(), Some(0));
+}
+
+/// Waits for another process.
+fn wait_while(is_so: impl Fn() -> bool) {
+    for _ in 0..3_000 {
+        if !is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    panic!("it is still so after 30 s");
 }
 
 /// The journals that are left in the temporary directory.
@@ -139,8 +189,8 @@ async fn a_signal_that_means_nothing_is_a_line_in_the_log_and_quit_drains() {
     program.wait_for("the first list is in the journal");
     for (signal, said) in [
         ("HUP", "SIGHUP: the configuration is not read again"),
-        ("USR1", "SIGUSR1 means nothing to this program and is ignored"),
-        ("USR2", "SIGUSR2 means nothing to this program and is ignored"),
+        ("USR1", "SIGUSR1 has no meaning to this program and is ignored"),
+        ("USR2", "SIGUSR2 has no meaning to this program and is ignored"),
     ] {
         program.send(signal);
         program.wait_for(said);
@@ -185,7 +235,7 @@ async fn a_second_signal_leaves_no_journal_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nohup_has_started_outlives_its_terminal() {
+async fn a_bridge_that_nohup_started_outlives_its_terminal() {
     let (server, dir) =
         (ApiServer::start(Options::default()).unwrap(), tempfile::tempdir().unwrap());
     let mut nohup = Command::new("nohup");

@@ -17,7 +17,7 @@ use tidings::demo::api_server::sent_at;
 use crate::{
     Result,
     request::{ENVELOPE, head},
-    tally::{Tally, Wire, hash, now_us},
+    tally::{SLOW, Tally, Wire, hash, now_us},
 };
 
 /// The attribute of a log record that holds the id.
@@ -77,6 +77,9 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
             }
         };
         note(&buffer[body..end], wire, &finder, tally)?;
+        if wire == Wire::SlowJson {
+            thread::sleep(SLOW);
+        }
         stream.write_all(ANSWER)?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
@@ -97,7 +100,9 @@ fn note(
         let rest = &body[at + finder.needle().len()..];
         let id = match wire {
             Wire::Otlp => attribute_value(rest),
-            Wire::Json | Wire::StampedJson => memchr::memchr(b'"', rest).map(|end| &rest[..end]),
+            Wire::Json | Wire::StampedJson | Wire::SlowJson => {
+                memchr::memchr(b'"', rest).map(|end| &rest[..end])
+            }
         };
         tally.ids.push(hash(id.ok_or_else(|| bad("an event without an id"))?));
         if wire == Wire::StampedJson {

@@ -1,4 +1,4 @@
-//! What was measured, and on which machine: a figure without it says nothing.
+//! The commit that was measured, and the machine: a figure without them says nothing.
 
 use std::{fmt, fs, path::Path, process::Command, thread};
 
@@ -37,7 +37,7 @@ impl Machine {
     }
 }
 
-/// What a program answers in one line.
+/// The answer of a program, in one line.
 fn said(command: &mut Command) -> String {
     let output = command.output().ok().filter(|output| output.status.success());
     let line = output.and_then(|output| String::from_utf8(output.stdout).ok());

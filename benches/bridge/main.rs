@@ -1,4 +1,4 @@
-//! What it costs to run the bridge: `cargo bench --bench bridge`.
+//! The cost of running the bridge: `cargo bench --bench bridge`.
 //!
 //! A replaying API server and a counting sink run in processes of their own, and between them the
 //! `tidings` binary as a user runs it: a configuration file, a kubeconfig, a journal on disk. Only
@@ -18,6 +18,7 @@ mod drain;
 mod helper;
 mod kubelets;
 mod machine;
+mod play;
 mod process;
 mod report;
 mod request;
@@ -56,12 +57,12 @@ struct Cli {
     /// Names the scenes.
     #[arg(long)]
     list: bool,
-    /// What cargo says to every benchmark; without it this is a test run, which measures nothing.
+    /// The flag that cargo gives to every benchmark; without it this is a test run, which measures nothing.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What this binary does as a helper of itself.
+/// The work of this binary as a helper of itself.
 #[derive(Subcommand)]
 #[command(disable_help_subcommand = true)]
 enum Role {
@@ -100,7 +101,7 @@ fn measure(cli: &Cli) -> Result<()> {
     let mut report = Table::new(FORM, Machine::here(&cli.tidings)?, command_line());
     for scene in SCENES.iter().filter(|scene| wanted(scene.name)) {
         eprintln!("{} …", scene.name);
-        report.add(scene, &scenes::run(scene, cli.quick, &cli.tidings)?);
+        report.add(scene, &play::run(scene, cli.quick, &cli.tidings)?);
     }
     println!("{report}");
     if let Some(path) = &cli.write {

@@ -1,7 +1,8 @@
-//! What the table says of a scene.
+//! The row of a scene in the table.
 
 use crate::{
-    scenes::{Measured, Scene},
+    play::Measured,
+    scenes::Scene,
     table::{Form, Table},
 };
 

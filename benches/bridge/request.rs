@@ -1,11 +1,11 @@
-//! What a receiver has to know of an HTTP/1.1 request whose body it searches: no more than where the
+//! HTTP/1.1 requests, as far as a receiver that searches their bodies has to know them: no more than where the
 //! body is, and what an envelope in it begins with.
 
 use std::io;
 
 use memchr::memmem;
 
-/// What every envelope begins with. Nowhere else is a brace followed by a member `id`.
+/// The beginning of every envelope. Nowhere else is a brace followed by a member `id`.
 pub(crate) const ENVELOPE: &[u8] = b"{\"id\":\"";
 
 /// Where the body of a request begins and how long it is; none while the head is incomplete.

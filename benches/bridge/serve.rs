@@ -63,7 +63,7 @@ struct Replay {
     written: Written,
 }
 
-/// What was written. Nothing else writes, so revisions follow each other.
+/// The Events that were written. Nothing else writes, so revisions follow each other.
 #[derive(Default)]
 struct Written {
     revision: u64,

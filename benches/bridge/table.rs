@@ -4,9 +4,9 @@ use std::{fmt, fs, path::Path};
 
 use crate::{Result, machine::Machine};
 
-/// What a table is called in the file that keeps it, and its columns; the first is text.
+/// The name of a table in the file that keeps it, and its columns; the first is text.
 pub(crate) struct Form {
-    /// It stands between the comments `<name>:begin` and `<name>:end`.
+    /// The table stands between the comments `<name>:begin` and `<name>:end`.
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [&'static str],
 }

@@ -1,8 +1,8 @@
-//! What a sink has received, as it tells the bench.
+//! Counts of what a sink has received, as it tells the bench.
 
 use std::{
     hash::{DefaultHasher, Hasher as _},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use clap::ValueEnum;
@@ -15,9 +15,14 @@ pub(crate) enum Wire {
     Json,
     /// The same, and each event says when it was written.
     StampedJson,
+    /// As the first, but an answer takes [`SLOW`].
+    SlowJson,
     /// An OTLP export request as protobuf.
     Otlp,
 }
+
+/// How long a receiver takes that is far away.
+pub(crate) const SLOW: Duration = Duration::from_millis(50);
 
 /// Times are microseconds since 1970; server and sink share the machine's clock.
 #[derive(Debug, Default, Serialize, Deserialize)]

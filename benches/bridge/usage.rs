@@ -1,4 +1,4 @@
-//! What the kernel says of a process.
+//! The resources of a process, by the kernel's word.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::Result;
 /// and rounds what it has counted in nanoseconds.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// User and system time of all its threads since it was started, in seconds.

@@ -26,7 +26,7 @@ pub(crate) async fn run(url: &str, resource: &str) -> Result<()> {
         let informer = informer.clone();
         async move { informer.run().await }
     });
-    informer.wait_for_cache_sync().await;
+    assert!(informer.wait_for_cache_sync().await);
     println!("synced {}", informer.store().len());
     tokio::task::spawn_blocking(|| {
         for line in std::io::stdin().lock().lines() {

@@ -1,4 +1,4 @@
-//! What a cache of metadata takes, beside client-go's: `cargo bench --bench informer`.
+//! The cost of a cache of metadata, beside client-go's: `cargo bench --bench informer`.
 //!
 //! An API server in a process of its own holds Pods. One after another, each in a fresh process, the
 //! two informers list them, open their watch and stand still. `docs/benchmarks.md` says what is
@@ -53,12 +53,12 @@ struct Cli {
     /// Puts the table between the markers of this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// What cargo says to every benchmark; without it this is a test run, which measures nothing.
+    /// The flag that cargo gives to every benchmark; without it this is a test run, which measures nothing.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What this binary does as a helper of itself.
+/// The work of this binary as a helper of itself.
 #[derive(Subcommand)]
 #[command(disable_help_subcommand = true)]
 enum Role {
@@ -68,7 +68,7 @@ enum Role {
     Follow { url: String, resource: String },
 }
 
-/// Who keeps it.
+/// A program that keeps the cache.
 struct Side {
     what: &'static str,
     program: Program,
@@ -90,7 +90,7 @@ const SIDES: [Side; 3] = [
     },
 ];
 
-/// What one process needed for one resource.
+/// The resources that one process needed for one resource of the API server.
 struct Measured {
     objects: usize,
     seconds: f64,

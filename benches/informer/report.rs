@@ -1,4 +1,4 @@
-//! What the table says of an informer.
+//! The row of an informer in the table.
 
 use crate::{
     Measured, Side,

@@ -1,4 +1,4 @@
-//! What is asked over the control socket: it is understood, or refused with a hint.
+//! Requests over the control socket: each is understood, or refused with a hint.
 //!
 //! One byte that says what it is, and that: the body of a command on letters, of a replay, or a query.
 #![no_main]

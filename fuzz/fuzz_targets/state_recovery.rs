@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use tidings::journal::{
-    Directory, LetterQuery, OpenError, Position, Positions, SinkState, Standing, State, StateCommit,
+    DeadLetterQuery, Directory, OpenError, Position, Positions, SinkState, Standing, State,
+    StateCommit,
 };
 
 /// Enough for tests; the newest are kept.
@@ -18,7 +19,8 @@ const DEAD_LETTER_BYTES: u64 = 1 << 20;
 fn commit(next: u64) -> StateCommit {
     let position = Position { next, skipped: 0 };
     let standing = Standing { position, ..Standing::default() };
-    let state = SinkState { standing, ..SinkState::default() };
+    let mut state = SinkState::default();
+    state.standing = standing;
     StateCommit { sinks: BTreeMap::from([("audit".to_owned(), state)]), ..StateCommit::default() }
 }
 
@@ -69,8 +71,8 @@ fuzz_target!(|data: &[u8]| {
     };
     // A page that opening did not look at may be damaged: an error, and the next start sets it aside.
     let committed = state.commit(&commit(77)).is_ok();
-    let query = LetterQuery { sink: None, class: None, limit: 10, before: None };
-    let letters = state.dead_letters().list(&query);
+    let query = DeadLetterQuery { limit: 10, ..DeadLetterQuery::default() };
+    let letters = state.dead_letters().list(&query, |letter| letter.number);
     drop(state);
     let Ok((_, loaded)) = State::open(&directory, DEAD_LETTER_BYTES, 2) else {
         panic!("it does not open again: {letters:?}");

@@ -3,12 +3,12 @@
 //! Two bytes of status, one that says how long `Retry-After` is, that, and the body.
 #![no_main]
 
-use std::{sync::OnceLock, time::Duration};
+use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use tidings::{
     bridge::{Failure, FailureClass, Outcome},
-    sinks::{Compression, Secret, WebhookOptions, WebhookSink, fuzzing::webhook},
+    sinks::{HttpOptions, WebhookOptions, WebhookSink, fuzzing::webhook},
 };
 
 const TOKEN: &str = "T0ken-0123456789";
@@ -17,15 +17,9 @@ fn sink() -> &'static WebhookSink {
     static SINK: OnceLock<WebhookSink> = OnceLock::new();
     SINK.get_or_init(|| {
         let options = WebhookOptions {
-            url: Secret::new(format!("http://receiver/hook/{TOKEN}")),
-            headers: Vec::new(),
-            tls: None,
-            proxy: tidings::sinks::Proxy::None,
+            http: HttpOptions::new(format!("http://receiver/hook/{TOKEN}")),
             signing_secrets: Vec::new(),
             single: false,
-            compression: Compression::None,
-            connection_max_age: Duration::from_secs(600),
-            timeout: Duration::from_secs(1),
         };
         WebhookSink::new(&options).expect("the options are good")
     })

@@ -1,4 +1,4 @@
-//! Who is told what.
+//! Access: who is told what.
 //!
 //! A status and the reasons of a probe hold the words of receivers and the names of sinks, so they are
 //! for whoever is on the machine already, or shows the token. Liveness and readiness are for everybody.
@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq as _;
 use super::connections::Peer;
 use crate::{config::ServerDetail, sinks::Secret};
 
-/// What strangers are told, and how somebody shows to be none.
+/// The parts that strangers are told, and the token by which somebody shows to be none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     pub(super) detail: ServerDetail,
@@ -50,9 +50,9 @@ impl Access {
 /// Why a request may not see something.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// It does not come from loopback, and nothing else would open it.
+    /// The request does not come from loopback, and nothing else would open it.
     Elsewhere,
-    /// It does not show the token.
+    /// The request does not show the token.
     Token { found: &'static str },
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// What a request for something is answered: 0 if it may see it.
+    /// The code that a request for something is answered with: 0 if it may see it.
     fn answer(access: &Access, wanted: ServerDetail, from: &str, headers: &[(&str, &str)]) -> u16 {
         let pairs = headers.iter().map(|(name, value)| {
             let name = header::HeaderName::try_from(*name).unwrap();

@@ -2,13 +2,15 @@
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `GET /api/v1/dead-letters?sink=&class=&limit=&before=` | | [`LetterPage`], the newest first |
-//! | `GET /api/v1/dead-letters/{number}` | | [`Letter`] with its envelope |
+//! | `GET /api/v1/dead-letters?sink=&class=&limit=&before=` | | [`DeadLetterPage`], the newest first |
+//! | `GET /api/v1/dead-letters/{number}` | | [`DeadLetterView`] with its envelope |
 //! | `POST /api/v1/dead-letters/retry` | [`Selection`] | [`Affected`] |
 //! | `POST /api/v1/dead-letters/drop` | [`Selection`] | [`Affected`] |
+//! | `POST /api/v1/dead-letters/put-away` | [`PutAway`] | [`HeldUp`]: what it was |
 //! | `POST /api/v1/replay` | [`ReplayRequest`] | [`ReplayProgress`], a line of JSON each, until it is done |
 //!
 //! [`ReplayProgress`]: crate::bridge::ReplayProgress
+//! [`HeldUp`]: crate::bridge::HeldUp
 //!
 //! Everything else is answered with a [`Refusal`]: 400 for a mistake in the request, 404 for a letter
 //! that is not there, 409 for what cannot be done now.
@@ -22,7 +24,7 @@ use serde_json::value::RawValue;
 use crate::{
     bridge::{Filter, Replay, ReplayFrom},
     event::{Envelope, timestamp},
-    journal::{DeadLetter, LetterQuery, LetterState, Letters},
+    journal::{DeadLetter, DeadLetterQuery, DeadLetterSelection, DeadLetterState},
 };
 
 /// The longest body of a request, in bytes: some thousand numbers of letters.
@@ -33,7 +35,7 @@ pub const MAX_PAGE: usize = 1000;
 /// Why something is not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The fault of the request.
     pub error: String,
     /// How to mend it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,12 +43,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// With a way to mend it.
     pub(super) fn new(error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { error: error.into(), hint: Some(hint.into()) }
     }
 
-    /// What an error says that has its hint in a line of its own.
+    /// Makes a refusal of an error that has its hint in a line of its own.
     pub(super) fn from_message(message: &str) -> Self {
         match message.split_once("\nhint: ") {
             Some((error, hint)) => Self::new(error, hint),
@@ -67,8 +68,8 @@ impl std::error::Error for Refusal {}
 /// A dead letter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Letter {
-    /// What it is named by.
+pub struct DeadLetterView {
+    /// The number that it is named by.
     pub number: u64,
     /// Which sink refused it.
     pub sink: String,
@@ -83,7 +84,7 @@ pub struct Letter {
     /// When it was given up, RFC 3339.
     pub time: String,
     /// Whether it waits to be sent again.
-    pub state: LetterState,
+    pub state: DeadLetterState,
     /// The sink that it is still to be forwarded to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<String>,
@@ -97,7 +98,7 @@ pub struct Letter {
     /// How many events of a batch were refused without being named; absent where it is one event.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unidentified: u64,
-    /// What was refused. Only in the answer about one letter.
+    /// The envelope that was refused. Only in the answer about one letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Box<RawValue>>,
 }
@@ -125,7 +126,7 @@ impl fmt::Display for InvolvedObject {
     }
 }
 
-impl Letter {
+impl DeadLetterView {
     /// As it stands in a list: without the envelope.
     pub fn listed(letter: &DeadLetter) -> Self {
         Self {
@@ -171,9 +172,9 @@ fn involved_object(envelope: &[u8]) -> Option<InvolvedObject> {
 /// Some dead letters, the newest first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LetterPage {
+pub struct DeadLetterPage {
     /// The letters.
-    pub dead_letters: Vec<Letter>,
+    pub dead_letters: Vec<DeadLetterView>,
     /// `before` of the next page, if there may be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
@@ -206,29 +207,29 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The letters, if it says which.
-    pub(crate) fn letters(self) -> Result<Letters, Refusal> {
+    pub(crate) fn letters(self) -> Result<DeadLetterSelection, Refusal> {
         match self {
             Self { numbers: Some(numbers), all: false, sink: None, class: None } => {
-                Ok(Letters::Numbers(numbers))
+                Ok(DeadLetterSelection::Numbers(numbers))
             }
-            Self { numbers: None, all: true, sink, class } => Ok(Letters::Of { sink, class }),
+            Self { numbers: None, all: true, sink, class } => {
+                Ok(DeadLetterSelection::Of { sink, class })
+            }
             _ => Err(Refusal::new(
-                "it is not said which letters are meant",
-                "either {\"numbers\": [1, 2]} or {\"all\": true}, with \"sink\" and \"class\" if only \
-                 theirs are meant",
+                "expected either `numbers` or `all`, found another selection",
+                "write {\"numbers\": [1, 2]}, or {\"all\": true} with \"sink\" and \"class\" to narrow it",
             )),
         }
     }
 }
 
-/// What is to be sent again.
+/// The part of the journal that is to be sent again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplayRequest {
     /// To which sink.
     pub sink: String,
-    /// What was journalled since then, RFC 3339.
+    /// Only what was journalled since then, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// From this sequence of the journal on.
@@ -244,15 +245,18 @@ impl ReplayRequest {
         let from = match (self.since, self.from) {
             (Some(since), None) => {
                 let time: Timestamp = since.parse().map_err(|error| {
-                    let what = format!("`since`: `{since}` is no time: {error}");
+                    let what = format!("`since`: expected a time, found `{since}`: {error}");
                     Refusal::new(what, "write it as in RFC 3339: 2026-11-21T14:57:00Z")
                 })?;
                 ReplayFrom::Time(u64::try_from(time.as_millisecond()).unwrap_or(0))
             }
             (None, Some(from)) => ReplayFrom::Position(from),
             _ => {
-                let what = "it is not said from where on";
-                return Err(Refusal::new(what, "either \"since\" or \"from\""));
+                let what = "expected either `since` or `from`, found neither or both";
+                return Err(Refusal::new(
+                    what,
+                    "write \"since\" to start at a time, or \"from\" to start at a position",
+                ));
             }
         };
         let filter = self.filter.as_deref().map(Filter::compile).transpose();
@@ -264,12 +268,25 @@ impl ReplayRequest {
     }
 }
 
-/// What a body of `dead-letters/retry` and `dead-letters/drop` asks for.
-pub fn parse_selection(body: &[u8]) -> Result<Letters, Refusal> {
+/// The sink at which what holds events up becomes a dead letter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PutAway {
+    /// Its name.
+    pub sink: String,
+}
+
+/// The sink that a body of `dead-letters/put-away` names.
+pub fn parse_put_away(body: &[u8]) -> Result<String, Refusal> {
+    Ok(parse::<PutAway>(body, "{\"sink\": \"pager\"}")?.sink)
+}
+
+/// Parses the body of `dead-letters/retry` and `dead-letters/drop`.
+pub fn parse_selection(body: &[u8]) -> Result<DeadLetterSelection, Refusal> {
     parse::<Selection>(body, "{\"numbers\": [1, 2]}")?.letters()
 }
 
-/// What a body of `replay` asks for.
+/// Parses the body of `replay`.
 pub fn parse_replay(body: &[u8]) -> Result<Replay, Refusal> {
     parse::<ReplayRequest>(body, "{\"sink\": \"pager\", \"since\": \"2026-11-21T14:57:00Z\"}")?
         .replay()
@@ -277,22 +294,27 @@ pub fn parse_replay(body: &[u8]) -> Result<Replay, Refusal> {
 
 fn parse<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Refusal> {
     let wrong = |error: &dyn fmt::Display| {
-        let what = format!("the body is not what is expected: {error}");
+        let what = format!("the body cannot be read: {error}");
         Refusal::new(what, format!("for example {example}"))
     };
     // serde would take a list for the members in their order, too, and `[null, true]` for all letters.
     if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(wrong(&"no object of JSON"));
+        return Err(wrong(&"expected an object of JSON, found something else"));
     }
     serde_json::from_slice(body).map_err(|error| wrong(&error))
 }
 
-/// What the query of `GET /api/v1/dead-letters` asks for.
-pub fn parse_query(query: &str) -> Result<LetterQuery, Refusal> {
-    let mut asked = LetterQuery { sink: None, class: None, limit: MAX_PAGE, before: None };
+/// Parses the query of `GET /api/v1/dead-letters`.
+pub fn parse_query(query: &str) -> Result<DeadLetterQuery, Refusal> {
+    let mut asked = DeadLetterQuery { sink: None, class: None, limit: MAX_PAGE, before: None };
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         let number = || {
-            let wrong = |_| Refusal::new(format!("`{key}={value}`: not a number"), "digits only");
+            let wrong = |_| {
+                Refusal::new(
+                    format!("`{key}`: expected a number, found `{value}`"),
+                    "write digits only",
+                )
+            };
             value.parse::<u64>().map_err(wrong)
         };
         match &*key {
@@ -303,8 +325,8 @@ pub fn parse_query(query: &str) -> Result<LetterQuery, Refusal> {
             }
             "before" => asked.before = Some(number()?),
             _ => {
-                let what = format!("there is no parameter `{key}`");
-                return Err(Refusal::new(what, "they are sink, class, limit and before"));
+                let what = format!("expected a known parameter, found `{key}`");
+                return Err(Refusal::new(what, "the parameters are sink, class, limit and before"));
             }
         }
     }

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_all_places_are_taken_the_oldest_unfinished_head_makes_room() {
+    async fn oldest_unfinished_head_makes_room_when_all_places_are_taken() {
         let (listener, address) = listener().await;
         let (waiting, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (arrived, released) = (Arc::clone(&waiting), Arc::clone(&go_on));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_does_not_read_an_answer_takes_no_place_from_another() {
+    async fn a_client_that_reads_no_answer_takes_no_place_from_another() {
         const LARGE: usize = 1 << 20;
         // With buffers that hold little of it, which the connections inherit.
         let socket = TcpSocket::new_v4().unwrap();

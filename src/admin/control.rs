@@ -15,19 +15,16 @@ use tokio::time::timeout;
 
 use super::{
     access::Access,
-    api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal},
+    api::{self, Affected, DeadLetterPage, DeadLetterView, MAX_BODY, Refusal},
     connections::{self, REQUEST_WITHIN},
     server::read_only,
     serving::{ServerEnded, Serving},
     socket::{self, Bound},
 };
 use crate::{
-    bridge::{BridgeView, Control, ControlError, ReplayRun},
-    journal::{LetterError, LetterQuery, Letters},
+    bridge::{BridgeView, Control, ControlError, HeldUp, ReplayRun},
+    journal::{DeadLetterError, DeadLetterSelection},
 };
-
-/// Letters read at once; an envelope may be 1.5 MiB long, and a list needs little of it.
-const READ_AT_ONCE: usize = 16;
 
 /// The control socket; it ends, and its file goes, when it is stopped or dropped. That has to be while
 /// the bridge still holds its directory.
@@ -50,6 +47,7 @@ impl ControlSocket {
             .route("/api/v1/dead-letters/{number}", get(show))
             .route("/api/v1/dead-letters/retry", post(retry))
             .route("/api/v1/dead-letters/drop", post(drop_letters))
+            .route("/api/v1/dead-letters/put-away", post(put_away))
             .route("/api/v1/replay", post(replay))
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(control)
@@ -70,7 +68,6 @@ impl ControlSocket {
     }
 }
 
-/// An answer that is no success.
 struct Refused(StatusCode, Refusal);
 
 impl IntoResponse for Refused {
@@ -79,7 +76,6 @@ impl IntoResponse for Refused {
     }
 }
 
-/// A mistake in the request.
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         Self(StatusCode::BAD_REQUEST, refusal)
@@ -90,14 +86,17 @@ impl From<ControlError> for Refused {
     fn from(error: ControlError) -> Self {
         let status = match &error {
             ControlError::NoSuchSink { .. } | ControlError::NoObjects(_) => StatusCode::BAD_REQUEST,
-            ControlError::Letters(LetterError::NoSuchLetter(_)) => StatusCode::NOT_FOUND,
-            ControlError::Letters(
-                LetterError::Unidentified(_) | LetterError::NotConfigured { .. },
+            ControlError::DeadLetters(DeadLetterError::NoSuchDeadLetter(_)) => {
+                StatusCode::NOT_FOUND
+            }
+            ControlError::DeadLetters(
+                DeadLetterError::Unidentified(_) | DeadLetterError::NotConfigured { .. },
             )
+            | ControlError::NothingHeldUp(_)
             | ControlError::SinkStopped(_)
             | ControlError::ReplayRuns(_) => StatusCode::CONFLICT,
             ControlError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            ControlError::Read(_) | ControlError::Letters(LetterError::Store(_)) => {
+            ControlError::Read(_) | ControlError::DeadLetters(DeadLetterError::Store(_)) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };
@@ -108,32 +107,28 @@ impl From<ControlError> for Refused {
 async fn list(
     State(control): State<Control>,
     RawQuery(query): RawQuery,
-) -> Result<Json<LetterPage>, Refused> {
-    let mut asked = api::parse_query(&query.unwrap_or_default())?;
-    let mut page = LetterPage { dead_letters: Vec::new(), before: None };
-    while page.dead_letters.len() < asked.limit {
-        let limit = READ_AT_ONCE.min(asked.limit - page.dead_letters.len());
-        let letters = control.dead_letters(LetterQuery { limit, ..asked.clone() }).await?;
-        page.dead_letters.extend(letters.iter().map(Letter::listed));
-        if letters.len() < limit {
-            return Ok(Json(page));
-        }
-        asked.before = letters.last().map(|letter| letter.number);
-    }
-    page.before = asked.before;
-    Ok(Json(page))
+) -> Result<Json<DeadLetterPage>, Refused> {
+    let asked = api::parse_query(&query.unwrap_or_default())?;
+    let limit = asked.limit;
+    let dead_letters = control.dead_letters(asked, DeadLetterView::listed).await?;
+    let last = dead_letters.last().filter(|_| dead_letters.len() == limit);
+    let before = last.map(|letter| letter.number);
+    Ok(Json(DeadLetterPage { dead_letters, before }))
 }
 
 async fn show(
     State(control): State<Control>,
     Segment(number): Segment<String>,
-) -> Result<Json<Letter>, Refused> {
+) -> Result<Json<DeadLetterView>, Refused> {
     let parsed = number.parse().map_err(|_| {
-        Refusal::new(format!("`{number}` is not the number of a dead letter"), "digits only")
+        Refusal::new(
+            format!("expected the number of a dead letter, found `{number}`"),
+            "write digits only",
+        )
     })?;
-    let missing = || ControlError::from(LetterError::NoSuchLetter(parsed));
+    let missing = || ControlError::from(DeadLetterError::NoSuchDeadLetter(parsed));
     let letter = control.dead_letter(parsed).await?.ok_or_else(missing)?;
-    Ok(Json(Letter::whole(&letter)))
+    Ok(Json(DeadLetterView::whole(&letter)))
 }
 
 async fn retry(
@@ -150,6 +145,15 @@ async fn drop_letters(
 ) -> Result<Json<Affected>, Refused> {
     let letters = selection(request).await?;
     Ok(Json(Affected { dead_letters: control.drop_letters(letters).await? }))
+}
+
+/// Waits while what holds others up is under way; a client that goes away ends that.
+async fn put_away(
+    State(control): State<Control>,
+    request: Request,
+) -> Result<Json<HeldUp>, Refused> {
+    let sink = api::parse_put_away(&whole(request).await?)?;
+    Ok(Json(control.put_away(&sink).await?))
 }
 
 /// A line for each step of it, until it is done; a client that goes away ends it.
@@ -180,6 +184,6 @@ async fn whole(request: Request) -> Result<Bytes, Refused> {
     })
 }
 
-async fn selection(request: Request) -> Result<Letters, Refused> {
+async fn selection(request: Request) -> Result<DeadLetterSelection, Refused> {
     Ok(api::parse_selection(&whole(request).await?)?)
 }

@@ -17,7 +17,7 @@ use crate::bridge::{BridgeView, Overflow, SinkCondition};
 pub fn registry(view: &BridgeView) -> Registry {
     let mut registry = Registry::with_prefix("tidings");
     let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-    registry.register("build", "The version that runs", build);
+    registry.register("build", "The running version", build);
     registry.register_collector(Box::new(BridgeCollector { view: view.clone() }));
     registry
 }
@@ -58,7 +58,7 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
             ([("sink", &*sink.name), ("fate", fate)], ConstCounter::new(count))
         })
     });
-    family(encoder, "sink_events", "Events by what became of them, over all runs", None, fates)?;
+    family(encoder, "sink_events", "Events by their fate, over all runs", None, fates)?;
     let mut counter = |name, help, value: fn(&SinkStatus) -> u64| {
         let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstCounter::new(value(s))));
         family(encoder, name, help, None, values)
@@ -71,45 +71,37 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("sink_match_errors", "Events let through because match could not be evaluated", |s| {
         s.match_errors
     })?;
-    counter("sink_duplicates", "Events delivered that it knew to have had before", |s| {
+    counter("sink_duplicates", "Events delivered that the receiver says it had before", |s| {
         s.duplicates
     })?;
-    counter("sink_truncated", "Events taken that were cut, being too large for the sink", |s| {
-        s.truncated
-    })?;
-    let help = "Dead letters of the sink that it took in the end, over all runs";
+    counter(
+        "sink_truncated",
+        "Events delivered after being cut because they were too large for the sink",
+        |s| s.truncated,
+    )?;
+    counter(
+        "sink_additions_dropped",
+        "Events sent without their additions for lack of room",
+        |s| s.additions_dropped,
+    )?;
+    let help = "Dead letters of the sink that were delivered in the end, over all runs";
     counter("sink_retried", help, |s| s.retried)?;
-    counter("sink_forwarded", "Dead letters of other sinks that it took", |s| s.forwarded)?;
-    counter("sink_forwards_refused", "Dead letters of other sinks that it refused", |s| {
-        s.forwards_refused
+    counter("sink_forwarded", "Dead letters forwarded by other sinks and delivered", |s| {
+        s.resends.forwarded
     })?;
-    counter("sink_replayed", "Events taken once more by a replay", |s| s.replayed)?;
+    counter("sink_forwards_refused", "Dead letters forwarded by other sinks and refused", |s| {
+        s.resends.forwards_refused
+    })?;
+    counter("sink_replayed", "Events delivered again by a replay", |s| s.resends.replayed)?;
     let outcomes = now.sinks.iter().flat_map(|sink| {
         let outcomes = sink.enrichments.iter().flatten();
         outcomes.map(|(outcome, count)| {
             ([("sink", &*sink.name), ("outcome", *outcome)], ConstCounter::new(*count))
         })
     });
-    let help = "Events by what the sink was told of their objects";
+    let help = "Events by the outcome of their enrichment";
     family(encoder, "sink_enrichment", help, None, outcomes)?;
-    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
-    family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
-    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.overrun)));
-    let help = "Events without a fate that the journal no longer has";
-    family(encoder, "sink_overrun", help, None, values)?;
-    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.held)));
-    family(encoder, "sink_held", "Events that the correlator holds back", None, values)?;
-    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.backlog_bytes)));
-    let help = "The journal from the first event without a fate to its end";
-    family(encoder, "sink_backlog", help, Some(&Unit::Bytes), values)?;
-    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.lag_seconds)));
-    family(
-        encoder,
-        "sink_lag",
-        "Age of the oldest event without a fate that is not held back",
-        Some(&Unit::Seconds),
-        values,
-    )?;
+    waiting(encoder, now)?;
     let values = now.sinks.iter().flat_map(|sink| {
         SinkCondition::ALL.map(|condition| {
             let labels = [("sink", &*sink.name), ("state", condition.as_str())];
@@ -119,23 +111,46 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "sink_state", "1 for the state that the sink is in", None, values)
 }
 
+/// The gauges of what each sink has yet to take.
+fn waiting(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let mut gauge = |name, help, unit, value: fn(&SinkStatus) -> u64| {
+        let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(value(s))));
+        family(encoder, name, help, unit, values)
+    };
+    gauge("sink_pending", "Events in the journal without a fate", None, |s| s.pending)?;
+    let help = "Events without a fate that the journal no longer has";
+    gauge("sink_overrun", help, None, |s| s.overrun)?;
+    gauge("sink_held", "Events that the correlator holds back", None, |s| s.held)?;
+    let help = "Events that fail while others are taken, and are tried now and then";
+    gauge("sink_set_aside", help, None, |s| s.set_aside)?;
+    let help =
+        "Events that wait behind one that fails while others go on, those set aside included";
+    gauge("sink_held_up", help, None, |s| s.held_up)?;
+    let help = "The journal from the first event without a fate to its end";
+    gauge("sink_backlog", help, Some(&Unit::Bytes), |s| s.backlog_bytes)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.lag_seconds)));
+    let help = "Age of the oldest event without a fate that is not held back";
+    family(encoder, "sink_lag", help, Some(&Unit::Seconds), values)
+}
+
 fn dead_letters(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let letters = &now.dead_letters;
     let values = letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstGauge::new(c.letters)));
     family(encoder, "dead_letters", "Dead letters that are kept", None, values)?;
     let values = letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstGauge::new(c.bytes)));
-    let help = "What dead letters take of journal.deadLetters";
+    let help = "Size of the dead letters, which journal.deadLetters limits";
     family(encoder, "dead_letters_size", help, Some(&Unit::Bytes), values)?;
     let values = letters.iter().flat_map(|(sink, counts)| {
         [("overflow", counts.overflowed), ("command", counts.dropped)].map(|(reason, count)| {
             ([("sink", sink.as_str()), ("reason", reason)], ConstCounter::new(count))
         })
     });
-    let help = "Events in dead letters that went for want of room or by command, over all runs";
+    let help =
+        "Events in dead letters that were dropped for lack of room or by command, over all runs";
     family(encoder, "dead_letters_dropped", help, None, values)?;
     let values =
         letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstCounter::new(c.arrived)));
-    let help = "Events of those that arrived all the same: they were on their way, over all runs";
+    let help = "Events in dropped dead letters that were on their way and arrived all the same, over all runs";
     family(encoder, "dead_letters_arrived", help, None, values)
 }
 
@@ -155,19 +170,20 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     counter("source_events", "Changes read and journalled", ingest.events)?;
     counter(
         "source_truncated",
-        "Changes journalled whose Event was cut, being too large",
+        "Changes journalled whose Event was cut, being too large or beyond its namespace's share",
         ingest.truncated,
     )?;
+    counter("source_shed", "Changes whose Event was shed, and lost for every sink", ingest.shed)?;
     counter("source_repeats", "Versions read that were journalled already", ingest.repeats)?;
-    counter("source_undecodable", "Objects read that are no Events", ingest.undecodable)?;
+    counter("source_undecodable", "Objects read that are not Events", ingest.undecodable)?;
     counter(
         "source_heartbeats",
-        "Heartbeats of this bridge that came by a watch",
+        "Heartbeats of this bridge that a watch brought",
         ingest.heartbeats,
     )?;
     counter(
         "source_heartbeats_missed",
-        "Watches opened anew because they did not bring our own heartbeat in time",
+        "Watches reopened because they did not bring the bridge's heartbeat in time",
         ingest.heartbeats_missed,
     )?;
     counter("source_gaps", "Gaps that hid something", ingest.gaps)?;
@@ -178,7 +194,7 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     )?;
     counter(
         "source_epochs",
-        "Times that the API server was another or a restored one",
+        "Times that the API server was found to be another or a restored one",
         ingest.epochs,
     )?;
     if let Some(requests) = ingest.object_requests {
@@ -201,7 +217,7 @@ fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
 fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let journal = &now.journal;
     let size = ConstGauge::new(journal.bytes);
-    let help = "The journal on disk, all files told";
+    let help = "Size of the journal on disk, with all its files";
     single(encoder, "journal_size", help, Some(&Unit::Bytes), &size)?;
     let records = ConstGauge::new(journal.records);
     single(encoder, "journal_records", "Events that the journal holds", None, &records)?;
@@ -214,7 +230,7 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     single(
         encoder,
         "journal_writable",
-        "Whether the journal can be written, and so that it stays",
+        "Whether the journal can be written and synced",
         None,
         &writable,
     )?;
@@ -223,7 +239,7 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
         let blocks = journal.blocked_by.iter().any(|blocked| blocked.sink == sink.name);
         ([("sink", &*sink.name)], ConstGauge::new(i64::from(blocks)))
     });
-    let help = "Whether intake stands still for what a sink with overflow: block has not had";
+    let help = "Whether intake stands still because a sink with overflow: block is behind";
     family(encoder, "journal_blocked", help, None, values)
 }
 
@@ -231,7 +247,8 @@ fn stuck(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let values = now.parts.iter().map(|part| {
         ([("part", &*part.part)], ConstGauge::new(i64::from(part.stuck_seconds.is_some())))
     });
-    let help = "Whether a part of the bridge is at work on something that should long be done";
+    let help =
+        "Whether a part of the bridge is busy with something that should have been done long ago";
     family(encoder, "stuck", help, None, values)
 }
 
@@ -241,7 +258,8 @@ fn tasks(encoder: &mut DescriptorEncoder<'_>, of_bridge: &Handle) -> fmt::Result
     let runtimes = here.iter().chain([of_bridge]);
     let alive = runtimes.map(|runtime| runtime.metrics().num_alive_tasks()).sum::<usize>();
     let alive = ConstGauge::new(i64::try_from(alive).unwrap_or(0));
-    let help = "Tasks that have not ended: of the bridge, and one a connection to the admin server";
+    let help =
+        "Running tasks: those of the bridge, and one for each connection to the admin server";
     single(encoder, "runtime_tasks", help, None, &alive)
 }
 
@@ -262,7 +280,6 @@ fn family<L: EncodeLabelSet, M: EncodeMetric>(
     Ok(())
 }
 
-/// One metric with one value.
 fn single(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     bridge::{BridgeView, Stuck},
     config::{ServerDetail, ServerSettings},
+    locks::lock,
 };
 
 /// So many connections may wait to be accepted, if the kernel allows them (`net.core.somaxconn`): beside
@@ -133,7 +134,7 @@ async fn livez(
 }
 
 impl Shared {
-    /// What a probe is answered: what is wrong for whoever may know, one word for everybody else.
+    /// The answer to a probe: what is wrong for whoever may know, one word for everybody else.
     fn probed(&self, reasons: &[String], word: &str, peer: Peer, headers: &HeaderMap) -> Response {
         if reasons.is_empty() {
             return "ok\n".into_response();
@@ -144,7 +145,7 @@ impl Shared {
     }
 }
 
-/// What may be asked of a bridge without changing anything.
+/// The routes that change nothing.
 pub(super) fn read_only(view: BridgeView, access: Access) -> Router {
     let (registry, access) = (Arc::new(registry(&view)), Arc::new(access));
     Router::new()
@@ -169,18 +170,18 @@ async fn readyz(
     }
     for blocked in shared.view.ingest.blocked() {
         reasons.push(format!(
-            "intake stands still: the sink {} has not had {} bytes of the journal",
+            "intake stands still: sink {} has not taken {} bytes of the journal",
             blocked.sink, blocked.bytes
         ));
     }
-    let sources = shared.view.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let sources = shared.view.sources();
     if sources.is_empty() {
-        let why = shared.view.not_identified.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let why = lock(&shared.view.not_identified).clone();
         let why = why.unwrap_or_else(|| "not connected yet".to_owned());
         reasons.push(format!("the cluster has not been identified: {why}"));
     }
     for source in sources {
-        let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let health = lock(&source.health).clone();
         if health.stream_closed_for().is_none_or(|closed| closed > STREAM_MAY_BE_CLOSED) {
             let why = health.last_error.unwrap_or_else(|| "not connected yet".to_owned());
             reasons.push(format!("no watch stream for {}: {why}", source.key));

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_it_is_stopped_what_it_held_is_gone() {
+    async fn stopping_lets_go_of_what_was_held() {
         let (held, mut gone) = oneshot::channel::<()>();
         let serving = Serving::start("the test server", async {
             let _held = held;

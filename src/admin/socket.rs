@@ -58,7 +58,6 @@ pub(super) fn bind(directory: &Path) -> io::Result<(UnixListener, Bound)> {
     bound
 }
 
-/// Connects to the socket of a directory.
 pub(crate) async fn connect(directory: &Path) -> io::Result<UnixStream> {
     let address = Address::of(directory)?;
     UnixStream::connect(&address.path).await
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_for_the_user_alone_and_goes_with_the_process() {
+    async fn socket_is_for_the_user_alone_and_goes_with_the_process() {
         let dir = tempfile::tempdir().unwrap();
         let (listener, bound) = bind(dir.path()).unwrap();
         let mode = std::fs::metadata(dir.path().join(NAME)).unwrap().mode();
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_killed_run_left_is_replaced() {
+    async fn a_socket_that_a_killed_run_left_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (listener, bound) = bind(dir.path()).unwrap();
         std::mem::forget(bound);

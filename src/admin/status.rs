@@ -2,15 +2,21 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{PoisonError, atomic::Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use serde::Serialize;
 
 use crate::{
-    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, now_ms},
+    bridge::{
+        BlockedBy, Bridge, BridgeView, Gap, HeldUp, NamespaceCounts, NamespaceSetAside, Overflow,
+        ResendCounts, SinkCondition, SinkProgress, SourceView, now_ms,
+    },
     event::Cluster,
-    journal::{Damage, Damages, LetterCounts, NamespaceLetters},
+    journal::{
+        Damage, Damages, DeadLetterCounts, LogHandle, NamespaceDeadLetters, Position, pending,
+    },
+    locks::lock,
 };
 
 /// `/api/v1/status`.
@@ -23,7 +29,7 @@ pub struct Status {
     pub cluster: Cluster,
     /// Each list and watch.
     pub sources: Vec<SourceStatus>,
-    /// What has been read since the start of the process.
+    /// Counts of what has been read since the start of the process.
     pub ingest: IngestStatus,
     /// The log.
     pub journal: JournalStatus,
@@ -31,10 +37,10 @@ pub struct Status {
     pub sinks: Vec<SinkStatus>,
     /// The dead letters of each sink that has or had some, also of one that is not configured any
     /// more: `deadLettered = events + overflowed + dropped - arrived`, once all of it is saved.
-    pub dead_letters: BTreeMap<String, LetterCounts>,
+    pub dead_letters: BTreeMap<String, DeadLetterCounts>,
     /// The ten namespaces whose dead letters take most. Absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dead_letter_namespaces: Vec<NamespaceLetters>,
+    pub dead_letter_namespaces: Vec<NamespaceDeadLetters>,
     /// Each part that the watchdog looks at.
     pub parts: Vec<PartStatus>,
 }
@@ -48,7 +54,7 @@ pub struct PartStatus {
     /// For how long it has been at what should long be done; absent while it is not stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stuck_seconds: Option<f64>,
-    /// What that is.
+    /// The work that it is at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doing: Option<&'static str>,
 }
@@ -77,14 +83,20 @@ pub struct SourceStatus {
     pub last_error: Option<String>,
 }
 
-/// What has been read since the start of the process.
+/// Counts of what has been read since the start of the process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngestStatus {
     /// Changes journalled.
     pub events: u64,
-    /// Those of them whose Event was cut, being larger than `journal.maxEvent`.
+    /// Those of them whose Event was cut: it was larger than `journal.maxEvent`, or its namespace had
+    /// more than its share of the journal.
     pub truncated: u64,
+    /// Those of them that stand in the place of an Event which was shed: lost for every sink.
+    pub shed: u64,
+    /// The ten namespaces of whose Events most were shed and cut. Absent where none was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<NamespaceCounts>,
     /// Versions that were journalled already.
     pub repeats: u64,
     /// Objects that are no Events.
@@ -111,7 +123,7 @@ pub struct IngestStatus {
     pub object_requests: Option<u64>,
 }
 
-/// What the watch of a source did not show.
+/// A gap: a part of the history that the watch of a source did not show.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GapStatus {
@@ -125,7 +137,7 @@ pub struct GapStatus {
     pub replayed: u64,
     /// Increments seen only as part of a larger one.
     pub skipped_increments: u64,
-    /// It is the end of the API server's own history, which was replaced by another one.
+    /// Whether it is the end of the API server's own history, which was replaced by another one.
     pub epoch: bool,
     /// `from` and `to` in seconds since the epoch, for the metrics.
     #[serde(skip)]
@@ -166,12 +178,12 @@ pub struct JournalStatus {
     /// The sinks with `overflow: block` that intake stands still for; absent while it goes on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<BlockedBy>,
-    /// What of it was found damaged since the start of the process. Absent while nothing was.
+    /// The damage found since the start of the process. Absent while there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<DamageStatus>,
 }
 
-/// What was found damaged since the start of the process.
+/// The damage found since the start of the process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DamageStatus {
@@ -222,24 +234,34 @@ pub struct SinkStatus {
     pub filtered: u64,
     /// The correlator held them back for good.
     pub correlated_away: u64,
-    /// The receiver refused them.
+    /// Given up: refused, failing while others were taken, tried too often, or put away by hand.
     pub dead_lettered: u64,
     /// They were gone from the journal before they had a fate.
     pub lost: u64,
-    /// Without a fate yet, held ones included.
+    /// Without a fate yet, held ones and those that are set aside included.
     pub pending: u64,
     /// Those of them that the journal no longer has. They are `lost` when the sink comes to them, but
     /// for those that are on their way to it.
     pub overrun: u64,
     /// Held back by the correlator, until a later version or a summary announces them.
     pub held: u64,
-    /// What the journal takes from the first of the pending ones to its end, in bytes.
+    /// Set aside: they fail while others are taken, and are tried now and then.
+    pub set_aside: u64,
+    /// The ten namespaces that have most of what is set aside. Absent where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set_aside_namespaces: Vec<NamespaceSetAside>,
+    /// Waiting behind one that fails while others go on, those that are set aside included.
+    pub held_up: u64,
+    /// Those that most events wait behind, ten at most. Absent where nothing is held up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<HeldUp>,
+    /// The size of the journal from the first of the pending ones to its end, in bytes.
     pub backlog_bytes: u64,
-    /// What happens when that comes to more than the journal is to hold.
+    /// The policy when that comes to more than the journal is to hold.
     pub overflow: Overflow,
     /// Delivered again after a crash, outside the identity.
     pub redelivered: u64,
-    /// How old the oldest record without a fate is that is not held, in seconds.
+    /// How old the oldest record without a fate is that is neither held nor set aside, in seconds.
     pub lag_seconds: f64,
     /// The sequence after the last record with a fate.
     pub next_sequence: u64,
@@ -253,19 +275,17 @@ pub struct SinkStatus {
     pub duplicates: u64,
     /// Events that it has had cut to its own `maxEvent`.
     pub truncated: u64,
+    /// Events without the `object` and `correlation` that they had, as there was no room for them while they waited.
+    pub additions_dropped: u64,
     /// Events since the start of the process by what the sink was told of their objects: `known`, or
     /// why it is missing. Absent where it is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enrichments: Option<BTreeMap<&'static str, u64>>,
     /// Dead letters of its own that it took in the end: delivered, and dead-lettered no more.
     pub retried: u64,
-    /// Dead letters of other sinks that it took since the start of the process, outside the
-    /// identity.
-    pub forwarded: u64,
-    /// Dead letters of other sinks that it refused.
-    pub forwards_refused: u64,
-    /// Events that it took once more by a replay, outside the identity.
-    pub replayed: u64,
+    /// Outside the identity.
+    #[serde(flatten)]
+    pub resends: ResendCounts,
     /// The last failure, until the next success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -292,47 +312,22 @@ fn damage(damages: &Damages) -> Option<DamageStatus> {
     })
 }
 
-/// What the bridge does now.
+impl Bridge {
+    /// The status of the bridge now.
+    pub fn status(&self) -> Status {
+        status(&self.view())
+    }
+}
+
+/// The status of the bridge now.
 pub fn status(view: &BridgeView) -> Status {
     let now = now_ms();
     let (oldest, tail) = (view.log.oldest(), view.log.tail());
-    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let sources = view.sources.lock().unwrap_or_else(PoisonError::into_inner);
     Status {
         version: env!("CARGO_PKG_VERSION"),
-        cluster: view.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        sources: sources
-            .iter()
-            .map(|source| {
-                let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                SourceStatus {
-                    source: source.key.to_string(),
-                    stream_open: health.stream_open,
-                    stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
-                    watch_age_seconds: health
-                        .last_heard_ms
-                        .map(|at| seconds(now.saturating_sub(at))),
-                    lists: health.lists,
-                    watches: health.watches,
-                    last_error: health.last_error,
-                }
-            })
-            .collect(),
-        ingest: IngestStatus {
-            events: load(&view.ingest.records),
-            truncated: load(&view.ingest.truncated),
-            repeats: load(&view.ingest.repeats),
-            undecodable: load(&view.ingest.undecodable),
-            heartbeats: load(&view.ingest.heartbeats),
-            heartbeats_missed: load(&view.ingest.heartbeats_missed),
-            gaps: load(&view.ingest.gaps),
-            gap_seconds: seconds(load(&view.ingest.gap_ms)),
-            skipped_increments: load(&view.ingest.skipped_increments),
-            epochs: load(&view.ingest.epochs),
-            recent_gaps: view.ingest.recent_gaps().into_iter().map(GapStatus::from).collect(),
-            last_gaps: view.ingest.last_gaps().into_iter().map(GapStatus::from).collect(),
-            object_requests: view.object_requests.as_deref().map(load),
-        },
+        cluster: lock(&view.cluster).clone(),
+        sources: lock(&view.sources).iter().map(|source| SourceStatus::new(source, now)).collect(),
+        ingest: IngestStatus::new(view),
         journal: JournalStatus {
             bytes: view.log.disk_bytes(),
             records: tail.ordinal().saturating_sub(oldest.ordinal()),
@@ -344,52 +339,7 @@ pub fn status(view: &BridgeView) -> Status {
         sinks: view
             .sinks
             .iter()
-            .map(|sink| {
-                let sink = sink.snapshot();
-                let totals = sink.totals;
-                let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
-                let overrun = oldest.ordinal().saturating_sub(sink.standing.position.ordinal());
-                let pending = behind + sink.standing.held.versions;
-                let settled = totals.delivered
-                    + totals.filtered
-                    + totals.correlated_away
-                    + totals.dead_lettered
-                    + totals.lost;
-                let lag = sink
-                    .oldest_in_hand_ms
-                    .or_else(|| view.log.time_of(sink.standing.position.next));
-                let backlog_bytes = view.log.bytes_from(sink.standing.unsettled_from());
-                SinkStatus {
-                    name: sink.name,
-                    kind: sink.kind,
-                    state: sink.condition,
-                    seen: settled + pending,
-                    delivered: totals.delivered,
-                    filtered: totals.filtered,
-                    correlated_away: totals.correlated_away,
-                    dead_lettered: totals.dead_lettered,
-                    lost: totals.lost,
-                    pending,
-                    overrun: behind.min(overrun),
-                    held: sink.standing.held.versions,
-                    backlog_bytes,
-                    overflow: sink.overflow,
-                    redelivered: totals.redelivered,
-                    lag_seconds: lag.map_or(0.0, |ms| seconds(now.saturating_sub(ms))),
-                    next_sequence: sink.standing.position.next,
-                    attempts: sink.attempts,
-                    failed_attempts: sink.failed_attempts,
-                    match_errors: sink.match_errors,
-                    duplicates: sink.duplicates,
-                    truncated: sink.truncated,
-                    enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
-                    retried: totals.retried,
-                    forwarded: sink.errands.forwarded,
-                    forwards_refused: sink.errands.forwards_refused,
-                    replayed: sink.errands.replayed,
-                    last_error: sink.last_error.map(String::from),
-                }
-            })
+            .map(|sink| SinkStatus::new(sink, &view.log, [oldest, tail], now))
             .collect(),
         dead_letters: view.dead_letters.counts(),
         dead_letter_namespaces: view.dead_letters.namespaces(),
@@ -403,5 +353,102 @@ pub fn status(view: &BridgeView) -> Status {
                 doing: stuck.map(|stuck| stuck.doing),
             })
             .collect(),
+    }
+}
+
+impl SourceStatus {
+    fn new(source: &SourceView, now: u64) -> Self {
+        let health = lock(&source.health).clone();
+        Self {
+            source: source.key.to_string(),
+            stream_open: health.stream_open,
+            stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
+            watch_age_seconds: health.last_heard_ms.map(|at| seconds(now.saturating_sub(at))),
+            lists: health.lists,
+            watches: health.watches,
+            last_error: health.last_error,
+        }
+    }
+}
+
+impl IngestStatus {
+    fn new(view: &BridgeView) -> Self {
+        let ingest = &view.ingest;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Self {
+            events: load(&ingest.records),
+            truncated: load(&ingest.truncated),
+            shed: load(&ingest.shed),
+            namespaces: ingest.namespaces(),
+            repeats: load(&ingest.repeats),
+            undecodable: load(&ingest.undecodable),
+            heartbeats: load(&ingest.heartbeats),
+            heartbeats_missed: load(&ingest.heartbeats_missed),
+            gaps: load(&ingest.gaps),
+            gap_seconds: seconds(load(&ingest.gap_ms)),
+            skipped_increments: load(&ingest.skipped_increments),
+            epochs: load(&ingest.epochs),
+            recent_gaps: ingest.recent_gaps().into_iter().map(GapStatus::from).collect(),
+            last_gaps: ingest.last_gaps().into_iter().map(GapStatus::from).collect(),
+            object_requests: view.object_requests.as_deref().map(load),
+        }
+    }
+}
+
+impl SinkStatus {
+    /// The status of a sink beside a log that has its records from `oldest` up to `tail`.
+    fn new(
+        progress: &SinkProgress,
+        log: &LogHandle,
+        [oldest, tail]: [Position; 2],
+        now: u64,
+    ) -> Self {
+        let sink = progress.snapshot();
+        let (standing, totals) = (sink.standing, sink.totals);
+        let position = standing.position;
+        let behind = tail.ordinal().saturating_sub(position.ordinal());
+        // Some of those that the log no longer has were delivered before others.
+        let overrun = oldest.ordinal().saturating_sub(position.ordinal());
+        let overrun = overrun.saturating_sub(progress.passed_before(oldest.next));
+        let pending = pending(standing, tail, sink.set_aside, sink.passed);
+        let settled = totals.delivered
+            + totals.filtered
+            + totals.correlated_away
+            + totals.dead_lettered
+            + totals.lost;
+        let lag = sink.oldest_in_hand_ms.or_else(|| log.time_of(position.next));
+        Self {
+            name: sink.name,
+            kind: sink.kind,
+            state: sink.condition,
+            seen: settled + pending,
+            delivered: totals.delivered,
+            filtered: totals.filtered,
+            correlated_away: totals.correlated_away,
+            dead_lettered: totals.dead_lettered,
+            lost: totals.lost,
+            pending,
+            overrun: behind.min(overrun),
+            held: standing.held.versions,
+            set_aside: sink.set_aside,
+            set_aside_namespaces: sink.set_aside_of,
+            held_up: sink.held_up,
+            heads: sink.heads,
+            backlog_bytes: log.bytes_from(standing.unsettled_from()),
+            overflow: sink.overflow,
+            redelivered: totals.redelivered,
+            lag_seconds: lag.map_or(0.0, |ms| seconds(now.saturating_sub(ms))),
+            next_sequence: position.next,
+            attempts: sink.attempts,
+            failed_attempts: sink.failed_attempts,
+            match_errors: sink.match_errors,
+            duplicates: sink.duplicates,
+            truncated: sink.truncated,
+            additions_dropped: sink.additions_dropped,
+            enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
+            retried: totals.retried,
+            resends: sink.resends,
+            last_error: sink.last_error.map(String::from),
+        }
     }
 }

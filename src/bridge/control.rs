@@ -1,4 +1,4 @@
-//! What may be asked of a running bridge: its dead letters, and to send again what it has.
+//! Requests to a running bridge: to list its dead letters, and to send again what it has.
 
 use std::{
     collections::BTreeMap,
@@ -14,18 +14,21 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{Filter, shared::lock};
+use super::{Filter, HeldUp, shared::lock};
 use crate::{
-    journal::{DeadLetter, DeadLettersReader, LetterError, LetterQuery, Letters, ReadError},
-    suggest::nearest,
+    journal::{
+        DeadLetter, DeadLetterError, DeadLetterQuery, DeadLetterSelection, DeadLettersReader,
+        ReadError,
+    },
+    suggest::did_you_mean,
 };
 
 /// Asks a running bridge. Clones are cheap; see [`Bridge::control`](super::Bridge::control).
 #[derive(Clone, Debug)]
 pub struct Control {
     letters: DeadLettersReader,
-    keeper: mpsc::Sender<LetterRequest>,
-    replays: Arc<BTreeMap<String, Arc<ReplayDesk>>>,
+    checkpointer: mpsc::Sender<DeadLetterRequest>,
+    sinks: Arc<BTreeMap<String, Arc<SinkRequests>>>,
 }
 
 /// Why something was not done.
@@ -39,7 +42,7 @@ pub enum ControlError {
     Read(#[from] ReadError),
     /// Nothing was done with the letters.
     #[error(transparent)]
-    Letters(#[from] LetterError),
+    DeadLetters(#[from] DeadLetterError),
     /// There is no such sink.
     #[error("there is no sink `{sink}`\nhint: {hint}")]
     NoSuchSink {
@@ -57,12 +60,18 @@ pub enum ControlError {
     /// The sink is sent nothing now.
     #[error("the sink `{0}` is stopped\nhint: start it, then replay")]
     SinkStopped(String),
+    /// Nothing waits that could be put away.
+    #[error(
+        "nothing is held up at the sink `{0}`\n\
+         hint: the status page and `tidings_sink_held_up` say what is; a failure is waited for at first, as it may pass"
+    )]
+    NothingHeldUp(String),
     /// Another replay is under way.
     #[error("a replay to `{0}` is under way\nhint: wait for its end, or end it")]
     ReplayRuns(String),
 }
 
-/// What is to be sent to a sink once more, from what the journal holds.
+/// A part of the journal that is to be sent to a sink once more.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// To which sink.
@@ -112,21 +121,21 @@ pub struct ReplayProgress {
     /// epoch; nothing before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_ms: Option<u64>,
-    /// What it does.
+    /// The state that it is in.
     #[serde(flatten)]
     pub state: ReplayState,
 }
 
-/// What a replay does.
+/// The state of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "why")]
 pub enum ReplayState {
-    /// It goes on.
+    /// The replay goes on.
     #[default]
     Running,
-    /// It waits, and why.
+    /// The replay waits, and why.
     Waiting(String),
-    /// It is at its end.
+    /// The replay is at its end.
     Done,
     /// The bridge, or the sink, has stopped before its end.
     Stopped,
@@ -147,53 +156,61 @@ impl ReplayRun {
     }
 }
 
-/// What the keeper is asked to do with letters: it alone writes the state.
+/// A request to the checkpointer about dead letters: it alone writes the state.
 #[derive(Debug)]
-pub(super) struct LetterRequest {
-    pub(super) letters: Letters,
-    pub(super) what: LetterChange,
-    pub(super) answer: oneshot::Sender<Result<u64, LetterError>>,
+pub(super) struct DeadLetterRequest {
+    pub(super) letters: DeadLetterSelection,
+    pub(super) what: DeadLetterChange,
+    pub(super) answer: oneshot::Sender<Result<u64, DeadLetterError>>,
 }
 
-/// See [`LetterRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LetterChange {
+pub(super) enum DeadLetterChange {
     Retry,
     Drop,
 }
 
-/// Where a sink takes replays.
+/// The requests that a sink takes.
 #[derive(Debug)]
-pub(super) struct ReplayDesk {
+pub(super) struct SinkRequests {
     /// Nothing while the sink is stopped.
-    orders: Mutex<Option<mpsc::Sender<ReplayOrder>>>,
+    to: Mutex<Option<Senders>>,
     /// Whether the sink is told of the objects of its events.
     enriches: bool,
     busy: Arc<AtomicBool>,
 }
 
-impl ReplayDesk {
-    /// One that takes no orders yet.
+#[derive(Clone, Debug)]
+struct Senders {
+    replays: mpsc::Sender<ReplayRequest>,
+    put_aways: mpsc::Sender<PutAway>,
+}
+
+/// A request to put away what holds events up: answered with what that was, or with nothing.
+pub(super) type PutAway = oneshot::Sender<Option<HeldUp>>;
+
+impl SinkRequests {
+    /// Takes no requests yet.
     pub(super) fn new(enriches: bool) -> Self {
-        Self { orders: Mutex::default(), enriches, busy: Arc::default() }
+        Self { to: Mutex::default(), enriches, busy: Arc::default() }
     }
 
-    /// Takes orders, which come out there.
-    pub(super) fn open(&self) -> mpsc::Receiver<ReplayOrder> {
-        let (orders, taken) = mpsc::channel(1);
-        *lock(&self.orders) = Some(orders);
-        taken
+    /// Takes requests, which come out there.
+    pub(super) fn open(&self) -> (mpsc::Receiver<ReplayRequest>, mpsc::Receiver<PutAway>) {
+        let (replays, replays_taken) = mpsc::channel(1);
+        let (put_aways, put_aways_taken) = mpsc::channel(1);
+        *lock(&self.to) = Some(Senders { replays, put_aways });
+        (replays_taken, put_aways_taken)
     }
 
-    /// Takes no more orders.
     pub(super) fn close(&self) {
-        *lock(&self.orders) = None;
+        *lock(&self.to) = None;
     }
 }
 
-/// A replay that a sink's errands are asked for.
+/// A replay that a sink's resends are asked for.
 #[derive(Debug)]
-pub(super) struct ReplayOrder {
+pub(super) struct ReplayRequest {
     pub(super) from: ReplayFrom,
     pub(super) filter: Option<Filter>,
     /// Until this is dropped no other replay to the sink is taken: before its listener is told of the
@@ -214,20 +231,24 @@ impl Drop for Busy {
 impl Control {
     pub(super) fn new(
         letters: DeadLettersReader,
-        keeper: mpsc::Sender<LetterRequest>,
-        replays: BTreeMap<String, Arc<ReplayDesk>>,
+        checkpointer: mpsc::Sender<DeadLetterRequest>,
+        sinks: BTreeMap<String, Arc<SinkRequests>>,
     ) -> Self {
-        Self { letters, keeper, replays: Arc::new(replays) }
+        Self { letters, checkpointer, sinks: Arc::new(sinks) }
     }
 
-    /// The dead letters, the newest first. One that was refused within the last second may not be
-    /// among them yet.
+    /// The dead letters, the newest first, each as `view` shows it. One that was refused within the last second
+    /// may not be among them yet.
     ///
     /// # Errors
     ///
     /// The state cannot be read.
-    pub async fn dead_letters(&self, query: LetterQuery) -> Result<Vec<DeadLetter>, ControlError> {
-        self.read(move |letters| letters.list(&query)).await
+    pub async fn dead_letters<T: Send + 'static>(
+        &self,
+        query: DeadLetterQuery,
+        view: fn(&DeadLetter) -> T,
+    ) -> Result<Vec<T>, ControlError> {
+        self.read(move |letters| letters.list(&query, view)).await
     }
 
     /// One dead letter; nothing if it is not kept, or not any more.
@@ -246,8 +267,8 @@ impl Control {
     ///
     /// One of the letters named cannot be sent, or none of the others can; or the state cannot be
     /// written. Nothing is done then.
-    pub async fn retry(&self, letters: Letters) -> Result<u64, ControlError> {
-        self.change(letters, LetterChange::Retry).await
+    pub async fn retry(&self, letters: DeadLetterSelection) -> Result<u64, ControlError> {
+        self.change(letters, DeadLetterChange::Retry).await
     }
 
     /// Drops dead letters, and answers how many. They are gone from the disk when this returns. One
@@ -256,8 +277,8 @@ impl Control {
     /// # Errors
     ///
     /// There is no letter of a number; or the state cannot be written. Nothing is done then.
-    pub async fn drop_letters(&self, letters: Letters) -> Result<u64, ControlError> {
-        self.change(letters, LetterChange::Drop).await
+    pub async fn drop_letters(&self, letters: DeadLetterSelection) -> Result<u64, ControlError> {
+        self.change(letters, DeadLetterChange::Drop).await
     }
 
     /// Sends to a sink once more what the journal holds, up to what the sink has been through by
@@ -271,28 +292,48 @@ impl Control {
     /// a replay to it is under way.
     pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
         let Replay { sink, from, filter } = replay;
-        let Some(desk) = self.replays.get(&sink) else {
-            let names: Vec<&str> = self.replays.keys().map(String::as_str).collect();
-            let hint = match nearest(&sink, names.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the sinks are {}", names.join(", ")),
-            };
-            return Err(ControlError::NoSuchSink { sink, hint });
-        };
-        if !desk.enriches && filter.as_ref().is_some_and(Filter::names_object) {
+        let requests = self.sink(&sink)?;
+        if !requests.enriches && filter.as_ref().is_some_and(Filter::names_object) {
             return Err(ControlError::NoObjects(sink));
         }
-        let Some(orders) = lock(&desk.orders).clone() else {
+        let Some(Senders { replays, .. }) = lock(&requests.to).clone() else {
             return Err(ControlError::SinkStopped(sink));
         };
-        if desk.busy.swap(true, Ordering::Acquire) {
+        if requests.busy.swap(true, Ordering::Acquire) {
             return Err(ControlError::ReplayRuns(sink));
         }
         let (progress, seen) = watch::channel(ReplayProgress::default());
-        let busy = Busy(Arc::clone(&desk.busy));
-        let order = ReplayOrder { from, filter, _busy: busy, progress };
-        orders.try_send(order).map_err(|_| ControlError::Stopping)?;
+        let busy = Busy(Arc::clone(&requests.busy));
+        let order = ReplayRequest { from, filter, _busy: busy, progress };
+        replays.try_send(order).map_err(|_| ControlError::Stopping)?;
         Ok(ReplayRun { progress: seen })
+    }
+
+    /// Makes a dead letter of class `blocked` of the event that holds others up at a sink: the first one
+    /// that its position waits at, or else the first that is set aside. Answers which one that was, and how
+    /// many waited. One that is under way is put away as soon as its attempt has ended without its being taken.
+    ///
+    /// # Errors
+    ///
+    /// There is no such sink, it is stopped, or nothing is held up there.
+    pub async fn put_away(&self, sink: &str) -> Result<HeldUp, ControlError> {
+        let to = lock(&self.sink(sink)?.to).clone();
+        let Some(Senders { put_aways, .. }) = to else {
+            return Err(ControlError::SinkStopped(sink.to_owned()));
+        };
+        let (answer, answered) = oneshot::channel();
+        put_aways.send(answer).await.map_err(|_| ControlError::Stopping)?;
+        let held = answered.await.map_err(|_| ControlError::Stopping)?;
+        held.ok_or_else(|| ControlError::NothingHeldUp(sink.to_owned()))
+    }
+
+    fn sink(&self, name: &str) -> Result<&SinkRequests, ControlError> {
+        self.sinks.get(name).map(|requests| &**requests).ok_or_else(|| {
+            let names: Vec<&str> = self.sinks.keys().map(String::as_str).collect();
+            let sinks = || format!("the sinks are {}", names.join(", "));
+            let hint = did_you_mean(name, names.iter().copied(), sinks);
+            ControlError::NoSuchSink { sink: name.to_owned(), hint }
+        })
     }
 
     async fn read<T: Send + 'static>(
@@ -304,10 +345,14 @@ impl Control {
         Ok(read.map_err(|_| ControlError::Stopping)??)
     }
 
-    async fn change(&self, letters: Letters, what: LetterChange) -> Result<u64, ControlError> {
+    async fn change(
+        &self,
+        letters: DeadLetterSelection,
+        what: DeadLetterChange,
+    ) -> Result<u64, ControlError> {
         let (answer, answered) = oneshot::channel();
-        let request = LetterRequest { letters, what, answer };
-        self.keeper.send(request).await.map_err(|_| ControlError::Stopping)?;
+        let request = DeadLetterRequest { letters, what, answer };
+        self.checkpointer.send(request).await.map_err(|_| ControlError::Stopping)?;
         Ok(answered.await.map_err(|_| ControlError::Stopping)??)
     }
 }

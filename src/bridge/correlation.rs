@@ -40,7 +40,6 @@ mod inputs;
 mod messages;
 mod names;
 mod saved;
-mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -60,15 +59,14 @@ use held::{Entry, Held};
 pub(super) use inputs::Input;
 pub(super) use messages::Messages;
 pub(super) use names::Names;
-pub(super) use stage::{Passed, Stage};
 
 /// The longest that increments are held back.
 pub(super) const HOLD: Duration = Duration::from_secs(600);
 
-/// What is held is announced when this part of the journal's size has come behind it.
+/// A held version is announced when this part of the journal's size has come behind it.
 const HOLD_SHARE: u64 = 8;
 
-/// See the [module](self).
+/// The correlator of one sink. See the [module](self).
 #[derive(Debug)]
 pub(super) struct Correlator {
     mode: CorrelateMode,
@@ -78,14 +76,14 @@ pub(super) struct Correlator {
     counts: LruCache<Key, u64, FxBuildHasher>,
     spam: SpamFilter,
     held: Held,
-    /// It was decided that everything held is to come out.
+    /// Whether all that is held is to come out.
     letting_go: bool,
 }
 
-/// What becomes of a version.
+/// The decision on a version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It is sent, with this in its envelope.
+    /// The version is sent, with this in its envelope.
     Send {
         /// Without its messages.
         correlation: Correlation,
@@ -96,7 +94,7 @@ pub(super) enum Decision {
         /// So many versions that were held are announced with this one, and have their fate with it.
         released: u64,
     },
-    /// It is held.
+    /// The version is held.
     Hold {
         /// There was no room: this is to be announced now.
         evicted: Option<Summary>,
@@ -130,6 +128,15 @@ impl Correlator {
         Names::of(self.keys.prefix(&[parts.cluster()]), event, &self.keys)
     }
 
+    pub(super) fn has_keys(&self, keys: &Keys) -> bool {
+        self.keys == *keys
+    }
+
+    /// How much was journalled of all that was read, in bytes.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.held.read_bytes()
+    }
+
     /// The next record, which the sink may want or not, has an envelope of so many bytes. What is
     /// [due](Self::due) has to be taken after it.
     pub(super) fn read(&mut self, envelope: usize) {
@@ -147,18 +154,8 @@ impl Correlator {
         self.counts.put(key, count);
         let allowed = self.spam.allow(names.spam, now_ns);
         if !allowed && self.mode == CorrelateMode::Suppress {
-            let new = Entry {
-                since_ms: time_ms,
-                since_bytes: self.held.read_bytes(),
-                first: seq,
-                last: seq,
-                delta,
-                versions: 1,
-                pending: 1,
-                count,
-                aggregated,
-                messages: Messages::default(),
-            };
+            let new = self.held.entry(seq, delta, time_ms);
+            let new = Entry { count, aggregated, ..new };
             return Decision::Hold { evicted: self.held.add(key, new, names.local) };
         }
         let action = match before {
@@ -191,8 +188,8 @@ impl Correlator {
         }
     }
 
-    /// What has been held for so long at `time_ms`, or before so much that was read, that it is to
-    /// be announced; one at a time.
+    /// The summary of what has been held for so long at `time_ms`, or before so much that was read,
+    /// that it is to be announced; one at a time.
     pub(super) fn due(&mut self, time_ms: u64) -> Option<Summary> {
         let due = self.held.due(time_ms);
         // With the last of it that decision is carried out: it is none about what is held later.
@@ -215,7 +212,7 @@ impl Correlator {
         self.mode == CorrelateMode::Suppress || self.held() > 0
     }
 
-    /// What waits for its fate.
+    /// Counts of the versions that wait for their fates.
     pub(super) fn holding(&self) -> Holding {
         self.held.holding()
     }
@@ -241,7 +238,7 @@ impl Correlator {
         self.held.fit(retention_size) && self.holds_back()
     }
 
-    /// What it holds is all that is known of what is held, and no more than so many versions are:
+    /// Has all that it holds come out: no more is known of what is held, and no more than so many versions are:
     /// all of it is to come out.
     pub(super) fn salvage(&mut self, versions: u64) {
         self.held.limit(versions);
@@ -267,8 +264,8 @@ impl Correlator {
 
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(defaults::LRU_CACHE_SIZE).unwrap();
 
-/// What a record is decided by; nothing for bytes that ingest did not write.
-fn read(record: &Record) -> Option<(EnvelopeParts<'_>, EventFields<'_>)> {
+/// The parts of a record that it is decided by; nothing for bytes that ingest did not write.
+pub(super) fn read(record: &Record) -> Option<(EnvelopeParts<'_>, EventFields<'_>)> {
     let parts = EnvelopeParts::of(&record.envelope)?;
     Some((parts, parts.fields()?))
 }

@@ -50,6 +50,17 @@ impl Failure {
         let (fault, status) = (Fault::RecordForNow, Status::Silence);
         Self { fault, status, ..Self::new(FailureClass::Timeout, reason) }
     }
+
+    /// Whether `retry.maxAttempts` bounds it: one that may be the record's, and may pass. Were those counted that
+    /// are the sink's, a receiver that is away, or an expired token, would empty the journal into the dead letters.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.fault == Fault::RecordForNow
+    }
+
+    /// Whether a request that was written had no answer: the receiver may have crashed, or hang.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.status, Status::Cut | Status::Silence)
+    }
 }
 
 /// Whose failure it may be.

@@ -3,7 +3,7 @@
 //! An expression speaks of `event` (the core/v1 Event), `change` (`"created"` or `"updated"`),
 //! `delta` (by how much the occurrences rose), `cluster` (`name`, `uid`) and, for a sink that is
 //! told of it, `object` (`labels`, `annotations`, `owners`, `node`, `missing`), and of nothing else.
-//! It is parsed, checked and rewritten once; unknown variables, functions and fields, comparisons
+//! An expression is parsed, checked and rewritten once; unknown variables, functions and fields, comparisons
 //! that can never hold and results that are no boolean are refused then.
 //!
 //! **Absent fields read as zero values**: "" for texts (timestamps are texts, RFC 3339), 0 for
@@ -73,7 +73,7 @@ struct Compiled {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct FilterError {
-    /// What is wrong with it.
+    /// The fault of the expression.
     pub what: String,
     /// How to mend it, where that can be guessed.
     pub hint: Option<String>,
@@ -179,7 +179,7 @@ impl Filter {
         match result {
             Ok(Value::Bool(wanted)) => Ok(wanted),
             Ok(other) => Err(EvalError::Expression(format!(
-                "the result is of type {}, not a boolean",
+                "expected a boolean, found a result of type {}",
                 other.type_of()
             ))),
             Err(error) => Err(EvalError::Expression(shortened(&error.to_string()))),
@@ -193,7 +193,7 @@ impl fmt::Debug for Filter {
     }
 }
 
-/// What expressions can call; shared, for building it is not free.
+/// The functions that expressions can call; shared, for building them is not free.
 fn environment() -> Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
     Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(meter::environment())))

@@ -1,4 +1,4 @@
-//! What a watch did not show, and how it is stated: a log line, counters, the newest few for the
+//! Gaps, what a watch did not show, and how they are stated: a log line, counters, the newest few for the
 //! status document, the last of each source for the metrics, and an Event of our own.
 
 use std::{
@@ -18,7 +18,7 @@ const KEPT: usize = 16;
 /// a moment after it was made, and the times of most Events are cut to whole seconds.
 pub(super) const ON_ITS_WAY_MS: u64 = 1_000;
 
-/// What the watch of a source did not show.
+/// A part of the history that the watch of a source did not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The source's key.
@@ -144,7 +144,6 @@ pub(super) struct RecentGaps {
 }
 
 impl RecentGaps {
-    /// Adds one.
     pub(super) fn add(&mut self, gap: Gap) {
         let sum = GapSum::from(gap.clone());
         let untold = self.untold.entry((Arc::clone(&gap.source), gap.epoch));
@@ -161,7 +160,6 @@ impl RecentGaps {
         self.newest.iter().cloned().collect()
     }
 
-    /// The last of each source.
     pub(super) fn last(&self) -> Vec<Gap> {
         self.last.values().cloned().collect()
     }

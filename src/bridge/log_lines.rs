@@ -46,7 +46,6 @@ impl LogLines {
         Self(Arc::new(Inner { sink: None, left_out: Mutex::default() }))
     }
 
-    /// The sink's name.
     #[cfg(feature = "kafka")]
     pub(crate) fn sink(&self) -> &str {
         self.0.sink.as_deref().unwrap_or_default()

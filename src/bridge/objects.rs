@@ -8,11 +8,11 @@
 //! ingest ──────────────▶ view: versions of each object ◀──────┘                    │
 //!    │ observe, asks ─────────────────────────────────────────────────────────────-┘
 //!    ▼                        │ decide        │ what is new, with the sinks' states
-//!  log ──▶ feed ──▶ gather: enrich            ▼
+//!  log ──▶ feed ──▶ batcher: enrich           ▼
 //!                                        table `objects` ◀── a sink that is late, a restart
 //! ```
 //!
-//! When a record is journalled, ingest looks what is at hand of its object. What is news is a new
+//! When a record is journalled, ingest looks what is at hand of its object. A difference makes a new
 //! *version* of what is known, true from this record on; what is not at hand is asked for, and the
 //! record waits, at most for the budget from when it was journalled. A sink that comes to a record
 //! enriches it with the version that is true at it, or with the reason why there is none. Whichever
@@ -24,19 +24,18 @@
 //! sinks' states are taken before the versions, and saved with them. Records of that time are
 //! observed once more at the start; what is delivered again may be told what is known by then.
 
-mod at_hand;
 mod discovery;
 mod enricher;
 mod fetched;
 mod get;
 mod known;
 mod lookup;
+mod observation;
 mod options;
 mod place;
 mod rate;
 mod reference;
 mod resolver;
-mod sighting;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -53,24 +52,23 @@ use std::{
     time::Duration,
 };
 
-pub use self::options::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};
+pub use self::options::{Enrich, KeyPatterns, ObjectOptions, ParseResourceError, ResourceName};
 use self::{
-    at_hand::AtHand,
     discovery::Discovery,
     get::{Api, ApiServer},
     known::Known,
-    lookup::{Found, look_up},
+    lookup::{Found, LocalObjects, look_up},
+    observation::{Change, Comparison, Finding, Remembered},
     place::Place,
     rate::Rate,
     reference::{Ref, Reference, reporting_node},
-    sighting::{Compared, Finding, News, Remembered},
     versions::Versions,
     view::{View, millis},
     wanted::Wanted,
 };
 pub(super) use self::{
-    enricher::{Enricher, Told},
-    sighting::Sighting,
+    enricher::{Enricher, ObjectContext},
+    observation::Observation,
 };
 use tokio::{
     task::spawn_blocking,
@@ -78,8 +76,8 @@ use tokio::{
 };
 
 use super::{
+    frames::for_each_frame,
     now_ms,
-    restore::for_each_frame,
     tasks::{Tasks, answer_of},
 };
 use crate::{
@@ -99,11 +97,11 @@ const REOPENED_WITHIN: Duration = Duration::from_secs(2);
 /// The pause between two attempts to read it.
 const READ_RETRY: Duration = Duration::from_millis(100);
 
-/// What is known of the objects that records are about. See the [module](self).
+/// The knowledge of the objects that records are about. See the [module](self).
 pub(super) struct Objects {
     view: View,
     wanted: Wanted,
-    at_hand: Arc<AtHand>,
+    local: LocalObjects,
     queue: RateLimitingQueue<Reference>,
     reader: ObjectsReader,
     /// The reader could not read when it was last tried.
@@ -128,7 +126,7 @@ impl Objects {
         Self {
             view: View::new(saved, budget, cache, tail, recovered_by_ms),
             wanted: Wanted::new(sinks),
-            at_hand: Arc::new(AtHand::new(cache)),
+            local: LocalObjects::new(cache),
             // A flood in one namespace leaves the others their share.
             queue: RateLimitingQueue::over(
                 WorkQueue::with_lanes(|object: &Reference| &object.namespace),
@@ -169,26 +167,26 @@ impl Objects {
         answer_of(spawn_blocking(move || objects.recover(&log))).await;
     }
 
-    /// What is at hand of the object of an Event that is about to be journalled. Does not wait.
-    pub(super) fn look(&self, event: &EventFields<'_>) -> Option<Sighting> {
-        let object = Ref::of(event)?;
+    /// Finds what is at hand of the object of an Event that is about to be journalled. Does not wait.
+    pub(super) fn look(&self, event: &EventFields<'_>) -> Option<Observation> {
+        let object = Ref::of(&event.involved_object)?;
         let key = object.key(&self.view.keys);
         let claim = if self.wanted.node { reporting_node(event) } else { None };
         let now = now_ms();
-        let news = match look_up(&*self.at_hand, object, self.wanted.owners) {
+        let change = match look_up(&self.local, object, self.wanted.owners) {
             Ok(chain) => match self.view.compare(key, chain.fingerprint, chain.uid(), claim, now) {
-                Compared::Same => News::None,
-                Compared::Old => self.old(object),
-                Compared::News { place, patient } => {
+                Comparison::Same => Change::None,
+                Comparison::Old => self.old(object),
+                Comparison::Change { place, patient } => {
                     let known = self.wanted.known(object, &chain, place.as_ref());
                     let lacks_node = claim.is_none() && self.wanted.lacks_node(object, &known.info);
                     let incomplete = chain.unknown.is_some() || lacks_node;
                     let fingerprint = chain.fingerprint;
                     let finding = Finding { known, fingerprint, place, incomplete };
                     if incomplete && !patient {
-                        News::Partial(finding, object.to_owned())
+                        Change::Partial(finding, object.to_owned())
                     } else {
-                        News::Known(finding)
+                        Change::Known(finding)
                     }
                 }
             },
@@ -200,39 +198,43 @@ impl Objects {
                     let node = Some(node.to_owned());
                     let info = ObjectInfo { node, node_claimed: true, ..known.info.clone() };
                     let known = Arc::new(Known::new(info));
-                    News::Known(Finding { known, fingerprint: 0, place, incomplete: false })
+                    Change::Known(Finding { known, fingerprint: 0, place, incomplete: false })
                 }
                 (Remembered::Old(_), _) => self.old(object),
-                (Remembered::Known(_) | Remembered::Missing, _) => News::None,
-                (Remembered::Nothing, Found::Missing(why)) => News::Missing(why),
+                (Remembered::Known(_) | Remembered::Missing, _) => Change::None,
+                (Remembered::Nothing, Found::Missing(why)) => Change::Missing(why),
                 (Remembered::Nothing, _) => {
                     let place = claim.map(|node| Place::claimed(node, object.uid));
-                    News::Unknown(object.to_owned(), place)
+                    Change::Unknown(object.to_owned(), place)
                 }
             },
         };
-        Some(Sighting { key, news })
+        Some(Observation { key, change })
     }
 
-    /// What is known holds, but it may be time to look again.
-    fn old(&self, object: Ref<'_>) -> News {
-        if self.at_hand.watches(object) { News::None } else { News::Old(object.to_owned()) }
+    /// The finding for an object of which what is known holds, but it may be time to look again.
+    fn old(&self, object: Ref<'_>) -> Change {
+        if self.local.watched.watches(object) {
+            Change::None
+        } else {
+            Change::Old(object.to_owned())
+        }
     }
 
     /// Takes what was found about the records of a frame that is in the log now, in their order.
-    pub(super) fn observe(&self, frame: &Frame, sightings: Vec<Option<Sighting>>) {
-        self.take(frame.first, frame.time_ms, sightings);
+    pub(super) fn observe(&self, frame: &Frame, observations: Vec<Option<Observation>>) {
+        self.take(frame.first, frame.time_ms, observations);
     }
 
     fn take(
         &self,
         first: u64,
         time_ms: u64,
-        sightings: impl IntoIterator<Item = Option<Sighting>>,
+        observations: impl IntoIterator<Item = Option<Observation>>,
     ) {
-        for reference in self.view.observe(first, time_ms, sightings) {
+        for reference in self.view.observe(first, time_ms, observations) {
             // What is watched is on its way, as its events are; it mostly needs no asking.
-            let watched = self.at_hand.watches(reference.as_ref());
+            let watched = self.local.watched.watches(reference.as_ref());
             let delay = if watched { self.options.budget / 5 } else { Duration::ZERO };
             self.queue.add_after(reference, delay);
         }
@@ -247,7 +249,8 @@ impl Objects {
             for record in frame.records().filter(|record| record.seq >= from) {
                 let parts = EnvelopeParts::of(&record.envelope);
                 let event = parts.and_then(|parts| parts.fields());
-                let key = event.as_ref().and_then(Ref::of).map(|of| of.key(&self.view.keys));
+                let object = event.as_ref().and_then(|event| Ref::of(&event.involved_object));
+                let key = object.map(|object| object.key(&self.view.keys));
                 let stored = |key: Key| {
                     self.view.loaded(key, self.stored(key));
                     self.view.touch(key, record.seq);
@@ -291,34 +294,34 @@ impl Objects {
         self.read(self.reader.get(stored_key(key)))
     }
 
-    /// What was read; that it could not be is said once, until it can.
+    /// Takes what was read; that it could not be is said once, until it can.
     fn read(&self, read: Result<Option<SavedObject>, ReadError>) -> Option<SavedObject> {
         let before = self.unreadable.swap(read.is_err(), Ordering::Relaxed);
         read.unwrap_or_else(|error| {
             if !before {
-                tracing::error!(%error, "what is kept of objects cannot be read: some events may be enriched unlike before");
+                tracing::error!(%error, "the stored facts of objects cannot be read: some events may be enriched differently from before");
             }
             None
         })
     }
 
-    /// What is to be saved, with `all` of which records are about what; `oldest` is the oldest record
+    /// Takes the changes that are to be saved, with `all` of which records are about what; `oldest` is the oldest record
     /// in the log.
     pub(super) fn take_changes(&self, all: bool, oldest: u64) -> ObjectsCommit {
         self.view.take(all, oldest)
     }
 
-    /// It is on the disk.
+    /// Takes in that changes are on the disk.
     pub(super) fn saved(&self, commit: &ObjectsCommit) {
         self.view.saved(commit);
     }
 
-    /// It is not, and still has to be saved.
+    /// Takes in that changes are not on the disk, and still have to be saved.
     pub(super) fn put_back(&self, commit: &ObjectsCommit) {
         self.view.put_back(commit);
     }
 
-    /// What a sink is told by, by its number among those that ask.
+    /// The enricher of a sink, by its number among those that ask.
     pub(super) fn enricher(self: &Arc<Self>, sink: usize, enrich: Enrich) -> Enricher {
         Enricher { objects: Arc::clone(self), sink, enrich: Arc::new(enrich) }
     }

@@ -1,11 +1,11 @@
-//! What a bridge is made of, and how each sink's watcher batches, retries and starts.
+//! Options of the parts of a bridge: how it reads, keeps, batches, retries and starts.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
-use crate::{event::Cluster, journal::LogOptions};
+use crate::journal::LogOptions;
 
 /// When a batch is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,9 @@ pub struct RetryOptions {
     pub initial: Duration,
     /// The bound of every wait.
     pub max: Duration,
-    /// After how many attempts a batch goes to the dead letters; at least 1. `None`: never. What
-    /// somebody has to mend does not count: that is tried for ever.
+    /// After how many failed attempts at it an event becomes a dead letter; at least 1. `None`: never. Only
+    /// those count that may be the event's fault and may pass ([`Fault::RecordForNow`](super::Fault)): a receiver that
+    /// is away, asks for less, or is to be mended is waited for.
     pub max_attempts: Option<u32>,
 }
 
@@ -46,8 +47,35 @@ impl Default for RetryOptions {
     }
 }
 
-/// Where a sink starts that is new to a journal with a past.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How events are put into batches, and these are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendOptions {
+    /// When a batch is full.
+    pub batch: BatchOptions,
+    /// The waits between attempts.
+    pub retry: RetryOptions,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// How many attempts are under way at once; at least 1. Events of one object are delivered in order
+    /// however many there are, and with 1 all events are.
+    pub concurrency: usize,
+}
+
+impl Default for SendOptions {
+    /// One batch after the other.
+    fn default() -> Self {
+        Self {
+            batch: BatchOptions::default(),
+            retry: RetryOptions::default(),
+            timeout: Duration::from_secs(10),
+            concurrency: 1,
+        }
+    }
+}
+
+/// Where the sink starts if it is new to a journal with a past.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum SinkStart {
     /// With the next event.
     #[default]
@@ -56,8 +84,8 @@ pub enum SinkStart {
     Oldest,
 }
 
-/// What happens when a sink has not had more than the journal is to hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// The policy when a sink has not had more than the journal is to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Overflow {
     /// The oldest events go, and count as lost for it.
@@ -67,13 +95,14 @@ pub enum Overflow {
     Block,
 }
 
-/// What a sink's watcher does with what the correlator says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The use that a sink's watcher makes of its correlator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum CorrelateMode {
     /// Everything is sent, and the envelope says what a recorder of client-go would have done.
     #[default]
     Annotate,
-    /// What such a recorder would not have written is held back, and its increments come out with
+    /// Versions that such a recorder would not have written are held back, and their increments come out with
     /// a later version.
     Suppress,
     /// There is no correlator.
@@ -81,9 +110,10 @@ pub enum CorrelateMode {
 }
 
 /// Where a source without a resume point starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceStart {
     /// With every Event that exists.
+    #[default]
     All,
     /// With what happens from now on.
     Now,
@@ -91,7 +121,7 @@ pub enum SourceStart {
     Since(Duration),
 }
 
-/// What the bridge reads.
+/// The Events that the bridge reads.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// One source each; empty for one source of all namespaces.
@@ -114,56 +144,4 @@ pub struct JournalOptions {
     /// An Event is cut so that its envelope takes no more bytes than this; at least
     /// [`LEAST_ENVELOPE`](crate::event::LEAST_ENVELOPE), whatever it says.
     pub max_event: usize,
-}
-
-/// One sink and how its watcher treats it.
-pub struct SinkOptions {
-    /// Its name; a plain file name too.
-    pub name: String,
-    /// Its transport, for the status page.
-    pub kind: &'static str,
-    /// The transport itself.
-    pub sink: Arc<dyn Sink>,
-    /// What it wants; `None` for everything.
-    pub filter: Option<Filter>,
-    /// What it is told of the objects that events are about; `None` for nothing.
-    pub enrich: Option<Enrich>,
-    /// What is done about repeats.
-    pub correlate: CorrelateMode,
-    /// When a batch is full.
-    pub batch: BatchOptions,
-    /// The waits between attempts.
-    pub retry: RetryOptions,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-    /// How many attempts are under way at once; at least 1. Events of one object are delivered in order
-    /// however many there are, and with 1 all events are.
-    pub concurrency: usize,
-    /// An Event is cut so that the envelope which it is sent in takes no more bytes than this, where
-    /// that is less than [`JournalOptions::max_event`]; `None`: it is sent as it was journalled.
-    pub max_event: Option<usize>,
-    /// Where it starts in a journal with a past.
-    pub start: SinkStart,
-    /// What happens when it has not had more than the journal is to hold.
-    pub overflow: Overflow,
-    /// The sink that its dead letters are sent to, beside being kept.
-    pub forward_dead_letters: Option<String>,
-}
-
-/// Everything that a bridge is made of.
-pub struct BridgeOptions {
-    /// Which cluster; without a uid the API server is asked for it.
-    pub cluster: Cluster,
-    /// What to read.
-    pub source: SourceOptions,
-    /// Where to keep it.
-    pub journal: JournalOptions,
-    /// Where to send it.
-    pub sinks: Vec<SinkOptions>,
-    /// How objects are read that events are about, if a sink is told of them.
-    pub objects: ObjectOptions,
-    /// Where to record what the bridge says of itself; `None`: it is logged only.
-    pub own_events: Option<OwnEvents>,
-    /// By what it notices that a watch is dead; `None`: only the watch's own end tells.
-    pub heartbeat: Option<Heartbeat>,
 }

@@ -4,8 +4,8 @@
 //! namespace and the uid. So the bridge keeps the uids that its writes were answered with. A watch
 //! may bring an Event before the answer to its write has come. So one of the bridge's own namespace
 //! that nothing is known of waits while a write that may have made it has no answer; it is somebody
-//! else's if no answer names it. Nothing waits where the last write was not answered for long, or
-//! intake would fall behind by a wait for each write.
+//! else's if no answer names it. It waits for less where the last write was not answered for long, or
+//! intake would fall behind by a whole wait for each write.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,6 +24,9 @@ use crate::{
 /// An answer is waited for so long from when the write began, so no Event that was read since waits
 /// longer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+/// And so long behind a write that had no answer for long: intake stands still for a part of the time that
+/// such a write takes.
+const AFTER_SILENCE: Duration = Duration::from_secs(2);
 /// A write that had no answer after so long is not one that was refused.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// So many Events are known, the newest: what a bridge says of itself in hours.
@@ -127,8 +130,8 @@ impl Known {
     /// Whether a write has no answer that may have made what had been read by then.
     fn awaits(&self, read: Instant) -> bool {
         let mut begun = self.unanswered.values();
-        let no_answers =
-            self.silent || begun.clone().any(|begun| begun.elapsed() >= ANSWERED_WITHIN);
+        let within = if self.silent { AFTER_SILENCE } else { ANSWERED_WITHIN };
+        let no_answers = begun.clone().any(|begun| begun.elapsed() >= within);
         !no_answers && begun.any(|begun| *begun <= read)
     }
 }
@@ -142,13 +145,13 @@ pub(super) struct OwnWrite {
 }
 
 impl OwnWrite {
-    /// It was answered with a heartbeat of this uid.
+    /// Takes in that the write was answered with a heartbeat of this uid.
     pub(super) fn made_heartbeat(mut self, uid: &str) {
         self.answered = true;
         note(&mut lock(&self.writes.0.known).heartbeats, uid, HEARTBEATS);
     }
 
-    /// It was answered with an Event of this uid.
+    /// Takes in that the write was answered with an Event of this uid.
     fn made_event(mut self, uid: &str) {
         self.answered = true;
         note(&mut lock(&self.writes.0.known).events, uid, EVENTS);
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_waited_for_while_the_api_server_gives_none() {
+    fn an_answer_is_waited_for_briefly_while_the_api_server_gives_none() {
         let writes = OwnWrites::in_namespace("tidings");
         let begun_before = |write: &OwnWrite, age: Duration| {
             let begun = Instant::now().checked_sub(age).unwrap();
@@ -263,7 +266,9 @@ mod tests {
         begun_before(&first, ANSWERED_WITHIN);
         assert_eq!(whose(&writes, "made"), Whose::Others);
         drop(first);
-        assert_eq!(whose(&writes, "made"), Whose::Others, "the second may not be answered either");
+        assert_eq!(whose(&writes, "made"), Whose::NotKnown, "the second has just begun");
+        begun_before(&second, AFTER_SILENCE);
+        assert_eq!(whose(&writes, "made"), Whose::Others, "it may not be answered either");
         second.made_event("said");
         let third = writes.begin();
         assert_eq!(whose(&writes, "made"), Whose::NotKnown);

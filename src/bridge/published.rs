@@ -1,4 +1,4 @@
-//! What ingest hands to the watchers of the sinks.
+//! Records as ingest hands them to the watchers of the sinks.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use crate::journal::Frame;
 /// A frame that is in the journal, and what is known of its records while they are in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Published {
-    /// The frame.
     pub(super) frame: Arc<Frame>,
     /// Under which keys each of its records is correlated, made once for all sinks while the Event
     /// was decoded. `None` for what comes from the log: then each sink decodes it for itself.
@@ -16,7 +15,6 @@ pub(super) struct Published {
 }
 
 impl Published {
-    /// The bytes that it keeps in memory.
     pub(super) fn bytes(&self) -> usize {
         let names = self.names.as_ref().map_or(0, |names| size_of_val(&**names));
         self.frame.bytes() + names

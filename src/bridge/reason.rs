@@ -145,11 +145,15 @@ mod tests {
             json(&percent(secret)),
             percent(&json(secret)),
             html(secret),
+            html(secret).replace(';', ""),
+            html(secret).replace("&#", "&#0000"),
             "p/4 &quot;s+\\w%r&amp;d&lt;é&gt;".to_owned(),
+            "p&sol;4 &quot;s&plus;&bsol;w&percnt;r&amp;d<é>".to_owned(),
             format!("{secret:?}").trim_matches('"').to_owned(),
             secret.replace('"', "\\x22"),
             secret.replace('+', " "),
             secret.replace(' ', "\u{200b} \n"),
+            secret.replace('/', "\u{fe0f}/\u{34f}"),
         ] {
             let reason = secrets.reason(format!("no {form} here"));
             assert_eq!(&*reason, "no … here", "{form}");
@@ -160,6 +164,33 @@ mod tests {
             let reason = secrets.reason(format_args!("no {whole} here"));
             assert_eq!(&*reason, "no … here", "{whole}");
         }
+    }
+
+    #[test]
+    fn a_long_secret_is_found_when_its_lines_are_wrapped() {
+        let secret =
+            (0..124u32).filter_map(|n| char::from_u32(33 + n * 7 % 90)).collect::<String>();
+        let secrets = Secrets::of([&secret]);
+        let base64 = |text: &str| general_purpose::STANDARD.encode(text);
+        let more = base64(&format!("authorization: bearer {secret}\r\nhost: example.org\r\n"));
+        for (width, form) in [(76, base64(&secret)), (64, more), (40, secret.clone())] {
+            for end in ["\n", "\r\n", "\n    ", "\\n"] {
+                let lines: Vec<_> =
+                    form.as_bytes().chunks(width).map(String::from_utf8_lossy).collect();
+                let reason = secrets.reason(format!("no {} here", lines.join(end)));
+                let left = reason.strip_prefix("no ").and_then(|rest| rest.strip_suffix(" here"));
+                assert!(left.is_some(), "{reason}");
+                let leaks = |form: &str| {
+                    form.as_bytes()
+                        .windows(12)
+                        .any(|part| reason.as_bytes().windows(12).any(|of| of == part))
+                };
+                assert!(!leaks(&secret) && !leaks(&base64(&secret)), "{reason}");
+            }
+        }
+        // Words around it stay, and a short one is not made out of two words.
+        let secrets = Secrets::of(["lockkeeper"]);
+        assert_eq!(&*secrets.reason("the lock keeper says no"), "the lock keeper says no");
     }
 
     #[test]
@@ -203,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_may_stand_anywhere() {
+    fn a_short_secret_may_stand_anywhere() {
         assert_eq!(&*Secrets::of(["", "a", "abc"]).reason("abc a abc"), "abc a abc");
     }
 
@@ -222,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(words in "\\PC{0,60}", secret in "\\PC{0,9}") {
+        fn arbitrary_text_causes_no_panic(words in "\\PC{0,60}", secret in "\\PC{0,9}") {
             let reason = Secrets::of([&secret]).reason(&words);
             prop_assert!(reason.chars().count() <= 300);
         }

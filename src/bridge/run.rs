@@ -1,322 +1,54 @@
-//! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
+//! The bridge put together: journal, sources, sinks, and the checkpointer that saves what they reach.
 
 mod handle;
 mod sink;
+mod start;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tokio::{
-    sync::{mpsc, watch},
-    task::spawn_blocking,
-    time::{Instant, sleep, timeout},
-};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::timeout;
+use tokio_util::sync::DropGuard;
 
 use super::{
-    BridgeOptions, BridgeView, JournalOptions, OwnWrites, SinkProgress, TaskEnd, Watchdog,
-    cluster::{ClusterError, Identity},
-    control::{Control, ReplayDesk},
-    feed::LIVE,
-    ingest::{Desk, Ingest, IngestShared},
-    intake::{Intake, SourceSetup},
-    keeper::{self, Keeper},
+    BridgeError, BridgeView,
+    control::Control,
+    error::SAVED_WITHIN,
     published::Published,
-    restore::{Restored, RestoredSink},
     stop::Stop,
-    tasks::{Failing, Task, Tasks, answer_of, first_failure},
+    tasks::{Failing, Task, Tasks, first_failure},
 };
-use crate::{journal::OpenError, watch::Broadcaster};
-use handle::SinkRunner;
+use crate::watch::Broadcaster;
 pub use handle::{SinkHandle, SinkHandleError};
-use sink::SinkParts;
-
-/// Who has the journal for longer than this is there to stay.
-const FREE_WITHIN: Duration = Duration::from_secs(2);
-const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// A file of it that cannot be read is read so often in all before the start gives up, this far apart.
-const READS: u32 = 5;
-const READ_AGAIN: Duration = Duration::from_millis(200);
-/// Messages between reflectors and ingest: each at most a few hundred KiB.
-const INGEST_QUEUE: usize = 4;
-/// Frames between ingest and the broadcaster's loop.
-const BROADCAST_QUEUE: usize = 8;
-/// The last save may take so long; the end of the program does not wait for a disk that hangs.
-const SAVED_WITHIN: Duration = Duration::from_secs(5);
-
-/// Why a bridge does not start, or cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum BridgeError {
-    /// The journal cannot be opened.
-    #[error(transparent)]
-    Journal(#[from] OpenError),
-    /// A file beside the journal cannot be opened.
-    #[error("cannot open {}: {error}\nhint: the journal directory must be writable", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's answer.
-        error: std::io::Error,
-    },
-    /// The journal holds the events of another cluster.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// A task of the bridge has ended by itself, mostly by a panic, which is a bug.
-    #[error(
-        "{0}; this is a bug\nhint: what was settled is saved and nothing is lost, so start again; and please report it"
-    )]
-    Task(TaskEnd),
-    /// The end of the program does not wait for ever for the disk.
-    #[error(
-        "the state could not be saved within {} s of the end: the disk does not answer\nhint: nothing is lost; what was delivered since the last save is delivered again, under the same ids",
-        SAVED_WITHIN.as_secs()
-    )]
-    NotSaved,
-}
 
 /// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.
 pub struct Bridge {
     view: BridgeView,
     stop: Stop,
-    intake: Task,
     broadcaster: Broadcaster<Published>,
-    sinks: Tasks,
-    /// What runs beside the way of an event, and ends with the bridge.
-    aside: Tasks,
-    keeper: Task,
+    running: Running,
     control: Control,
     handles: Vec<SinkHandle>,
-    /// Ends the keeper and whatever has not ended before it: a thread that waits for a disk would keep
+    /// Ends the checkpointer and whatever has not ended before it: a thread that waits for a disk would keep
     /// the runtime from ending.
     ended: DropGuard,
 }
 
-/// Opens the journal. A command that works on that of a stopped bridge has it for a moment, and so
-/// has a process that was just killed: neither is a reason not to start. A disk may take its time, so
-/// that is done where blocking does no harm, and whoever starts the bridge may give up meanwhile.
-async fn open_when_free(journal: &JournalOptions) -> Result<Restored, BridgeError> {
-    let give_up = Instant::now() + FREE_WITHIN;
-    let mut reads = 1;
-    loop {
-        let journal = journal.clone();
-        match answer_of(spawn_blocking(move || Restored::open(&journal))).await {
-            Err(BridgeError::Journal(OpenError::Held { .. })) if Instant::now() < give_up => {
-                sleep(ASK_AGAIN).await;
-            }
-            // A disk that fails once may not fail twice.
-            Err(BridgeError::Journal(OpenError::Unread { path, source })) if reads < READS => {
-                reads += 1;
-                tracing::warn!(file = %path.display(), error = %source, "the journal could not be read: trying again");
-                sleep(READ_AGAIN).await;
-            }
-            opened => return opened,
-        }
-    }
+/// The tasks of a running bridge.
+struct Running {
+    intake: Task,
+    sinks: Tasks,
+    /// Those beside the way of an event, which end with the bridge.
+    aside: Tasks,
+    checkpointer: Task,
 }
 
 impl Bridge {
-    /// Opens the journal, starts the sinks on what it holds, and then reads from the API server.
-    ///
-    /// # Errors
-    ///
-    /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
-    /// not answer is no error: both are tried until they do.
-    pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks, objects, own_events, heartbeat } =
-            options;
-        let restored = open_when_free(&journal).await?;
-        let beats_in = heartbeat.as_ref().and_then(|heartbeat| heartbeat.about.namespace.clone());
-        let own_writes = own_events.as_ref().map(|own_events| own_events.writes.clone());
-        let own_writes = own_writes.or_else(|| beats_in.map(OwnWrites::in_namespace));
-        if let Some(own_writes) = &own_writes {
-            own_writes.know_heartbeats(restored.heartbeats.iter().cloned());
-        }
-        let mut identity = Identity::new(client.clone(), cluster, &restored, &journal.path);
-        // With an answer, sinks start after the journal is known to be of this cluster.
-        identity.ask_once().await?;
-
-        let watchdog = Watchdog::default();
-        let (broadcaster, handing_out) = Broadcaster::with_loop(BROADCAST_QUEUE, LIVE);
-        let mut aside = Tasks::default();
-        aside.spawn("the broadcaster", handing_out);
-        aside.spawn("the watchdog", watchdog.clone().run());
-        let log = restored.log.handle();
-        let ended = CancellationToken::new();
-        let stop = Stop::under(&ended);
-        let mut watchers = Tasks::default();
-        let (mut progresses, mut handles) = (Vec::new(), Vec::new());
-        let saved = Arc::new(restored.sinks.emptied());
-        let objects = restored.objects(objects, &sinks);
-        let mut enriching = 0;
-        let mut correlates = false;
-        let mut desks = BTreeMap::new();
-        let (letters_changed, _) = watch::channel(());
-        for sink in sinks {
-            let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
-                enriching += 1;
-                objects.enricher(enriching - 1, enrich)
-            });
-            let restored_sink = restored.sinks.sink(&sink, enricher.as_ref());
-            let from = restored_sink.map_err(|error| BridgeError::File {
-                path: journal.path.join("delivered"),
-                error,
-            })?;
-            let RestoredSink { state, correlator, .. } = &from;
-            correlates |= correlator.is_some();
-            let (name, kind, overflow) = (sink.name.clone(), sink.kind, sink.overflow);
-            let progress =
-                SinkProgress::new(&name, kind, overflow, state.clone(), correlator.as_ref());
-            let progress = Arc::new(progress);
-            progresses.push(Arc::clone(&progress));
-            let replays = Arc::new(ReplayDesk::new(sink.enrich.is_some()));
-            desks.insert(name.clone(), Arc::clone(&replays));
-            let (handle, requests) = SinkHandle::new(&name);
-            handles.push(handle);
-            let parts = SinkParts {
-                log: log.clone(),
-                broadcaster: broadcaster.clone(),
-                keys: restored.sinks.keys.clone(),
-                enricher,
-                letters: restored.state.dead_letters(),
-                letters_changed: letters_changed.subscribe(),
-                replays,
-                own_writes: own_writes.clone(),
-                progress,
-                gathering: watchdog.pulse(format!("gathering for sink {name}")),
-                delivery: watchdog.pulse(format!("delivery to sink {name}")),
-                stop: stop.clone(),
-            };
-            let runner = SinkRunner {
-                name: name.clone(),
-                overflow,
-                enrich: sink.enrich.clone(),
-                saved: Arc::clone(&saved),
-                requests,
-                run: Some(parts.spawn(sink, from)),
-                unsaved: false,
-                parts,
-            };
-            watchers.spawn_failing(format!("sink {name}"), runner.run());
-        }
-
-        let view = BridgeView {
-            sinks: progresses.clone().into(),
-            sources: Arc::default(),
-            ingest: Arc::default(),
-            log,
-            dead_letters: restored.state.dead_letters(),
-            object_requests: objects.as_ref().map(|objects| objects.requests()),
-            cluster: Arc::clone(&identity.cluster),
-            not_identified: Arc::clone(&identity.complaint),
-            watchdog: watchdog.clone(),
-            runtime: tokio::runtime::Handle::current(),
-        };
-        let (to_keeper, letter_requests) = mpsc::channel(1);
-        let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
-        let lost_before = restored.sinks.lost_before();
-        let desk = Arc::<Desk>::default();
-        let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
-        let Restored {
-            log,
-            state,
-            directory,
-            seen,
-            mut sources,
-            resume,
-            applied,
-            unstated,
-            heartbeats,
-            sinks,
-            ..
-        } = restored;
-        let sources = source.sources(&mut sources, &resume);
-        for gap in unstated {
-            view.ingest.state_gap(gap);
-        }
-        let keeper = Keeper {
-            state,
-            directory,
-            sinks: progresses.clone(),
-            seen: Arc::clone(&seen),
-            objects: objects.clone(),
-            log: view.log.clone(),
-            cluster: Arc::clone(&identity.cluster),
-            sources: sources.iter().map(SourceSetup::marks).collect(),
-            saved_cluster_uid: None,
-            saved_heartbeats: heartbeats,
-            own_writes: own_writes.clone(),
-            applied,
-            last_positions: Instant::now(),
-            last_seen: Instant::now(),
-            failing: false,
-            positions_failing: false,
-            overflow_told: None,
-            letters_changed,
-            pulse: watchdog.pulse("the keeper"),
-        };
-        let sync = journal.log.sync;
-        let at_desk = Arc::clone(&desk);
-        let keeping =
-            keeper::run(keeper, to_ingest.clone(), at_desk, sync, letter_requests, ended.clone());
-        let keeper = Task::spawn("the keeper", async {
-            keeping.await;
-            Ok(())
-        });
-        let ingest = Ingest::new(
-            log,
-            broadcaster.clone(),
-            correlates.then_some(sinks.keys),
-            journal.max_event,
-            sources.iter().map(|setup| setup.ingest.clone()).collect(),
-            IngestShared {
-                counters: Arc::clone(&view.ingest),
-                seen,
-                objects: objects.clone(),
-                sinks: progresses,
-                desk,
-                stop: stop.clone(),
-                own_writes: own_writes.clone(),
-                pulse: watchdog.pulse("ingest"),
-            },
-        );
-        if let Some(own_events) = own_events {
-            let speaking = own_events.run(view.clone(), journal.log.retention_size, lost_before);
-            aside.spawn("the recording of own events", speaking);
-        }
-        if let Some((heartbeat, own_writes)) = heartbeat.zip(own_writes) {
-            let beating = heartbeat.run(client.clone(), view.clone(), own_writes);
-            aside.spawn("the heartbeat", beating);
-        }
-        let intake = Intake {
-            client,
-            field_selector: source.field_selector,
-            identity,
-            sources,
-            objects,
-            view: view.clone(),
-            broadcaster: broadcaster.clone(),
-            pulse: watchdog.pulse("intake"),
-        };
-        let reading = intake.run(ingest, to_ingest, messages, stop.clone());
-        Ok(Self {
-            view,
-            stop,
-            intake: Task::spawn("intake", reading),
-            broadcaster,
-            sinks: watchers,
-            aside,
-            keeper,
-            control,
-            handles,
-            ended: ended.drop_guard(),
-        })
-    }
-
-    /// What can be seen of it.
+    /// The view of the running bridge.
     pub fn view(&self) -> BridgeView {
         self.view.clone()
     }
 
-    /// What may be asked of it.
+    /// The control of the running bridge.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -329,7 +61,7 @@ impl Bridge {
     /// Completes when the bridge cannot go on by itself, with what caused it;
     /// [`stop`](Self::stop) is still due then.
     pub async fn failed(&mut self) -> BridgeError {
-        first_failure(self).await
+        first_failure(&mut self.running).await
     }
 
     /// Stops reading, delivers what has been read until `deadline` has passed, and saves. A sink
@@ -340,8 +72,8 @@ impl Bridge {
     /// A task panicked on the way, or the disk did not answer in the end. The rest was stopped in
     /// order all the same.
     pub async fn stop(self, deadline: Duration) -> Result<(), BridgeError> {
-        let Self { stop, mut intake, broadcaster, mut sinks, mut aside, mut keeper, ended, .. } =
-            self;
+        let Self { stop, broadcaster, running, ended, .. } = self;
+        let Running { mut intake, mut sinks, mut aside, mut checkpointer } = running;
         let mut fault = None;
         let in_order = async {
             let read = tokio::select! {
@@ -365,18 +97,18 @@ impl Bridge {
         let read = stop.drain(deadline, in_order).await;
         aside.shutdown(&mut fault).await;
         drop(ended);
-        let saved = timeout(SAVED_WITHIN, keeper.ended()).await;
+        let saved = timeout(SAVED_WITHIN, checkpointer.ended()).await;
         read?;
         fault.map_or(Ok(()), Err)?;
         saved.unwrap_or(Err(BridgeError::NotSaved))
     }
 }
 
-impl Failing for Bridge {
+impl Failing for Running {
     async fn next_failure(&mut self) -> BridgeError {
         tokio::select! {
             error = self.intake.next_failure() => error,
-            error = self.keeper.next_failure() => error,
+            error = self.checkpointer.next_failure() => error,
             error = self.sinks.next_failure() => error,
             error = self.aside.next_failure() => error,
         }

@@ -1,8 +1,8 @@
-//! What ingest, the sink watchers and the keeper share: the counters of ingest.
+//! The counters of ingest, which ingest, the sink watchers and the checkpointer share.
 
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -10,7 +10,12 @@ use std::{
 
 use serde::Serialize;
 
-use super::gap::{Gap, GapSum, RecentGaps};
+pub(crate) use crate::locks::lock;
+
+use super::{
+    gap::{Gap, GapSum, RecentGaps},
+    namespaces::{NamespaceCounts, Namespaces},
+};
 
 /// A sync that fails for less is not worth a word to who asks whether the bridge is ready.
 const UNSAFE_FOR: Duration = Duration::from_secs(3);
@@ -21,34 +26,31 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A lock whose holders do not panic half way: what a panicking thread leaves is whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What ingest counts, from the start of the process.
+/// The counters of ingest, from the start of the process.
 #[derive(Debug, Default)]
 pub struct IngestCounters {
     /// Records appended to the journal.
-    pub records: AtomicU64,
-    /// Those of them whose Event was cut, being larger than the journal takes.
-    pub truncated: AtomicU64,
+    pub(crate) records: AtomicU64,
+    /// Those of them whose Event was cut: it was larger than the journal takes, or its namespace had
+    /// more than its share.
+    pub(crate) truncated: AtomicU64,
+    /// Those of them that stand in the place of an Event which was shed.
+    pub(crate) shed: AtomicU64,
     /// Versions that were in the journal already.
-    pub repeats: AtomicU64,
+    pub(crate) repeats: AtomicU64,
     /// Objects that are no Events.
-    pub undecodable: AtomicU64,
+    pub(crate) undecodable: AtomicU64,
     /// Heartbeats of this bridge, which are not journalled.
-    pub heartbeats: AtomicU64,
+    pub(crate) heartbeats: AtomicU64,
     /// Watches that did not bring this bridge's own heartbeat in time, and were opened anew.
-    pub heartbeats_missed: AtomicU64,
+    pub(crate) heartbeats_missed: AtomicU64,
     /// Gaps that hid something.
-    pub gaps: AtomicU64,
+    pub(crate) gaps: AtomicU64,
     /// Their length together, and that of what new epochs left unseen, in milliseconds.
-    pub gap_ms: AtomicU64,
+    pub(crate) gap_ms: AtomicU64,
     /// Increments that were seen only as part of a larger one.
-    pub skipped_increments: AtomicU64,
-    /// New epochs.
-    pub epochs: AtomicU64,
+    pub(crate) skipped_increments: AtomicU64,
+    pub(crate) epochs: AtomicU64,
     /// When intake last stood still, in milliseconds since the epoch.
     stood_still_ms: AtomicU64,
     journal_error: Mutex<Option<String>>,
@@ -56,6 +58,7 @@ pub struct IngestCounters {
     unsafe_since: Mutex<Option<(Instant, String)>>,
     blocked: Mutex<Vec<BlockedBy>>,
     recent_gaps: Mutex<RecentGaps>,
+    namespaces: Mutex<Namespaces>,
 }
 
 /// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
@@ -63,7 +66,7 @@ pub struct IngestCounters {
 pub struct BlockedBy {
     /// Its name.
     pub sink: String,
-    /// What it has not had of the log, in bytes.
+    /// The size of what it has not had of the log, in bytes.
     pub bytes: u64,
 }
 
@@ -98,6 +101,21 @@ impl IngestCounters {
     /// The sinks that intake stands still for; none while it goes on.
     pub fn blocked(&self) -> Vec<BlockedBy> {
         lock(&self.blocked).clone()
+    }
+
+    /// Counts an Event of a namespace that was cut.
+    pub(super) fn note_cut(&self, namespace: &str) {
+        lock(&self.namespaces).note(namespace, |counts| counts.truncated += 1);
+    }
+
+    /// Counts an Event of a namespace that was shed.
+    pub(super) fn note_shed(&self, namespace: &str) {
+        lock(&self.namespaces).note(namespace, |counts| counts.shed += 1);
+    }
+
+    /// The namespaces of whose Events most were shed and cut, ten at most.
+    pub fn namespaces(&self) -> Vec<NamespaceCounts> {
+        lock(&self.namespaces).first(10)
     }
 
     /// States a gap: in the log, in the counters, and among the recent ones.

@@ -1,104 +1,19 @@
-//! What a sink is to the bridge: one attempt to deliver one batch, and an honest answer.
+//! From the log to a receiver: the watcher of one sink.
+//!
+//! ```text
+//! feed        the journal's frames in order: live, or from the log
+//! batcher     match, enrichment, correlation, and batches by count, bytes and linger
+//! stage       correlation as a step of that
+//! delivery    which events are sent next, and what the answers make of them
+//! dispatcher  attempts, several at once, until each event has a fate
+//! resends     dead letters once more, dead letters of other sinks, replays: beside the journal's order
+//! smaller     events cut to what the receiver takes
+//! ```
 
-use futures_util::future::BoxFuture;
-
-use super::{Failure, FailureClass, Reason};
-use crate::event::Batch;
-
-/// What became of one event of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventFate {
-    /// The receiver has it.
-    Delivered,
-    /// The receiver has had it before, by its id, and has not taken it twice. That is delivered, and
-    /// counted beside that.
-    Duplicate,
-    /// The receiver has not taken it. The class of the failure says whether it is sent again.
-    Failed(Failure),
-}
-
-/// What became of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The receiver has all of it.
-    Delivered,
-    /// The receiver answered for each event: one fate for each record, in the order of the batch.
-    PerEvent(Vec<EventFate>),
-    /// The receiver took the batch but for some events that it does not name (OTLP partial
-    /// success). Nothing of it is sent again, unless it rejects everything for long.
-    Partial {
-        /// How many it rejected. With 0 it took all of them, and warns.
-        rejected: u64,
-        /// The receiver's words.
-        reason: Reason,
-    },
-    /// Nothing was taken, as far as is known.
-    Failed(Failure),
-}
-
-impl Outcome {
-    /// Whether some of the batch is to be sent again because it was not taken, not because it was
-    /// refused.
-    pub(super) fn is_to_be_retried(&self) -> bool {
-        let retried = |failure: &Failure| !matches!(failure.class, FailureClass::Refused(_));
-        match self {
-            Self::Failed(failure) => retried(failure),
-            Self::PerEvent(fates) => fates
-                .iter()
-                .any(|fate| matches!(fate, EventFate::Failed(failure) if retried(failure))),
-            Self::Delivered | Self::Partial { .. } => false,
-        }
-    }
-
-    /// Why something of a batch of so many was not taken: the first reason of several.
-    pub(super) fn failure(&self, events: usize) -> Option<Failure> {
-        match self {
-            Self::Delivered | Self::Partial { .. } => None,
-            Self::Failed(failure) => Some(failure.clone()),
-            Self::PerEvent(fates) => {
-                let failed = fates.iter().find_map(|fate| match fate {
-                    EventFate::Failed(failure) => Some(failure.clone()),
-                    EventFate::Delivered | EventFate::Duplicate => None,
-                });
-                failed.or_else(|| (fates.len() < events).then(Failure::unanswered))
-            }
-        }
-    }
-
-    /// How many of the batch the receiver has had before.
-    pub(super) fn duplicates(&self) -> u64 {
-        let Self::PerEvent(fates) = self else { return 0 };
-        fates.iter().filter(|fate| **fate == EventFate::Duplicate).count() as u64
-    }
-}
-
-/// A transport, shared by the attempts that are under way: what they have in common, a client with its
-/// connections or a producer with its queue, is the sink's, once. A sink neither sleeps nor retries
-/// (librdkafka's own queue excepted); the bridge owns time, order and acknowledgement. It makes its
-/// [`Secrets`](super::Secrets) of its options, once, and every [`Reason`] by them.
-///
-/// [`send`](Self::send) may be called while an earlier call has not ended. A sink that has room for one
-/// attempt, or whose receiver needs batches one after the other, lets them wait within: a lock that is
-/// held over the attempt does (`tokio::sync::Mutex`, which is fair). The wait counts into the
-/// configured timeout.
-///
-/// The future of [`send`](Self::send) may be dropped at any await, when the configured timeout
-/// has passed or the bridge stops. A later call then brings the same batch again or a part of it,
-/// and others may come in between, those that are sent beside the journal's order (dead letters,
-/// replays: [`Record::FIRST_ERRAND`](crate::event::Record::FIRST_ERRAND)) among them. A sink that
-/// keeps messages in a queue of its own must recognise them rather than queue twice.
-pub trait Sink: Send + Sync + 'static {
-    /// Makes ready for a run; called once, before the first batch. Where the journal has a past, a run
-    /// before may have been killed while it sent a batch. Waits for nothing.
-    fn begin(&self, journal_has_past: bool) {
-        let _ = journal_has_past;
-    }
-
-    /// Makes one attempt to send one batch, which is never empty.
-    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
-
-    /// Lets go of connections and queues; called once, when no attempt is under way and none follows.
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
-}
+pub(super) mod batcher;
+mod delivery;
+pub(super) mod dispatcher;
+pub(super) mod feed;
+pub(super) mod resends;
+pub(super) mod smaller;
+pub(super) mod stage;

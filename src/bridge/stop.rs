@@ -6,7 +6,7 @@
 //!            └─────────┴──▶ over of each sink
 //! ```
 //!
-//! | cancelled | intake and ingest | a sink | the keeper |
+//! | cancelled | intake and ingest | a sink | the checkpointer |
 //! |---|---|---|---|
 //! | draining | reads no more; a disk that takes nothing and a sink that blocks are not waited for | delivers what is queued; a receiver that fails is not waited for | |
 //! | over: the deadline | waits for nothing | an attempt under way is given up | |

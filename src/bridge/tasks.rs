@@ -6,43 +6,17 @@
 //! beside the way of an event, too: a bridge without its heartbeat would be one that notices no
 //! dead watch, and nobody would know.
 
-use std::{collections::HashMap, fmt, future::pending, time::Duration};
+use std::{collections::HashMap, future::pending, time::Duration};
 
 use tokio::{
     task::{Id, JoinError, JoinHandle, JoinSet},
     time::{Instant, timeout_at},
 };
 
-use super::BridgeError;
-use crate::cache::panics;
+use super::{BridgeError, TaskEnd};
 
-/// What a panic takes with it may end a moment earlier than the panic shows.
+/// The task that a panic takes with it may end a moment earlier than the panic shows.
 const PANIC_SHOWS_WITHIN: Duration = Duration::from_secs(1);
-
-/// The end of a task that should not have ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskEnd {
-    name: String,
-    panic: Option<String>,
-}
-
-impl TaskEnd {
-    /// How the task of that name ended.
-    pub(super) fn new<T>(name: &str, ended: Result<T, JoinError>) -> Self {
-        let panic = ended.err().and_then(|error| error.try_into_panic().ok());
-        let panic = panic.map(|panic| panics::message(&*panic).to_owned());
-        Self { name: name.to_owned(), panic }
-    }
-}
-
-impl fmt::Display for TaskEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.panic {
-            Some(message) => write!(f, "{} panicked: {message}", self.name),
-            None => write!(f, "{} has ended unexpectedly", self.name),
-        }
-    }
-}
 
 /// One task that ends when it is told to. It goes on when this is dropped.
 #[derive(Debug)]
@@ -70,7 +44,6 @@ impl Task {
         })
     }
 
-    /// Ends it where it is.
     pub(super) fn abort(&self) {
         if let Some(running) = &self.running {
             running.abort();
@@ -154,7 +127,7 @@ impl Tasks {
     }
 }
 
-/// What fails when a task of it ends.
+/// A group of tasks that fails when one of them ends.
 pub(super) trait Failing: Send {
     /// The next failure; never, while there is none.
     fn next_failure(&mut self) -> impl Future<Output = BridgeError> + Send;
@@ -192,10 +165,10 @@ pub(super) async fn cause_of(first: BridgeError, failing: &mut impl Failing) -> 
 
 /// Whether a task did not end just because another one did.
 fn is_fault(error: &BridgeError) -> bool {
-    !matches!(error, BridgeError::Task(TaskEnd { panic: None, .. }))
+    !matches!(error, BridgeError::Task(end) if !end.is_panic())
 }
 
-/// What a blocking job came to. Its panic goes on in the caller, so that it ends the caller's task
+/// The result of a blocking job. Its panic goes on in the caller, so that it ends the caller's task
 /// with the same message; a runtime that is shut down has no use for the answer.
 pub(super) async fn answer_of<T>(job: impl Future<Output = Result<T, JoinError>>) -> T {
     match job.await.map_err(JoinError::try_into_panic) {

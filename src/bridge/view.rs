@@ -1,10 +1,10 @@
-//! What can be seen of a running bridge from outside.
+//! The view of a running bridge from outside.
 
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 use tokio::runtime::Handle;
 
-use super::{IngestCounters, SinkProgress, Watchdog};
+use super::{IngestCounters, SinkProgress, Watchdog, shared::lock};
 use crate::{
     cache::{Reconnect, SharedHealth},
     event::Cluster,
@@ -33,28 +33,74 @@ impl SourceView {
     }
 }
 
-/// What can be seen of a running bridge; clones are cheap.
+/// The view of a running bridge; clones are cheap.
 #[derive(Clone)]
 pub struct BridgeView {
-    /// The sinks, by name.
-    pub sinks: Arc<[Arc<SinkProgress>]>,
+    pub(crate) sinks: Arc<[Arc<SinkProgress>]>,
     /// The sources; empty until the cluster has been identified.
-    pub sources: Arc<Mutex<Vec<SourceView>>>,
-    /// What ingest counts.
-    pub ingest: Arc<IngestCounters>,
+    pub(crate) sources: Arc<Mutex<Vec<SourceView>>>,
+    pub(crate) ingest: Arc<IngestCounters>,
     /// The log, for its tail and its size on disk.
-    pub log: LogHandle,
+    pub(crate) log: LogHandle,
     /// The dead letters, for their counts.
-    pub dead_letters: DeadLettersReader,
+    pub(crate) dead_letters: DeadLettersReader,
     /// How often the API server was asked for a single object, or for its kinds; nothing where no
     /// sink is told of objects.
-    pub object_requests: Option<Arc<AtomicU64>>,
+    pub(crate) object_requests: Option<Arc<AtomicU64>>,
     /// The cluster as far as it is known.
-    pub cluster: Arc<Mutex<Cluster>>,
+    pub(crate) cluster: Arc<Mutex<Cluster>>,
     /// Why the API server had not said which cluster it is of when it was last asked.
-    pub not_identified: Arc<Mutex<Option<String>>>,
-    /// Which parts are stuck.
-    pub watchdog: Watchdog,
+    pub(crate) not_identified: Arc<Mutex<Option<String>>>,
+    pub(crate) watchdog: Watchdog,
     /// The runtime that its tasks are on.
-    pub runtime: Handle,
+    pub(crate) runtime: Handle,
+}
+
+impl BridgeView {
+    /// The sinks, by name.
+    pub fn sinks(&self) -> &[Arc<SinkProgress>] {
+        &self.sinks
+    }
+
+    /// The sources; none until the cluster has been identified.
+    pub fn sources(&self) -> Vec<SourceView> {
+        lock(&self.sources).clone()
+    }
+
+    /// The state of ingest.
+    pub fn ingest(&self) -> &IngestCounters {
+        &self.ingest
+    }
+
+    /// The log.
+    pub fn log(&self) -> &LogHandle {
+        &self.log
+    }
+
+    /// The dead letters.
+    pub fn dead_letters(&self) -> &DeadLettersReader {
+        &self.dead_letters
+    }
+
+    pub(super) fn new(
+        sinks: Vec<Arc<SinkProgress>>,
+        log: LogHandle,
+        dead_letters: DeadLettersReader,
+        object_requests: Option<Arc<AtomicU64>>,
+        (cluster, not_identified): (Arc<Mutex<Cluster>>, Arc<Mutex<Option<String>>>),
+        watchdog: Watchdog,
+    ) -> Self {
+        Self {
+            sinks: sinks.into(),
+            sources: Arc::default(),
+            ingest: Arc::default(),
+            log,
+            dead_letters,
+            object_requests,
+            cluster,
+            not_identified,
+            watchdog,
+            runtime: Handle::current(),
+        }
+    }
 }

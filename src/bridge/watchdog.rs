@@ -1,7 +1,7 @@
 //! The watchdog: which part of the bridge is at work on something that should long be done.
 //!
 //! Each loop shows a *pulse*: what it is doing, since when or since when it last made headway, and
-//! how long that may take. A loop that waits for somebody else rests, and may rest for ever: a sink
+//! how long that may take. A loop that waits for somebody else is idle, and may be so for ever: a sink
 //! that does not answer, an API server that is away and a disk that says it is full are their
 //! trouble, which readiness and status show, and which no restart mends. Stuck is what does not wait
 //! and does not end. Then `/livez` fails, and whoever runs the program may start it anew: that is
@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! ingest            a message; a frame into the log, and on to the broadcaster   10 s each
-//! keeper            the fsync of the log; the commit of the state               10 s each
+//! the keeper        the fsync of the log; the commit of the state               10 s each
 //! gathering …       a read from the log                                         10 s
 //! delivery …        an attempt                                                  its timeout, and 10 s
 //! intake            its tick, once a second                                     10 s
@@ -28,7 +28,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::shared::lock;
 
-/// What should be done at once may take so long.
+/// The longest that work may take which should be done at once.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked, to log it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ impl Watchdog {
         lock(&self.pulses).iter().map(|pulse| (Arc::clone(&pulse.part), pulse.stuck())).collect()
     }
 
-    /// What is stuck now.
+    /// The parts that are stuck now.
     pub fn stuck(&self) -> Vec<Stuck> {
         lock(&self.pulses).iter().filter_map(Pulse::stuck).collect()
     }
@@ -83,7 +83,7 @@ impl Watchdog {
                         part = &**part,
                         doing,
                         seconds = since.as_secs(),
-                        "stuck: /livez fails until it gets on or the program is started anew"
+                        "stuck: /livez fails until it gets on or the program is restarted"
                     );
                 }
             }
@@ -97,7 +97,7 @@ impl Watchdog {
     }
 }
 
-/// What a part is at.
+/// The work that a part is at.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     doing: &'static str,
@@ -106,28 +106,27 @@ struct Work {
     limit: Duration,
 }
 
-/// One part's pulse.
 #[derive(Clone, Debug)]
 pub(super) struct Pulse {
     part: Arc<str>,
-    /// Nothing while it rests.
+    /// Nothing while it is idle.
     work: Arc<Mutex<Option<Work>>>,
 }
 
 impl Pulse {
     /// The part begins something that should soon be done, or gets on with it.
-    pub(super) fn works(&self, doing: &'static str) {
-        self.works_within(doing, LIMIT);
+    pub(super) fn busy(&self, doing: &'static str) {
+        self.busy_within(doing, LIMIT);
     }
 
     /// The same for something that has a limit of its own, which it should not exceed by much.
-    pub(super) fn works_within(&self, doing: &'static str, limit: Duration) {
+    pub(super) fn busy_within(&self, doing: &'static str, limit: Duration) {
         let limit = limit.max(LIMIT);
         *lock(&self.work) = Some(Work { doing, since: Instant::now(), limit });
     }
 
     /// The part waits for somebody else.
-    pub(super) fn rests(&self) {
+    pub(super) fn idle(&self) {
         *lock(&self.work) = None;
     }
 
@@ -145,32 +144,32 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_neither_ends_nor_rests_is_stuck() {
+    async fn a_part_that_neither_ends_nor_idles_is_stuck() {
         let watchdog = Watchdog::default();
         let (a, b) = (watchdog.pulse("a"), watchdog.pulse("b"));
-        a.works("writing");
+        a.busy("writing");
         advance(LIMIT).await;
         assert_eq!(watchdog.stuck(), []);
-        b.works("reading");
+        b.busy("reading");
         advance(Duration::from_secs(1)).await;
         let since = LIMIT + Duration::from_secs(1);
         assert_eq!(watchdog.stuck(), [Stuck { part: "a".into(), doing: "writing", since }]);
         let parts = watchdog.parts().into_iter().map(|(part, stuck)| (part, stuck.is_some()));
         assert_eq!(parts.collect::<Vec<_>>(), [("a".into(), true), ("b".into(), false)]);
         // Headway, and the end of it.
-        a.works("writing");
+        a.busy("writing");
         assert_eq!(watchdog.stuck(), []);
-        a.rests();
-        b.rests();
+        a.idle();
+        b.idle();
         advance(LIMIT * 100).await;
         assert_eq!(watchdog.stuck(), []);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_a_limit_of_its_own_may_take_that() {
+    async fn a_part_with_a_limit_of_its_own_may_take_that() {
         let watchdog = Watchdog::default();
         let pulse = watchdog.pulse("a");
-        pulse.works_within("sending", LIMIT * 6);
+        pulse.busy_within("sending", LIMIT * 6);
         advance(LIMIT * 6).await;
         assert_eq!(watchdog.stuck(), []);
         advance(Duration::from_millis(1)).await;

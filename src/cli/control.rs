@@ -4,16 +4,16 @@
 //! is read. A running bridge is asked over the socket in its journal's directory; of one that is
 //! stopped, the journal is opened.
 
+mod access;
 mod client;
 mod dead_letters;
-mod letters;
 mod output;
 mod replay;
 mod stopped;
 
 use std::{fmt, path::Path, process::ExitCode};
 
-use super::{EXIT_CONFIGURATION, failed};
+use super::{failed, refused};
 use crate::config::{self, JournalOnly};
 
 pub(super) use dead_letters::{DeadLettersArguments, dead_letters};
@@ -45,7 +45,7 @@ where
 {
     let journal = match config::load_journal(config, std::env::vars_os()) {
         Ok(journal) => journal,
-        Err(error) => return failed(&error, EXIT_CONFIGURATION),
+        Err(error) => return refused(&error),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -6,7 +6,7 @@ use std::{fmt, path::PathBuf, process::ExitCode};
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use super::{EXIT_CONFIGURATION, failed, print};
+use super::{failed, print, refused};
 use crate::{
     config,
     journal::{Problem, SegmentSurvey, StateSurvey, Survey},
@@ -23,7 +23,7 @@ pub(super) struct JournalArguments {
 
 #[derive(Debug, Subcommand)]
 enum JournalCommand {
-    /// Show what the journal holds: segments, sources, sinks, dead letters, what was set aside
+    /// Show the contents of the journal: segments, sources, sinks, dead letters, events set aside
     Inspect(Where),
     /// Read every frame and all of the state; the exit code is 1 if anything is damaged
     Verify(Where),
@@ -37,7 +37,7 @@ struct Where {
     /// The journal's directory
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// How to answer
+    /// The output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -59,7 +59,7 @@ pub(super) fn journal(arguments: JournalArguments) -> ExitCode {
         (None, config) => {
             match config::load_journal(&config.unwrap_or_default(), std::env::vars_os()) {
                 Ok(settings) => settings.journal.path,
-                Err(error) => return failed(&error, EXIT_CONFIGURATION),
+                Err(error) => return refused(&error),
             }
         }
     };

@@ -4,12 +4,11 @@ use http::{HeaderName, HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
 use crate::{cache::with_causes, config::SourceSettings, sinks::Proxy};
 
-/// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}\nhint: {hint}")]
 pub(super) struct ClientError {
@@ -17,6 +16,10 @@ pub(super) struct ClientError {
     error: String,
     hint: &'static str,
 }
+
+/// Stands for a proxy that is not used: kube reads one of the environment where there is none, and ends with what it
+/// cannot read there.
+const UNUSED: &str = "http://unused.invalid";
 
 const HINT: &str = "name a kubeconfig with source.kubeconfig or $KUBECONFIG, or run in a Pod with a service account";
 
@@ -102,26 +105,40 @@ fn without_user(uri: &Uri) -> String {
     format!("{}://{host}{}", uri.scheme_str().unwrap_or_default(), uri.path())
 }
 
-async fn from_kubeconfig(
-    read: Result<Kubeconfig, kube::config::KubeconfigError>,
-) -> Result<Config, String> {
-    let kubeconfig = read.map_err(|error| with_causes(&error))?;
-    let proxy = proxy_of(&kubeconfig).map(str::parse).transpose();
-    let proxy = proxy.map_err(|error| format!("the cluster's proxy-url: {error}"))?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| with_causes(&error))?;
+async fn from_kubeconfig(read: Result<Kubeconfig, KubeconfigError>) -> Result<Config, String> {
+    let mut kubeconfig = read.map_err(|error| with_causes(&error))?;
+    let mut proxy = None;
+    if let Some(named) = proxy_of(&mut kubeconfig) {
+        if let Some(url) = named.take_if(|url| !url.is_empty()) {
+            let parsed =
+                url.parse().map_err(|error| format!("the cluster's proxy-url: {error}"))?;
+            proxy = Some(parsed);
+        }
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if ["HTTPS_PROXY", "https_proxy"].into_iter().any(is_set) {
+            *named = Some(UNUSED.to_owned());
+        }
+    }
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.map_err(|error| match error {
+        KubeconfigError::ParseNoProxy(_) => format!(
+            "expected host names and addresses in the variable NO_PROXY of the environment, which is read where \
+             HTTPS_PROXY is set: {}; mend it, or remove both",
+            with_causes(&error)
+        ),
+        error => with_causes(&error),
+    })?;
     config.proxy_url = proxy;
     Ok(config)
 }
 
 /// The `proxy-url` of the cluster of the current context.
-fn proxy_of(kubeconfig: &Kubeconfig) -> Option<&str> {
+fn proxy_of(kubeconfig: &mut Kubeconfig) -> Option<&mut Option<String>> {
     let current = kubeconfig.current_context.as_deref()?;
     let context = kubeconfig.contexts.iter().find(|context| context.name == current)?;
     let name = &context.context.as_ref()?.cluster;
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
-    cluster.cluster.as_ref()?.proxy_url.as_deref().filter(|url| !url.is_empty())
+    let cluster = kubeconfig.clusters.iter_mut().find(|cluster| cluster.name == *name)?;
+    Some(&mut cluster.cluster.as_mut()?.proxy_url)
 }
 
 /// The proxy that the environment has for an address, with the credentials that it names.

@@ -15,7 +15,8 @@ use crate::{
 /// How long the end of the program waits for what is still to be recorded.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// What records them. Without a Pod of its own to speak about there is none, and the log is all.
+/// The recorder of the bridge's own Events. Without a Pod of its own to speak about there is none, and the
+/// log is all.
 pub(super) struct Recording {
     broadcaster: EventBroadcaster,
     writing: Running,
@@ -35,7 +36,9 @@ impl Recording {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let (Some(name), Some(namespace)) = (variable("POD_NAME"), variable("POD_NAMESPACE"))
         else {
-            tracing::debug!("POD_NAME and POD_NAMESPACE are not set: no Events of our own");
+            tracing::debug!(
+                "POD_NAME and POD_NAMESPACE are not set: the bridge writes no Events about itself"
+            );
             return Ok(None);
         };
         let correlator = || CorrelatorOptions {

@@ -10,14 +10,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     runtime::{Builder, Handle},
     signal::unix::{Signal, SignalKind, signal},
+    task::spawn_blocking,
 };
 
-use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
+use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording, refused};
 use crate::{
     admin::{AdminServer, ControlSocket},
     bridge::{Bridge, BridgeView, Heartbeat},
-    config::{self, Settings, SinkKind, SyncPolicy},
-    sinks::{OtlpProtocol, Proxy},
+    config::{self, Settings},
+    journal::Sync,
+    sinks::Proxy,
 };
 
 /// How long a stop may take to deliver what has been read. Kubernetes kills after 30 s by default.
@@ -48,9 +50,12 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     };
     let mut settings = match settings {
         Ok(settings) => settings,
-        Err(error) => return failed(&error, EXIT_CONFIGURATION),
+        Err(error) => return refused(&error),
     };
-    logging::start(settings.log);
+    let log = match logging::start(settings.log) {
+        Ok(log) => log,
+        Err(error) => return failed(&format!("cannot start a thread: {error}"), 1),
+    };
     raise_descriptors();
     // The bridge has the threads of one; the other is the main thread, for what is served alone.
     let runtime = Builder::new_multi_thread().enable_all().build();
@@ -58,7 +63,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     let (runtime, serving) = match (runtime, serving) {
         (Ok(runtime), Ok(serving)) => (runtime, serving),
         (Err(error), _) | (_, Err(error)) => {
-            return failed(&format!("cannot start the runtime: {error}"), 1);
+            return log.failed(&format!("cannot start the runtime: {error}"), 1);
         }
     };
     // Before there is anything that a signal could leave behind.
@@ -66,13 +71,13 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         let _within = runtime.enter();
         match Signals::new(path.is_some()) {
             Ok(signals) => signals,
-            Err(error) => return failed(&format!("cannot listen to signals: {error}"), 1),
+            Err(error) => return log.failed(&format!("cannot listen to signals: {error}"), 1),
         }
     };
     if !settings.plain_secrets.is_empty() {
         tracing::warn!(
             at = settings.plain_secrets.join(", "),
-            "secrets stand in the configuration file itself: write {{env: NAME}} or {{file: PATH}} instead"
+            "the configuration file itself contains secrets: write {{env: NAME}} or {{file: PATH}} instead"
         );
     }
     warn_of_proxies(&settings);
@@ -82,10 +87,12 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         None => match scratch_directory() {
             Ok(scratch) => {
                 scratch.path().clone_into(&mut settings.journal.path);
-                settings.journal.sync = SyncPolicy::Never;
+                settings.journal.log.sync = Sync::Never;
                 Some(scratch)
             }
-            Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
+            Err(error) => {
+                return log.failed(&format!("cannot make a temporary directory: {error}"), 1);
+            }
         },
     };
     let followed = follow(settings, path.is_some(), signals, serving.handle().clone());
@@ -98,7 +105,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     drop(scratch);
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { error, code }) => failed(&error, code),
+        Err(Failure { error, code }) => log.failed(&error, code),
     }
 }
 
@@ -107,12 +114,7 @@ fn warn_of_proxies(settings: &Settings) {
     let named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let Some(variable) = Proxy::VARIABLES.iter().find(|name| named(name)) else { return };
     for sink in &settings.sinks {
-        let proxy = match &sink.kind {
-            SinkKind::Webhook(options) => &options.proxy,
-            SinkKind::Otlp(options) if options.protocol == OtlpProtocol::Http => &options.proxy,
-            _ => continue,
-        };
-        if *proxy == Proxy::None {
+        if sink.sink.proxy() == Some(&Proxy::None) {
             tracing::warn!(
                 sink = sink.name,
                 variable,
@@ -135,28 +137,11 @@ async fn follow(
     mut signals: Signals,
     serving: Handle,
 ) -> Result<(), Failure> {
-    let (client, origin) =
-        kube_client::connect(&settings.source).await.map_err(Failure::configuration)?;
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        credentials = origin,
-        journal = configured.then(|| settings.journal.path.display().to_string()),
-        sinks = settings.sinks.len(),
-        "starting"
-    );
-    let heartbeat = settings.source.heartbeat;
     let server = configured.then(|| settings.server.clone());
-    let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
-    let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
-        options.heartbeat =
-            heartbeat.map(|every| Heartbeat { about: own_events.about.clone(), every });
-        options.own_events = Some(own_events);
-        recording
-    });
     // What is kept nowhere has no operator.
-    let directory = configured.then(|| options.journal.path.clone());
-    let mut bridge = tokio::select! {
-        bridge = Bridge::start(client, options) => bridge?,
+    let directory = configured.then(|| settings.journal.path.clone());
+    let (mut bridge, recording) = tokio::select! {
+        started = start(settings, configured) => started?,
         () = signals.stop() => return Ok(()),
     };
     let mut admin = match server {
@@ -186,15 +171,7 @@ async fn follow(
         Some(error) = controlled => Some(error.into()),
         Some(error) = recorded => Some(error.into()),
     };
-    match &failure {
-        None => tracing::info!("stopping: reading ends, what has been read is delivered"),
-        Some(Failure { error, .. }) => {
-            // All of it is the last word of the program.
-            let error = error.to_string();
-            let error = error.lines().next().unwrap_or_default();
-            tracing::error!(error, "the program cannot go on: what has been read is delivered");
-        }
-    }
+    log_end(failure.as_ref());
     let view = bridge.view();
     let stopping = async {
         // While the bridge holds the directory: afterwards the socket there may be its successor's.
@@ -216,6 +193,45 @@ async fn follow(
     Ok(stopped?)
 }
 
+/// Starts the bridge, and the recording of its own Events where it is a Pod.
+async fn start(
+    settings: Settings,
+    configured: bool,
+) -> Result<(Bridge, Option<Recording>), Failure> {
+    // The program that a kubeconfig has credentials from takes its time, and blocks.
+    let (source, runtime) = (settings.source.clone(), Handle::current());
+    let connecting = spawn_blocking(move || runtime.block_on(kube_client::connect(&source)));
+    let connected = connecting.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+    let (client, origin) = connected.map_err(Failure::configuration)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        credentials = origin,
+        journal = configured.then(|| settings.journal.path.display().to_string()),
+        sinks = settings.sinks.len(),
+        "starting"
+    );
+    let heartbeat = settings.source.heartbeat;
+    let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
+    let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
+        options.heartbeat =
+            heartbeat.map(|every| Heartbeat { about: own_events.about.clone(), every });
+        options.own_events = Some(own_events);
+        recording
+    });
+    Ok((Bridge::start(client, options).await?, recording))
+}
+
+fn log_end(failure: Option<&Failure>) {
+    let Some(Failure { error, .. }) = failure else {
+        tracing::info!("stopping: reading ends, what has been read is delivered");
+        return;
+    };
+    // All of it is the last word of the program.
+    let error = error.to_string();
+    let error = error.lines().next().unwrap_or_default();
+    tracing::error!(error, "the program cannot go on: what has been read is delivered");
+}
+
 /// Has what is started run on a runtime.
 fn within<T>(runtime: &Handle, start: impl FnOnce() -> T) -> T {
     let _entered = runtime.enter();
@@ -228,7 +244,7 @@ fn warn_in_a_pod(admin: &AdminServer) {
     if in_a_pod && admin.address().ip().is_loopback() {
         tracing::warn!(
             address = %admin.address(),
-            "the admin server listens on loopback alone, where the kubelet's probes do not reach it: \
+            "the admin server listens only on loopback, where the kubelet's probes do not reach it: \
              give the container the variable TIDINGS_SERVER__LISTEN=[::]:8080, as \
              deploy/statefulset.yaml does"
         );
@@ -271,7 +287,7 @@ fn say_where_it_stands(view: &BridgeView) {
     }
 }
 
-/// What the program is told by signals. None ends it undrained: SIGTERM, SIGINT and SIGQUIT stop it, and
+/// Signals to the program. None ends it undrained: SIGTERM, SIGINT and SIGQUIT stop it, and
 /// so does SIGHUP where there is no configuration; the others are a line in the log.
 struct Signals {
     terminate: Signal,
@@ -316,15 +332,15 @@ impl Signals {
                         return;
                     }
                     tracing::warn!(
-                        "SIGHUP: the configuration is not read again while the bridge runs; \
-                         restart it for what has changed there"
+                        "SIGHUP: the configuration is not read again while the bridge runs; restart it \
+                         to apply changes"
                     );
                     continue;
                 }
                 _ = self.user_1.recv() => "SIGUSR1",
                 _ = self.user_2.recv() => "SIGUSR2",
             };
-            tracing::warn!("{ignored} means nothing to this program and is ignored");
+            tracing::warn!("{ignored} has no meaning to this program and is ignored");
         }
     }
 

@@ -1,75 +1,61 @@
-//! What the demo shows: a calm picture that is redrawn in place on a terminal, and one plain line
+//! The picture of the demo: a calm one that is redrawn in place on a terminal, and one plain line
 //! a second elsewhere. Pure functions of a [`Picture`]; nothing is said by colour alone.
 
 use std::{fmt::Write as _, time::Duration};
 
 /// No line is longer.
-pub const WIDTH: usize = 80;
+pub(super) const WIDTH: usize = 80;
 
 /// Everything that is shown.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
-    /// Since the demo began.
-    pub uptime: Duration,
-    /// The API server.
-    pub source: SourceView,
-    /// The bridge.
-    pub bridge: BridgeView,
-    /// The sinks, in the order in which they are shown.
-    pub sinks: Vec<SinkView>,
-    /// What is being done to the cluster or the sinks, in a sentence.
-    pub scene: Option<String>,
-    /// What the stories told last, oldest first, each with its time of day.
-    pub stories: Vec<String>,
+pub(super) struct Picture {
+    pub(super) uptime: Duration,
+    pub(super) source: SourceView,
+    pub(super) bridge: BridgeView,
+    /// In the order in which they are shown.
+    pub(super) sinks: Vec<SinkView>,
+    /// The scene, what is being done to the cluster or the sinks, in a sentence.
+    pub(super) scene: Option<String>,
+    /// The last lines of the stories, oldest first, each with its time of day.
+    pub(super) stories: Vec<String>,
 }
 
 /// The API server and the watch on it.
 #[derive(Clone, Debug, Default)]
-pub struct SourceView {
+pub(super) struct SourceView {
     /// Events written: creates and patches.
-    pub written: u64,
+    pub(super) written: u64,
     /// How many a second, lately.
-    pub rate: f64,
-    /// Watches that are open.
-    pub watches: usize,
-    /// Gaps in what the bridge saw, each in a sentence.
-    pub gaps: Vec<String>,
+    pub(super) rate: f64,
+    pub(super) watches: usize,
 }
 
-/// Whether the bridge runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BridgeState {
-    /// Not yet.
+pub(super) enum BridgeState {
     #[default]
     Starting,
-    /// It runs.
     Running,
-    /// It was killed and has not been started again.
+    /// The bridge was killed and has not been started again.
     Killed,
 }
 
-/// The bridge.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BridgeView {
-    /// Whether it runs.
-    pub state: BridgeState,
-    /// How often it was killed.
-    pub kills: u32,
+pub(super) struct BridgeView {
+    pub(super) state: BridgeState,
+    pub(super) kills: u32,
 }
 
-/// What a sink is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SinkState {
-    /// Nothing yet.
+pub(super) enum SinkState {
+    /// Nothing has arrived yet.
     #[default]
     Waiting,
     /// Events arrive as they happen.
     Live,
-    /// It takes events again and has some to make up for.
+    /// The sink takes events again and has some to make up for.
     CatchingUp,
-    /// It does not take events; they wait in the journal.
+    /// The sink does not take events; they wait in the journal.
     Retrying,
-    /// Only a person can mend it.
     Misconfigured,
 }
 
@@ -91,27 +77,24 @@ impl SinkState {
 
 /// One sink, as its receiver sees it.
 #[derive(Clone, Debug, Default)]
-pub struct SinkView {
-    /// Its name in the configuration.
-    pub name: String,
+pub(super) struct SinkView {
+    pub(super) name: String,
     /// `kafka`, `otlp` or `webhook`.
-    pub kind: String,
-    /// What it is doing.
-    pub state: SinkState,
+    pub(super) kind: String,
+    pub(super) state: SinkState,
     /// Different events that arrived.
-    pub delivered: u64,
+    pub(super) delivered: u64,
     /// Arrivals of what had arrived before.
-    pub repeated: u64,
+    pub(super) repeated: u64,
     /// Events written that have not arrived.
-    pub behind: u64,
+    pub(super) behind: u64,
     /// How old the oldest of those is.
-    pub lag: Duration,
+    pub(super) lag: Duration,
 }
 
 /// How lines may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// Letters only.
+pub(super) enum Style {
     Plain,
     /// With bold and dim, which repeat what words say.
     Ansi,
@@ -119,7 +102,7 @@ pub enum Style {
 
 impl Style {
     /// Colours on a terminal, unless `NO_COLOR` is set to anything (<https://no-color.org>).
-    pub fn of(is_terminal: bool, no_color: Option<&str>) -> Self {
+    pub(super) fn of(is_terminal: bool, no_color: Option<&str>) -> Self {
         let wanted = is_terminal && no_color.is_none_or(str::is_empty);
         if wanted { Self::Ansi } else { Self::Plain }
     }
@@ -140,8 +123,8 @@ impl Style {
     }
 }
 
-/// The picture as lines, the same number each time for the same number of sinks, gaps and stories.
-pub fn render(picture: &Picture, style: Style) -> Vec<String> {
+/// The picture as lines, the same number each time for the same number of sinks and stories.
+pub(super) fn render(picture: &Picture, style: Style) -> Vec<String> {
     let up = format!("up {}", clock(picture.uptime));
     let title = "tidings demo";
     let space = " ".repeat(WIDTH - title.len() - up.chars().count());
@@ -155,9 +138,6 @@ pub fn render(picture: &Picture, style: Style) -> Vec<String> {
         counted(source.watches, "watch", "watches"),
     )));
     lines.push(format!("bridge       {}", bridge(picture.bridge)));
-    for (n, gap) in source.gaps.iter().enumerate() {
-        lines.push(cut(&format!("{:<12} {gap}", if n == 0 { "gaps" } else { "" })));
-    }
     lines.push(String::new());
 
     let head = row("sink", "kind", "state", ["arrived", "repeated", "behind", "lag"]);
@@ -185,7 +165,7 @@ pub fn render(picture: &Picture, style: Style) -> Vec<String> {
 }
 
 /// The picture in one line, for logs and pipes; it may be longer than [`WIDTH`].
-pub fn line(picture: &Picture) -> String {
+pub(super) fn line(picture: &Picture) -> String {
     let mut text = format!(
         "{} written {} {:.0}/s",
         clock(picture.uptime),
@@ -212,7 +192,7 @@ pub fn line(picture: &Picture) -> String {
 }
 
 /// The bytes that draw `lines` over the picture before, which had `before` lines.
-pub fn redraw(before: usize, lines: &[String]) -> String {
+pub(super) fn redraw(before: usize, lines: &[String]) -> String {
     let mut out = String::new();
     if before > 0 {
         let _ = write!(out, "\u{1b}[{before}A");
@@ -239,7 +219,7 @@ fn bridge(bridge: BridgeView) -> String {
     }
 }
 
-/// What the last line says when nothing is being staged.
+/// The last line when nothing is being staged.
 fn mood(picture: &Picture) -> &'static str {
     match picture.bridge.state {
         BridgeState::Starting => "starting",

@@ -30,7 +30,7 @@ pub use self::{
 /// How a receiver is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
-    /// It answers that it cannot now: HTTP 503, gRPC UNAVAILABLE. A broker has no such answer; for
+    /// The receiver answers that it cannot now: HTTP 503, gRPC UNAVAILABLE. A broker has no such answer; for
     /// Kafka it is the same as closed.
     Refusing,
     /// Its connections end and new ones are refused.
@@ -39,7 +39,7 @@ pub enum Outage {
 
 /// Something that events are delivered to.
 pub trait Receiver: Send + Sync {
-    /// What arrived.
+    /// The ledger of what arrived.
     fn ledger(&self) -> &Ledger;
 
     /// Goes away. Done when nothing is taken any more.

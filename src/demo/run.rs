@@ -25,7 +25,7 @@ use self::{
 use super::picture::{self, Style};
 use crate::config::Span;
 
-/// What the demo can be told.
+/// Arguments of the demo.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArguments {
     /// End by itself after this time, e.g. 30s; without it, Ctrl-C ends it

@@ -24,14 +24,14 @@
 //! | `k8s.event.replayed` | only when true |
 //! | `tidings.truncated.<field>` | `truncated` of the envelope: how many bytes were cut of the field |
 //! | `k8s.object.missing` | `object.missing` of the envelope |
-//! | `k8s.object.node_claimed` | `object.nodeClaimed` of the envelope, only when true |
+//! | `k8s.object.node_claimed` | only when true: `object.nodeClaimed` of the envelope, or the node is `source.host` |
 //! | `k8s.event.correlation.{action,count}` | what the sink's correlator says, if it has one |
 //! | `k8s.event.correlation.aggregated` | only when true |
 //! | `k8s.event.correlation.summarises` | only where the delta stands for versions held back |
 //! | `k8s.event.correlation.{distinct_messages,messages,message_ids}` | only where there is more than one: how many, the first and last four of them, and the ids that belong to these |
 //! | `tidings.dead_letter.{sink,class,reason,attempts,first_time,time}` | what became of it at the sink that forwards it |
 //!
-//! What is empty is left out. Records of equal resources share one `ResourceLogs`, in their order,
+//! Empty values are left out. Records of equal resources share one `ResourceLogs`, in their order,
 //! as far as the order of an object's events allows: those of a Pod and of one of its containers
 //! have different resources, and where they alternate, so do their `ResourceLogs`.
 
@@ -56,7 +56,7 @@ use crate::event::{
 /// The field of `LogRecord`.
 const ATTRIBUTES: u32 = 6;
 
-/// What every record is called. It must not vary, so nothing of the Event is in it.
+/// The name of every record. It must not vary, so nothing of the Event is in it.
 const EVENT_NAME: &str = "k8s.event";
 
 /// A record that is no envelope.
@@ -71,15 +71,11 @@ pub(crate) struct EncodeError {
 /// The envelope with the Event decoded in the same pass, because a second one over the Event's
 /// bytes would cost as much as all the rest.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 struct FullEnvelope<'a> {
-    #[serde(borrow)]
     id: Text<'a>,
-    #[serde(borrow)]
     cluster: BorrowedCluster<'a>,
-    #[serde(borrow)]
     time: Text<'a>,
-    #[serde(borrow)]
     observed_time: Text<'a>,
     occurrences: u64,
     delta: u64,
@@ -92,7 +88,6 @@ struct FullEnvelope<'a> {
     correlation: Option<Correlation>,
     #[serde(default)]
     dead_letter: Option<DeadLetterInfo>,
-    #[serde(borrow)]
     event: EventFields<'a>,
 }
 
@@ -107,15 +102,14 @@ impl<'a> FullEnvelope<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct BorrowedCluster<'a> {
-    #[serde(borrow)]
     name: Text<'a>,
-    #[serde(borrow)]
     uid: Text<'a>,
 }
 
 /// One `ResourceLogs` to be.
+#[derive(Debug)]
 struct Group {
     /// The encoded `Resource`, in the arena of resources.
     resource: Range<usize>,
@@ -124,7 +118,7 @@ struct Group {
 }
 
 /// Encodes batches, and keeps its buffers from one to the next.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct LogsEncoder {
     scratch: Vec<u8>,
     resources: Vec<u8>,
@@ -136,12 +130,6 @@ pub(crate) struct LogsEncoder {
     by_object: HashMap<u64, usize, FxBuildHasher>,
     /// Each record's group and its bytes in the arena of records.
     placed: Vec<(usize, Range<usize>)>,
-}
-
-impl std::fmt::Debug for LogsEncoder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogsEncoder").finish_non_exhaustive()
-    }
 }
 
 impl LogsEncoder {
@@ -256,17 +244,24 @@ fn put_resource(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
         put(uid_key, &object.uid);
     }
     put("k8s.container.name", container_name(&object.field_path));
-    let node = envelope.object.as_ref().and_then(|info| info.node.as_deref());
-    if !is_node(object) {
-        put("k8s.node.name", node.unwrap_or(&envelope.event.source.host));
-    }
+    put("k8s.node.name", node(envelope).0);
     if let Some(info) = &envelope.object {
         let kind = keys.and_then(|(name, _)| name.strip_suffix(".name")).unwrap_or("k8s.object");
         put_info(out, info, kind);
     }
 }
 
-/// What is known of the object, by the attributes that its kind begins with.
+/// The node that an Event is about, if it is known, and whether that is no more than its writer's claim.
+fn node<'a>(envelope: &'a FullEnvelope<'_>) -> (&'a str, bool) {
+    let info = envelope.object.as_ref();
+    match info.and_then(|info| info.node.as_deref()) {
+        _ if is_node(&envelope.event.involved_object) => ("", false),
+        Some(node) => (node, info.is_some_and(|info| info.node_claimed)),
+        None => (&envelope.event.source.host, !envelope.event.source.host.is_empty()),
+    }
+}
+
+/// Puts what is known of the object, by the attributes that its kind begins with.
 fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
     const ATTRIBUTES: u32 = 1;
     for (name, texts) in [("label", &info.labels), ("annotation", &info.annotations)] {
@@ -287,7 +282,8 @@ fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
 fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     let event = &envelope.event;
     let created = &event.metadata.creation_timestamp;
-    put_fixed64(out, 1, unix_nanos(bounded(&envelope.time, created, &envelope.observed_time)));
+    let observed = envelope.observed_time.parse().ok();
+    put_fixed64(out, 1, unix_nanos(bounded(&envelope.time, created, observed)));
     put_uint(out, 2, severity(&event.type_));
     put_str(out, 3, &event.type_);
     if !event.message.is_empty() {
@@ -316,7 +312,7 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     if let Some(missing) = envelope.object.as_ref().and_then(|info| info.missing) {
         put_attr(out, ATTRIBUTES, "k8s.object.missing", missing.as_str());
     }
-    if envelope.object.as_ref().is_some_and(|info| info.node_claimed) {
+    if node(envelope).1 {
         put_attr_true(out, ATTRIBUTES, "k8s.object.node_claimed");
     }
     if let Some(correlation) = &envelope.correlation {
@@ -340,7 +336,7 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
     if let Some(letter) = &envelope.dead_letter {
         put_dead_letter(out, letter);
     }
-    put_fixed64(out, 11, unix_nanos(envelope.observed_time.parse().ok()));
+    put_fixed64(out, 11, unix_nanos(observed));
     put_str(out, 12, EVENT_NAME);
 }
 

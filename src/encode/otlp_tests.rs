@@ -110,6 +110,7 @@ fn an_event_of_a_pod() {
             ("k8s.event.count", "int 3"),
             ("k8s.event.count_delta", "int 2"),
             ("k8s.event.replayed", "bool true"),
+            ("k8s.object.node_claimed", "bool true"),
         ])
     );
     assert_eq!(text(log.body.as_ref()), "Back-off \"restarting\"");
@@ -120,7 +121,7 @@ fn an_event_of_a_pod() {
 }
 
 #[test]
-fn what_is_known_of_the_object_is_in_the_resource() {
+fn details_of_the_object_become_resource_attributes() {
     let plain = record(1, false, POD);
     let told = |object: &str| {
         let parts = EnvelopeParts::of(&plain.envelope).unwrap();
@@ -147,16 +148,23 @@ fn what_is_known_of_the_object_is_in_the_resource() {
         assert_eq!(found.len(), 1, "{key}");
         assert_eq!(found[0].1, value, "{key}");
     }
-    let claimed = told(r#"{"node":"node-9","nodeClaimed":true}"#);
-    let record = &claimed.resource_logs[0].scope_logs[0].log_records[0];
-    assert_eq!(attributes(&record.attributes)["k8s.object.node_claimed"], "bool true");
+    // The Event's own word stands in where nothing is known.
+    for (object, claimed) in [
+        (r#"{"node":"node-9"}"#, false),
+        (r#"{"node":"node-9","nodeClaimed":true}"#, true),
+        (r#"{"labels":{}}"#, true),
+    ] {
+        let request = told(object);
+        let attributes = attributes(&only_record(&request).attributes);
+        assert_eq!(attributes.contains_key("k8s.object.node_claimed"), claimed, "{object}");
+    }
     let missing = told(r#"{"missing":"timeout"}"#);
     let missing = attributes(&only_record(&missing).attributes);
     assert!(missing.iter().any(|(key, why)| *key == "k8s.object.missing" && *why == "timeout"));
 }
 
 #[test]
-fn what_the_correlator_says_is_in_the_attributes() {
+fn the_correlation_becomes_attributes() {
     let plain = record(1, false, POD);
     let correlated = |aggregated, summarises| {
         let action = CorrelationAction::Summary;
@@ -316,14 +324,14 @@ fn details_of_the_mapping() {
 }
 
 #[test]
-fn what_is_no_envelope_is_named() {
+fn an_encoding_error_names_the_record_without_an_envelope() {
     let records = vec![record(6, false, POD), Record { seq: 7, envelope: "{}".into() }];
     let error = LogsEncoder::default().encode(&Batch { records }).unwrap_err();
     assert!(error.to_string().starts_with("record 7 is not an envelope: "), "{error}");
 }
 
 #[test]
-fn what_became_of_it_elsewhere_is_in_the_attributes() {
+fn dead_letter_details_become_attributes() {
     let plain = record(1, false, POD);
     let letter = DeadLetterInfo {
         sink: "audit".into(),
@@ -345,7 +353,7 @@ fn what_became_of_it_elsewhere_is_in_the_attributes() {
 }
 
 #[test]
-fn what_was_cut_of_it_is_in_the_attributes() {
+fn cut_lengths_become_attributes() {
     let long = POD.replace("restarting", &"x".repeat(9000));
     let request = encode(vec![record_within(8000, 1, false, &long)]);
     let record = only_record(&request);

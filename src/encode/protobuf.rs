@@ -3,23 +3,20 @@
 //! Writing borrowed strings straight to the wire saves two allocations for each attribute, which
 //! is most of what encoding through generated message types costs.
 
+use crate::varint;
+
 /// Wire types.
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const LEN: u32 = 2;
 
-/// The length of a varint.
 pub(super) fn varint_len(value: u64) -> usize {
     // Seven bits a byte; zero still takes one.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+pub(super) fn put_varint(out: &mut Vec<u8>, value: u64) {
+    varint::put(value, |byte| out.push(byte));
 }
 
 fn put_tag(out: &mut Vec<u8>, field: u32, wire_type: u32) {

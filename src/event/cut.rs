@@ -3,8 +3,10 @@
 //! In this order, each at a character: the message, down to an eighth of the bound; of the annotations
 //! and then of the labels those that stand last; `involvedObject.fieldPath`. All else stays byte for
 //! byte. It is done in steps, so that the versions of an Event, whose numbers and times may be longer by
-//! a digit, are cut alike: what is left of their texts is what a correlator knows them by. If that is not enough the Event is reduced to its identity, the two object references,
-//! reason, type, counts and times; and where these are too long, the longest of them are cut.
+//! a digit, are cut alike: what is left of their texts is what a correlator knows them by. If that is not
+//! enough the Event is reduced to its identity, the two object references, reason, type, counts and times;
+//! and where these are too long, the longest of them are cut. Namespaces and the identity are not, as long
+//! as an API server could have taken them: by these an Event is told from others, and whose it is.
 
 use std::{fmt, ops::Range};
 
@@ -25,8 +27,12 @@ const STEPS: usize = 16;
 const NOTE: usize = 176;
 /// Nor is a reduced Event, without its texts.
 const REDUCED: usize = 640;
+/// No API server takes a longer namespace,
+const NAMESPACE: usize = 63;
+/// or a longer name, in bytes.
+const NAME: usize = 253;
 
-/// What is left of an Event.
+/// The rest of an Event that was cut.
 pub(super) struct Cut {
     pub(super) json: String,
     /// How many bytes were cut, by field: of texts as they read, `event` as JSON.
@@ -35,29 +41,23 @@ pub(super) struct Cut {
 
 /// Where those members stand that are cut first.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 struct Members<'a> {
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     metadata: Option<MetadataMembers<'a>>,
-    #[serde(borrow)]
     involved_object: Option<ObjectMembers<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct MetadataMembers<'a> {
-    #[serde(borrow)]
     annotations: Option<&'a RawValue>,
-    #[serde(borrow)]
     labels: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 struct ObjectMembers<'a> {
-    #[serde(borrow)]
     field_path: Option<&'a RawValue>,
 }
 
@@ -175,7 +175,7 @@ impl<'de> Visitor<'de> for &mut Kept {
     }
 }
 
-/// What stands between the quotes of a string of JSON.
+/// The text between the quotes of a string of JSON.
 fn string_content(value: &str) -> Option<&str> {
     value.strip_prefix('"')?.strip_suffix('"')
 }
@@ -294,8 +294,8 @@ struct ReducedSeries<'a> {
 
 /// The member that is not decoded otherwise.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Related<'a> {
-    #[serde(borrow)]
     related: Option<ObjectReference<'a>>,
 }
 
@@ -349,23 +349,32 @@ impl<'a> Reduced<'a> {
     }
 
     /// Cuts the longest texts, so that all take `room` bytes at most. The uid and the resourceVersion
-    /// are bounded, and stay.
-    fn fit(&mut self, room: usize) {
+    /// are bounded, and stay; namespaces and the name stay where they are no longer than they may be.
+    fn fit(&mut self, mut room: usize) {
+        let mut objects: Vec<_> = [Some(&mut self.involved_object), self.related.as_mut()]
+            .into_iter()
+            .flatten()
+            .collect();
         let ReducedMetadata { name, namespace, creation_timestamp, .. } = &mut self.metadata;
-        let mut texts = vec![name, namespace, creation_timestamp];
+        let namespaces = objects.iter_mut().map(|object| &mut object.namespace).chain([namespace]);
+        for (text, most) in namespaces.map(|text| (text, NAMESPACE)).chain([(name, NAME)]) {
+            let (end, length) = encoded(text, most);
+            *text = &text[..end];
+            room = room.saturating_sub(length);
+        }
+        let mut texts = vec![creation_timestamp];
         texts.extend([&mut self.reason, &mut self.type_, &mut self.time]);
         texts.extend([&mut self.first_timestamp, &mut self.last_timestamp, &mut self.event_time]);
         texts.extend(self.series.as_mut().map(|series| &mut series.last_observed_time));
-        for object in [Some(&mut self.involved_object), self.related.as_mut()].into_iter().flatten()
-        {
-            let ReducedObject { kind, namespace, name, uid, .. } = object;
-            texts.extend([kind, namespace, name, uid]);
+        for object in objects {
+            let ReducedObject { kind, name, uid, .. } = object;
+            texts.extend([kind, name, uid]);
             let ReducedObject { api_version, resource_version, field_path, .. } = object;
             texts.extend([api_version, resource_version, field_path]);
         }
         texts.sort_by_cached_key(|text| encoded(text, usize::MAX).1);
         // The shortest first: what one does not need of its share is there for the others.
-        let (mut room, mut left) = (room, texts.len());
+        let mut left = texts.len();
         for text in texts {
             let (end, length) = encoded(text, room / left);
             *text = &text[..end];

@@ -125,7 +125,7 @@ fn annotations_labels_and_the_field_path_follow_in_this_order() {
 }
 
 #[test]
-fn what_is_still_too_large_is_reduced_to_what_identifies_it() {
+fn an_event_that_is_still_too_large_is_reduced_to_its_identity() {
     for member in ["/action", "/reportingInstance", "/source/host", "/unknown"] {
         let found = cut(&[(member, "x".repeat(1_400_000).into())]);
         assert_eq!(truncated(&found), ["event"], "{member}");
@@ -158,6 +158,32 @@ fn of_what_identifies_it_the_longest_is_cut() {
     assert_eq!(found["event"]["involvedObject"], event()["involvedObject"]);
     assert_eq!(found["event"]["metadata"]["name"], "web.18ea");
     assert!(length("/time") <= 9000 && found["occurrences"] == 5);
+}
+
+#[test]
+fn namespaces_and_the_name_stay_whole_in_the_least_room() {
+    let namespace = "n".repeat(63);
+    let name = "e".repeat(253);
+    let long = || Value::from("\u{1}é".repeat(1000));
+    let event = with(&[
+        ("/metadata/namespace", namespace.clone().into()),
+        ("/metadata/name", name.clone().into()),
+        ("/involvedObject/namespace", namespace.clone().into()),
+        ("/related/namespace", namespace.clone().into()),
+        ("/involvedObject/name", long()),
+        ("/involvedObject/uid", long()),
+        ("/related/name", long()),
+        ("/reason", long()),
+        ("/type", long()),
+        ("/metadata/creationTimestamp", long()),
+    ]);
+    let (text, cut) = write(&event.to_string(), LEAST_ENVELOPE);
+    assert!(cut && text.len() <= LEAST_ENVELOPE, "{}", text.len());
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["event"]["metadata"]["name"], *name);
+    for of in ["metadata", "involvedObject", "related"] {
+        assert_eq!(found["event"][of]["namespace"], *namespace, "{of}");
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct Cluster {
 pub struct DeadLetterInfo {
     /// The sink that could not deliver it.
     pub sink: String,
-    /// `invalid`, `too-large` or `max-attempts`.
+    /// `invalid`, `too-large`, `blocked` or `max-attempts`.
     pub class: String,
     /// The receiver's words.
     pub reason: String,
@@ -74,11 +74,38 @@ impl<'a> EnvelopeParts<'a> {
         })
     }
 
+    /// The members that were added to it on its way to a sink: an object, a correlation.
+    pub(crate) fn added(&self) -> &'a [u8] {
+        let rest = &self.after_delta[replayed_length(self.after_delta)..];
+        &rest[truncated_length(rest)..]
+    }
+
+    /// The envelope as it was journalled with `delta` as its delta, and with such members.
+    pub(crate) fn with_added(&self, delta: u64, added: &[u8]) -> Bytes {
+        Self { delta, ..*self }.around(&[self.after_delta, added])
+    }
+
     /// The cluster's JSON, as ingest wrote it.
     pub(crate) fn cluster(&self) -> &'a str {
-        let behind = |at: usize| &self.before_delta[at + CLUSTER.len()..];
-        let json = FIND_CLUSTER.find(self.before_delta).map_or(&b""[..], behind);
-        let end = FIND_CHANGE.find(json).unwrap_or(json.len());
+        self.between(&FIND_CLUSTER, &FIND_CHANGE)
+    }
+
+    /// The time at which the Event last occurred, RFC 3339; empty where it is not found. A text that JSON escapes is
+    /// no time, and stays escaped.
+    pub fn time(&self) -> &'a str {
+        self.between(&FIND_TIME, &FIND_OBSERVED_TIME).trim_matches('"')
+    }
+
+    /// The time at which the bridge received it, RFC 3339; empty where it is not found.
+    pub fn observed_time(&self) -> &'a str {
+        self.between(&FIND_OBSERVED_TIME, &FIND_OCCURRENCES).trim_matches('"')
+    }
+
+    /// The JSON of a member before the delta, from the name to that of the next member.
+    fn between(&self, name: &Finder<'_>, next: &Finder<'_>) -> &'a str {
+        let behind = |at: usize| &self.before_delta[at + name.needle().len()..];
+        let json = name.find(self.before_delta).map_or(&b""[..], behind);
+        let end = next.find(json).unwrap_or(json.len());
         std::str::from_utf8(&json[..end]).unwrap_or_default()
     }
 
@@ -180,14 +207,11 @@ pub(super) fn truncated_length(after_replayed: &[u8]) -> usize {
     end.map_or(0, |end| end + 1)
 }
 
-/// What [`EnvelopeParts::with`] allocates at once, in bytes.
+/// The size that [`EnvelopeParts::with`] allocates at once, in bytes.
 const CHUNK: usize = 64 << 10;
 /// More than it adds, but for messages: names, an action and four numbers.
 const ADDED: usize = 192;
 
-/// The members in front of and behind `cluster`'s value.
-const CLUSTER: &[u8] = b",\"cluster\":";
-const CHANGE: &[u8] = b",\"change\":";
 const DELTA: &[u8] = b"\"delta\":";
 const OBJECT: &[u8] = b",\"object\":";
 const CORRELATION: &[u8] = b",\"correlation\":";
@@ -198,28 +222,27 @@ const REPLAYED: [&[u8]; 2] = [b",\"replayed\":false", b",\"replayed\":true"];
 
 /// For a member's name. To make one takes longer than to search an envelope.
 type Search = std::sync::LazyLock<Finder<'static>>;
-static FIND_CLUSTER: Search = Search::new(|| Finder::new(CLUSTER));
-static FIND_CHANGE: Search = Search::new(|| Finder::new(CHANGE));
+static FIND_CLUSTER: Search = Search::new(|| Finder::new(b",\"cluster\":"));
+static FIND_CHANGE: Search = Search::new(|| Finder::new(b",\"change\":"));
+static FIND_TIME: Search = Search::new(|| Finder::new(b",\"time\":"));
+static FIND_OBSERVED_TIME: Search = Search::new(|| Finder::new(b",\"observedTime\":"));
+static FIND_OCCURRENCES: Search = Search::new(|| Finder::new(b",\"occurrences\":"));
 static FIND_DELTA: Search = Search::new(|| Finder::new(DELTA));
 static FIND_EVENT: Search = Search::new(|| Finder::new(EVENT));
 
 /// An envelope as a sink reads it, borrowed from a record's bytes.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub struct Envelope<'a> {
     /// `<event uid>-<resourceVersion>`.
-    #[serde(borrow)]
     pub id: Text<'a>,
     /// Where the Event is from.
     pub cluster: Cluster,
     /// `created` or `updated`.
-    #[serde(borrow)]
     pub change: Text<'a>,
     /// When the Event last occurred, RFC 3339.
-    #[serde(borrow)]
     pub time: Text<'a>,
     /// When the bridge received it, RFC 3339.
-    #[serde(borrow)]
     pub observed_time: Text<'a>,
     /// How often it occurred so far.
     pub occurrences: u64,
@@ -231,17 +254,17 @@ pub struct Envelope<'a> {
     /// is whole.
     #[serde(default)]
     pub truncated: BTreeMap<String, u64>,
-    /// What is known of the object that it is about, where the sink asks for that.
+    /// The facts of the object that it is about, where the sink asks for them.
     #[serde(default)]
     pub object: Option<ObjectInfo>,
-    /// What the sink's correlator says of it.
+    /// The decision of the sink's correlator.
     #[serde(default)]
     pub correlation: Option<Correlation>,
-    /// What became of it at the sink that forwards it, where one does.
+    /// The fate of the event at the sink that forwards it, where one does.
     #[serde(default)]
     pub dead_letter: Option<DeadLetterInfo>,
     /// The Event as the API server sent it, without `managedFields`.
-    #[serde(borrow, rename = "event")]
+    #[serde(rename = "event")]
     pub event_json: &'a RawValue,
 }
 
@@ -340,6 +363,7 @@ mod tests {
             let both = parts.with(19, Some(object), Some(&correlation), &mut space);
             let again = EnvelopeParts::of(&both).unwrap();
             assert_eq!((again.delta, again.event), (19, json.as_bytes()));
+            assert_eq!(parts.with_added(again.delta, again.added()), both);
             let known = Envelope::parse(&both).unwrap().object.unwrap();
             assert_eq!(known, serde_json::from_slice::<ObjectInfo>(object).unwrap());
             let whole: serde_json::Value = serde_json::from_slice(&after).unwrap();

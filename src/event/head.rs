@@ -9,7 +9,7 @@ use super::{
     record::ID_PREFIX,
 };
 
-/// What ingest knows of a change beyond the Event itself.
+/// The head of an envelope: what ingest knows of a change beyond the Event itself.
 #[derive(Clone, Copy, Debug)]
 pub struct EnvelopeHead<'a> {
     /// [`Cluster`](super::Cluster) as JSON.

@@ -25,7 +25,7 @@ pub enum DecodeError {
     BadResourceVersion {
         /// `namespace/name`.
         name: String,
-        /// What it has.
+        /// The value that the member has.
         value: String,
     },
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_identified_is_named() {
+    fn a_version_that_cannot_be_identified_is_named() {
         let decode = |json: &str| {
             Incoming::decode(json.as_bytes()).map(|e| e.id()).map_err(|e| e.to_string())
         };

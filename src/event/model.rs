@@ -34,9 +34,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             fn visit_str<E: de::Error>(self, v: &str) -> Result<Text<'de>, E> {
                 Ok(Text(Cow::Owned(v.to_owned())))
             }
-            fn visit_string<E: de::Error>(self, v: String) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(v)))
-            }
             fn visit_unit<E: de::Error>(self) -> Result<Text<'de>, E> {
                 Ok(Text::default())
             }
@@ -58,105 +55,80 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> R
 
 /// The members of `metadata` that the bridge reads.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 pub struct Metadata<'a> {
     /// `metadata.name`.
-    #[serde(borrow)]
     pub name: Text<'a>,
     /// `metadata.namespace`.
-    #[serde(borrow)]
     pub namespace: Text<'a>,
     /// `metadata.uid`.
-    #[serde(borrow)]
     pub uid: Text<'a>,
     /// `metadata.resourceVersion`, a decimal number as text.
-    #[serde(borrow)]
     pub resource_version: Text<'a>,
     /// `metadata.creationTimestamp`, RFC 3339, whole seconds.
-    #[serde(borrow)]
     pub creation_timestamp: Text<'a>,
     /// `metadata.managedFields`, not decoded; only to find where it stands.
-    #[serde(borrow)]
     pub(super) managed_fields: Option<&'a RawValue>,
 }
 
 /// `involvedObject`: what the Event is about.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 #[expect(missing_docs, reason = "the members are those of core/v1 ObjectReference")]
 pub struct ObjectReference<'a> {
-    #[serde(borrow)]
     pub kind: Text<'a>,
-    #[serde(borrow)]
     pub namespace: Text<'a>,
-    #[serde(borrow)]
     pub name: Text<'a>,
-    #[serde(borrow)]
     pub uid: Text<'a>,
-    #[serde(borrow)]
     pub api_version: Text<'a>,
-    #[serde(borrow)]
     pub resource_version: Text<'a>,
-    #[serde(borrow)]
     pub field_path: Text<'a>,
 }
 
 /// `source`: the component and host that reported the Event.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub struct EventSource<'a> {
     /// `source.component`.
-    #[serde(borrow)]
     pub component: Text<'a>,
     /// `source.host`.
-    #[serde(borrow)]
     pub host: Text<'a>,
 }
 
 /// `series`: how the events.k8s.io recorder counts repeats.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 pub struct Series<'a> {
     /// `series.count`.
     pub count: Option<i64>,
     /// `series.lastObservedTime`, RFC 3339 with microseconds.
-    #[serde(borrow)]
     pub last_observed_time: Text<'a>,
 }
 
 /// A core/v1 Event as far as the bridge reads it; every other member stays in the raw JSON.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 #[expect(missing_docs, reason = "the members are those of core/v1 Event")]
 pub struct EventFields<'a> {
-    #[serde(borrow)]
     pub kind: Text<'a>,
-    #[serde(borrow, deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable")]
     pub metadata: Metadata<'a>,
-    #[serde(borrow, deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable")]
     pub involved_object: ObjectReference<'a>,
-    #[serde(borrow)]
     pub reason: Text<'a>,
-    #[serde(borrow)]
     pub message: Text<'a>,
-    #[serde(borrow, rename = "type")]
+    #[serde(rename = "type")]
     pub type_: Text<'a>,
     pub count: Option<i64>,
-    #[serde(borrow, deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable")]
     pub series: Series<'a>,
-    #[serde(borrow)]
     pub first_timestamp: Text<'a>,
-    #[serde(borrow)]
     pub last_timestamp: Text<'a>,
-    #[serde(borrow)]
     pub event_time: Text<'a>,
-    #[serde(borrow, deserialize_with = "nullable")]
+    #[serde(deserialize_with = "nullable")]
     pub source: EventSource<'a>,
-    #[serde(borrow)]
     pub reporting_component: Text<'a>,
-    #[serde(borrow)]
     pub reporting_instance: Text<'a>,
-    #[serde(borrow)]
     pub action: Text<'a>,
 }
 

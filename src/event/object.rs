@@ -1,10 +1,10 @@
-//! What is known of the object that an Event is about: the member `object` of an envelope.
+//! The member `object` of an envelope: what is known of the object that an Event is about.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of an involved object, as far as a sink asks for it; what is empty is left out.
+/// The facts of an involved object, as far as a sink asks for them; empty ones are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectInfo {
@@ -44,7 +44,7 @@ pub struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Missing {
-    /// It was not known within the budget; or its event is older than what is kept of objects.
+    /// The object was not known within the budget; or its event is older than what is kept of objects.
     Timeout,
     /// The API server has no such object, or only another one of the same name.
     NotFound,

@@ -13,13 +13,13 @@ pub struct Record {
     pub envelope: Bytes,
 }
 
-/// What every envelope starts with; the id follows.
+/// The start of every envelope; the id follows.
 pub(super) const ID_PREFIX: &str = "{\"id\":\"";
 
 impl Record {
     /// Records from this `seq` on have no place in the journal's order: they are sent beside it, and
     /// their number only tells them from others.
-    pub const FIRST_ERRAND: u64 = 1 << 63;
+    pub const FIRST_RESEND: u64 = 1 << 63;
 
     /// The id of the change, `<event uid>-<resourceVersion>`, without decoding the envelope.
     ///

@@ -52,15 +52,18 @@ static DIGITS: [u8; 256] = {
     digits
 };
 
-/// What is known of one live Event, in 16 bytes; so is an `Option` of it.
+/// The entry of one live Event, in 16 bytes; so is an `Option` of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenEntry {
     /// The version last journalled.
     pub resource_version: u64,
-    /// Its occurrences, saturated at `u32::MAX`.
+    /// Its occurrences, saturated at `u32::MAX`; without those of versions that were
+    /// [shed](crate::event::Shed), which the next version brings.
     pub occurrences: u32,
     /// The source's number, counted from one.
     source: NonZero<u16>,
+    /// The increments of versions shed since, saturated.
+    pub shed: u16,
 }
 
 impl SeenEntry {
@@ -70,7 +73,14 @@ impl SeenEntry {
             resource_version,
             occurrences: u32::try_from(occurrences).unwrap_or(u32::MAX),
             source: NonZero::<u16>::MIN.saturating_add(source),
+            shed: 0,
         }
+    }
+
+    /// The same of a version that was shed, as the last of some that had so many increments.
+    #[must_use]
+    pub fn with_shed(self, increments: u64) -> Self {
+        Self { shed: u16::try_from(increments).unwrap_or(u16::MAX), ..self }
     }
 
     /// The number of the source that it belongs to.
@@ -122,6 +132,13 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_takes_16_bytes_and_knows_as_much_of_what_was_shed_as_fits() {
+        assert_eq!(size_of::<Option<SeenEntry>>(), 16);
+        let shed = |increments| SeenEntry::new(7, 5, 1).with_shed(increments).shed;
+        assert_eq!([0, 9, 65_535, 65_536].map(shed), [0, 9, 65_535, 65_535]);
+    }
 
     #[test]
     fn a_canonical_uuid_is_its_own_key_and_any_other_uid_has_that_of_its_digest() {

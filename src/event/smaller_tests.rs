@@ -49,7 +49,7 @@ fn an_envelope_that_fits_or_is_none_stays() {
 }
 
 #[test]
-fn what_is_cut_twice_is_counted_together() {
+fn bytes_that_are_cut_twice_are_counted_together() {
     let message = "é".repeat(100_000);
     let envelope = with_more(&journalled(&message, "x", "", 64 << 10), "web");
     let cut = smaller(&envelope, 16 << 10).unwrap();

@@ -1,6 +1,6 @@
-//! Who may use the journal's directory.
+//! Access to the journal's directory.
 //!
-//! Whoever reads it has every Event, and whoever writes there decides what is delivered. So it is for
+//! A user who reads it has every Event, and one who writes there decides what is delivered. So it is for
 //! the user of the process alone. One that somebody else has set up, as a volume of Kubernetes, is
 //! taken as it is, and one that everybody may write to is not taken at all.
 

@@ -1,6 +1,6 @@
-//! What damage there is, and what it may have cost: from when to when, and how many records.
+//! Damage, and what it may have cost: from when to when, and how many records.
 //!
-//! Whoever comes by damage notes it in the one [`Damages`] of the directory: opening, and later the
+//! All damage is noted in the one [`Damages`] of the directory, by opening, and later the
 //! readers. Each place is counted once, by however many readers it is met; a file, each time that it
 //! is set aside or was taken away.
 
@@ -8,19 +8,19 @@ use std::{
     collections::{BTreeSet, VecDeque},
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
 
-use crate::event::timestamp;
+use crate::{event::timestamp, locks::lock};
 
 /// So many are kept to be shown, the newest.
 const SHOWN: usize = 16;
 /// So many places are known not to be counted twice; beyond that the oldest are forgotten.
 const PLACES: usize = 4096;
 
-/// What cannot be read, or is not there.
+/// The part that cannot be read, or is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamageKind {
     /// Records in the midst of the log. A sink that had not had them does not get them any more;
@@ -48,7 +48,7 @@ impl DamageKind {
 /// One damage, and what it may have cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What cannot be read.
+    /// The part that cannot be read.
     pub kind: DamageKind,
     /// The file, by its name in the directory.
     pub file: String,
@@ -158,27 +158,27 @@ struct Noted {
 impl Damages {
     /// How many places were found.
     pub fn count(&self) -> u64 {
-        self.noted().count
+        lock(&self.0).count
     }
 
     /// How many records are missing in all of them together, at most.
     pub fn records(&self) -> u64 {
-        self.noted().records
+        lock(&self.0).records
     }
 
     /// The last 16, the newest last.
     pub fn newest(&self) -> Vec<Damage> {
-        self.noted().newest.iter().cloned().collect()
+        lock(&self.0).newest.iter().cloned().collect()
     }
 
     /// Those that this has not answered before, to be logged; no more than the last 16 of them.
     pub fn take_unreported(&self) -> Vec<Damage> {
-        self.noted().unreported.drain(..).collect()
+        lock(&self.0).unreported.drain(..).collect()
     }
 
     /// Notes one, unless its place is known.
     pub(super) fn note(&self, damage: Damage) {
-        let mut noted = self.noted();
+        let mut noted = lock(&self.0);
         if damage.kind != DamageKind::File {
             if !noted.places.insert((damage.file.clone(), damage.offset, damage.kind)) {
                 return;
@@ -195,7 +195,7 @@ impl Damages {
 
     /// Where files are set aside by this process; `make` says where, the first time.
     pub(super) fn aside<E>(&self, make: impl FnOnce() -> Result<PathBuf, E>) -> Result<PathBuf, E> {
-        let mut noted = self.noted();
+        let mut noted = lock(&self.0);
         let path = match noted.aside.take() {
             // It may have been old enough to go.
             Some(path) if path.is_dir() => path,
@@ -203,10 +203,5 @@ impl Damages {
         };
         noted.aside = Some(path.clone());
         Ok(path)
-    }
-
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        // No holder leaves it half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,7 +24,8 @@ use std::{
     sync::Arc,
 };
 
-use super::{Directory, Inputs, Standing, private, ranges::Ranges};
+use super::{Directory, Inputs, OpenError, Standing, private, ranges::Ranges};
+use crate::varint;
 
 /// The directory of these files, in that of the journal.
 pub(super) const DIR: &str = "delivered";
@@ -36,15 +37,19 @@ const REWRITE_AT: u64 = 16 << 10;
 /// A file that was taken away is missed after so many milliseconds at the latest.
 const LOOK_EVERY_MS: u64 = 1_000;
 
+/// So many ranges are kept, the highest: they take 1 MiB, and are as many as records that a sink takes one
+/// by one, with others between them, in a second.
+const MOST_RANGES: usize = 1 << 16;
+
 /// So many inputs are kept: 3 MiB, and as many as there are in a second, but in a burst.
 const MOST_INPUTS: usize = 1 << 15;
 
-/// What the saved state may not know of.
+/// Notes of what the saved state may not know of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted {
     /// The records that the receiver has.
     pub(crate) delivered: Ranges,
-    /// What the correlator decided by up to there.
+    /// The inputs that the correlator decided by up to there.
     pub(crate) inputs: Inputs,
 }
 
@@ -66,7 +71,6 @@ impl Noted {
         known && sequence < self.inputs.end()
     }
 
-    /// Whether there is nothing.
     fn is_empty(&self) -> bool {
         self.delivered.is_empty() && self.inputs.is_empty()
     }
@@ -77,7 +81,7 @@ impl Noted {
     }
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) noted: Noted,
@@ -88,10 +92,10 @@ pub(super) struct Content {
     length: u64,
 }
 
-/// What the file at `path` says; nothing of one that was just made, or that a crash of the machine
+/// Reads the file at `path`; nothing of one that was just made, or that a crash of the machine
 /// cut.
 pub(super) fn read(path: &Path) -> io::Result<Content> {
-    match std::fs::read(path) {
+    match private::read_file(path) {
         Ok(bytes) => Ok(parse(&bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Content::default()),
         Err(e) => Err(e),
@@ -126,7 +130,7 @@ fn parse(bytes: &[u8]) -> Content {
     content
 }
 
-/// What is in the first entry, and what follows it; nothing if it is not whole.
+/// The first entry, and what follows it; nothing if it is not whole.
 fn entry(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (crc, rest) = bytes.split_first_chunk()?;
     let (length, _) = rest.split_first_chunk()?;
@@ -156,12 +160,8 @@ fn entry_of(noted: &Noted, redelivered: u64) -> Vec<u8> {
     out
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
+fn put(out: &mut Vec<u8>, number: u64) {
+    varint::put(number, |byte| out.push(byte));
 }
 
 /// The numbers of an entry.
@@ -169,11 +169,7 @@ struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
     fn next(&mut self) -> Option<u64> {
-        let length = self.0.iter().position(|byte| byte & 0x80 == 0)? + 1;
-        let (bytes, rest) = self.0.split_at(length);
-        self.0 = rest;
-        let number = bytes.iter().rev().fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
-        Some(number)
+        varint::take(|| self.0.split_off_first().copied())
     }
 }
 
@@ -182,12 +178,12 @@ impl Numbers<'_> {
 pub(crate) struct Delivered {
     file: File,
     path: PathBuf,
-    /// What earlier runs noted and may not have saved.
+    /// The notes of earlier runs, which may not have saved them.
     earlier: Arc<Noted>,
     /// The same of all runs.
     all: Noted,
     redelivered: u64,
-    /// What the file does not say yet.
+    /// The notes that are not in the file yet.
     unwritten: Noted,
     /// Where the next entry goes, and from where on the file is written anew.
     length: u64,
@@ -202,39 +198,42 @@ impl Delivered {
     ///
     /// # Errors
     ///
-    /// What the operating system answers to opening or writing it.
+    /// The file cannot be read or opened; damage is no error.
     pub(crate) fn open(
         directory: &Directory,
         sink: &str,
         next: u64,
         tail: u64,
         now_ms: u64,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, OpenError> {
         let (dir, name) = (directory.path().join(DIR), format!("{DIR}/{sink}"));
         let cost = "from here on the redelivered are counted anew";
         if dir.exists() && !dir.is_dir() {
-            directory.set_aside(DIR, &format!("it is no directory; {cost}"), now_ms)?;
+            directory.set_aside_or_fail(&dir, &format!("it is no directory; {cost}"), now_ms)?;
         }
-        private::directory().create(&dir)?;
+        private::directory().create(&dir).map_err(OpenError::access(&dir))?;
         let path = dir.join(sink);
+        let aside = |reason: &str| {
+            directory.set_aside(&name, reason, now_ms).map_err(OpenError::access(&path))
+        };
         let mut content = match read(&path) {
             Ok(content) if content.noted.end() > tail => {
                 let end = content.noted.end();
-                let reason = format!("it says {end}, and the log ends at {tail}; {cost}");
-                directory.set_aside(&name, &reason, now_ms)?;
+                aside(&format!("it says {end}, and the log ends at {tail}; {cost}"))?;
                 Content { redelivered: content.redelivered, ..Content::default() }
             }
-            Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
-                directory.set_aside(&name, &format!("it is no file; {cost}"), now_ms)?;
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                aside(&format!("it is no file; {cost}"))?;
                 Content::default()
             }
-            read => read?,
+            read => read.map_err(OpenError::unread(&path))?,
         };
         if content.plain {
             // Of what was held before the position, it knew nothing.
             content.noted.delivered.drop_before(next);
         }
-        let file = private::file().write(true).create(true).truncate(false).open(&path)?;
+        let opened = private::file().write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(OpenError::unread(&path))?;
         let mut delivered = Self {
             file,
             path,
@@ -253,7 +252,7 @@ impl Delivered {
         Ok(delivered)
     }
 
-    /// What earlier runs delivered, and decided by, and may not have saved.
+    /// The notes of what earlier runs delivered, and decided by, and may not have saved.
     pub(crate) fn earlier(&self) -> Arc<Noted> {
         Arc::clone(&self.earlier)
     }
@@ -288,8 +287,8 @@ impl Delivered {
         again
     }
 
-    /// What comes next was decided by these. They are to be [written](Self::write) before it is sent, so
-    /// that it is decided on in the same way if that is cut off.
+    /// Takes the inputs that what comes next was decided by. They are to be [written](Self::write) before it is
+    /// sent, so that it is decided on in the same way if that is cut off.
     pub(crate) fn decided_by(&mut self, inputs: &Inputs) {
         self.unwritten.decided_by(inputs);
     }
@@ -306,6 +305,7 @@ impl Delivered {
         for range in self.unwritten.delivered.iter() {
             self.all.delivered.add(range.clone());
         }
+        self.all.delivered.leave_last(MOST_RANGES);
         self.all.decided_by(&self.unwritten.inputs);
         let in_place = self.is_in_place(now_ms);
         // It is only a count, so a full disk is no reason for an error; the next entry says it, too.
@@ -448,7 +448,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_file_holds_it_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn a_file_of_any_bytes_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             parse(&bytes);
             parse(&[&MAGIC[..], &bytes].concat());
         }
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_by_is_forgotten_for_good_where_the_state_is_gone() {
+    fn inputs_are_forgotten_for_good_where_the_state_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::open(dir.path()).unwrap();
         let mut delivered = open(&directory, 1);

@@ -5,17 +5,16 @@ use std::{
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::{civil::DateTime, tz::TimeZone};
 
 use super::{Damage, Damages, access, delivered, format, positions, private, state};
-use crate::event::timestamp;
+use crate::{event::timestamp, locks};
 
-/// The file that is locked.
 const LOCK: &str = "lock";
-/// What is set aside is moved to a directory of this name and the time.
+/// A file that is set aside is moved to a directory of this name and the time.
 const ASIDE: &str = "damaged-";
 const ASIDE_TIME: &str = "%Y-%m-%dT%H-%M-%SZ";
 /// So many of these directories are kept, the newest.
@@ -35,7 +34,7 @@ pub enum OpenError {
         /// The operating system's answer.
         source: io::Error,
     },
-    /// It is a link to what is not there.
+    /// The directory is a link to what is not there.
     #[error(
         "the journal directory {} is a symbolic link to {}, which is not there\nhint: create that \
          directory for the user that runs tidings, mount what belongs there, or point journal.path \
@@ -44,7 +43,7 @@ pub enum OpenError {
     Dangling {
         /// The link.
         path: PathBuf,
-        /// What it says.
+        /// The target that the link has.
         target: PathBuf,
     },
     /// Everybody may write to the directory, and nothing is mounted there.
@@ -102,7 +101,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// It is damaged, and whoever opens it is not the bridge.
+    /// The file is damaged, and the program that opens it is not the bridge.
     #[error(
         "{} is damaged: {reason}\nhint: the next start of the bridge sets it aside, says what that may \
          have cost, and goes on", path.display()
@@ -110,7 +109,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage of the file.
         reason: String,
     },
     /// A later version of Tidings wrote it.
@@ -130,6 +129,17 @@ impl OpenError {
     pub(super) fn access(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |source| Self::Access { path: path.to_owned(), source }
     }
+
+    /// The error of reading a file: what the disk does not give may be whole.
+    pub(crate) fn unread(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        move |source| match source.kind() {
+            PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
+                Self::access(path)(source)
+            }
+            _ => Self::Unread { path: path.to_owned(), source },
+        }
+    }
 }
 
 /// A journal's directory, held by this process until the last clone is dropped.
@@ -139,7 +149,7 @@ pub struct Directory(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    /// What is to be said of who may use it.
+    /// A remark about who may use it.
     remark: Option<String>,
     damages: Damages,
     /// Open for as long as the lock is to be held.
@@ -176,7 +186,7 @@ impl Directory {
         &self.0.path
     }
 
-    /// What is to be said of who may use it, if anything.
+    /// A remark about who may use it, if there is one.
     pub fn remark(&self) -> Option<&str> {
         self.0.remark.as_deref()
     }
@@ -189,7 +199,7 @@ impl Directory {
     /// Sees that the directory is there, with our lock in it: what was taken away is made again, and
     /// that is stated.
     pub(super) fn stand(&self, now_ms: u64) -> io::Result<()> {
-        let mut lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = locks::lock(&self.0.lock);
         let path = self.path();
         if private::is_at(&lock, &path.join(LOCK))? {
             return Ok(());
@@ -217,7 +227,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What the operating system answers; the file is where it was then.
+    /// The operating system's error; the file is where it was then.
     pub fn set_aside(&self, name: &str, reason: &str, now_ms: u64) -> io::Result<PathBuf> {
         let from = self.path().join(name);
         let aside = self.0.damages.aside(|| self.make_aside(now_ms))?;
@@ -286,7 +296,7 @@ impl Directory {
         Ok(entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(of_past)))
     }
 
-    /// What everything that is not a segment takes on disk, in bytes.
+    /// The size on disk of all that is not a segment, in bytes.
     pub(crate) fn other_bytes(&self) -> io::Result<u64> {
         let is_segment =
             |entry: &DirEntry| entry.file_name().to_str().and_then(format::segment_first).is_some();
@@ -301,7 +311,7 @@ pub(super) struct Aside {
     pub path: PathBuf,
     /// When it was made, milliseconds since the epoch; to the second, as its name has it.
     pub time_ms: u64,
-    /// What it takes on disk.
+    /// The size on disk.
     pub bytes: u64,
 }
 
@@ -322,7 +332,7 @@ fn free(path: &Path) -> PathBuf {
     found
 }
 
-/// What was set aside in a directory, the oldest first.
+/// The files that were set aside in a directory, the oldest first.
 pub(super) fn asides(path: &Path) -> io::Result<Vec<Aside>> {
     let mut asides = Vec::new();
     for entry in fs::read_dir(path)?.flatten() {
@@ -342,12 +352,12 @@ fn aside_time(name: &str) -> Option<u64> {
     u64::try_from(time.timestamp().as_millisecond()).ok()
 }
 
-/// What everything in a directory takes on disk.
+/// The size on disk of all that is in a directory.
 pub(super) fn bytes_of_path(path: &Path) -> io::Result<u64> {
     Ok(fs::read_dir(path)?.flatten().map(|entry| bytes_of(&entry)).sum())
 }
 
-/// What a file or a directory takes on disk; in blocks, because a store may be sparse. What is gone
+/// The size on disk of a file or a directory; in blocks, because a store may be sparse. One that is gone
 /// by now takes nothing.
 fn bytes_of(entry: &DirEntry) -> u64 {
     let Ok(metadata) = entry.metadata() else { return 0 };
@@ -378,7 +388,7 @@ fn take_lock(directory: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// What a journal writes under one name before it counts.
+/// Whether it is a file that a journal writes under one name before it counts.
 fn is_leftover(name: &str) -> bool {
     name.strip_suffix(".tmp").is_some_and(|name| {
         name.starts_with("staging-")
@@ -387,7 +397,7 @@ fn is_leftover(name: &str) -> bool {
     })
 }
 
-/// What a journal keeps in its directory.
+/// Whether it is a file that a journal keeps in its directory.
 fn is_of_journal(name: &str) -> bool {
     [LOCK, state::NAME, positions::NAME, delivered::DIR].contains(&name)
         || format::segment_first(name).is_some()
@@ -421,7 +431,12 @@ mod tests {
         fifo(positions::NAME);
         let directory = Directory::open(dir.path()).unwrap();
         let error = positions::Positions::load(&directory).unwrap_err();
-        assert!(error.is_damage(), "{error}");
+        assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+        fs::create_dir(dir.path().join(delivered::DIR)).unwrap();
+        fifo("delivered/out");
+        delivered::Delivered::open(&directory, "out", 1, 1, 0).unwrap();
+        let damage = directory.damages().newest().pop().unwrap().to_string();
+        assert!(damage.contains("delivered/out") && damage.contains("it is no file"), "{damage}");
         drop(directory);
         fs::remove_file(dir.path().join(LOCK)).unwrap();
         fifo(LOCK);
@@ -454,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_half_done_is_removed_and_nothing_else() {
+    fn files_that_a_crash_left_half_done_are_removed_and_no_others() {
         let dir = tempfile::tempdir().unwrap();
         let leftovers = ["staging-0.tmp", "00000000000000000001.log.tmp", "positions.json.tmp"];
         let others = ["notes.tmp", "staging-0", "00000000000000000001.log"];

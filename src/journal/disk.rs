@@ -1,4 +1,4 @@
-//! What the log asks of the file system, in one place, so that tests can make any of it fail.
+//! Requests of the log to the file system, in one place, so that tests can make any of them fail.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
@@ -18,6 +18,8 @@ pub(super) trait Disk: Send {
 
     /// Reads as much as there is, up to the length of `into`.
     fn read_at(&self, file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
+        #[cfg(test)]
+        faults::read()?;
         let mut done = 0;
         while done < into.len() {
             match file.read_at(&mut into[done..], at + done as u64) {
@@ -30,7 +32,6 @@ pub(super) trait Disk: Send {
         Ok(done)
     }
 
-    /// Cuts the file.
     fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
         file.set_len(length)
     }
@@ -59,7 +60,6 @@ pub(super) trait Disk: Send {
     }
 }
 
-/// The real file system.
 pub(super) struct RealDisk;
 
 impl Disk for RealDisk {}
@@ -75,5 +75,29 @@ pub(super) fn hint(error: &io::Error) -> &'static str {
              kernel's log says which"
         }
         _ => "see to its disk and to who may write there; the kernel's log may say more",
+    }
+}
+
+/// Reads that fail, on the thread of a test.
+#[cfg(test)]
+pub(crate) mod faults {
+    use std::{cell::RefCell, collections::BTreeMap, io};
+
+    thread_local! {
+        static READS: RefCell<(u32, BTreeMap<u32, i32>)> = RefCell::default();
+    }
+
+    /// From now on these reads, counted from 0, fail with these errors. Answers how many there were
+    /// since the last call.
+    pub(crate) fn fail(reads: impl IntoIterator<Item = (u32, i32)>) -> u32 {
+        READS.replace((0, reads.into_iter().collect())).0
+    }
+
+    pub(crate) fn read() -> io::Result<()> {
+        READS.with_borrow_mut(|(count, failing)| {
+            *count += 1;
+            let code = failing.get(&(*count - 1));
+            code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(*code)))
+        })
     }
 }

@@ -1,4 +1,8 @@
-//! The format of the log, version 1.
+//! The format of the log, version 2.
+//!
+//! Version 2 is version 1 with records in the place of Events that were [shed](crate::event::Shed). A build
+//! that knows version 1 alone would send these to receivers, so it is to refuse them; and so that it can
+//! open whatever has none, a segment says 2 only where it may have some.
 //!
 //! # A segment
 //!
@@ -24,7 +28,7 @@
 //!
 //! # A frame
 //!
-//! What one append writes, at once.
+//! A frame is written by one append, at once.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -73,8 +77,11 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::Resume;
 
-/// The version that this build writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// The newest version that this build reads, and writes where a segment may have shed records.
+pub const VERSION: u32 = 2;
+
+/// The version of a segment that has none.
+pub(super) const WITHOUT_SHED: u32 = 1;
 
 /// The longest body of a frame, in bytes: what a reader may have to hold at once.
 pub const MAX_BODY: usize = 64 << 20;
@@ -94,11 +101,11 @@ pub(super) const SEGMENT_PREFIX: usize = 16;
 /// A header is not read beyond this many bytes of JSON: room for 100 000 sources.
 const MAX_HEADER: u32 = 16 << 20;
 
-/// What the header of a segment says.
+/// The header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SegmentHeader {
-    /// [`VERSION`].
+    /// [`VERSION`], or the one before it where that is enough.
     pub version: u32,
     /// The sequence that the segment starts at.
     pub first: u64,
@@ -120,7 +127,7 @@ struct Version {
     version: u32,
 }
 
-/// What the start of a segment turned out to be.
+/// The result of reading the start of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeaderRead {
     /// A header, and the offset of the first frame.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 
-use super::format::{FRAME_HEADER, MARKER, MAX_BODY, u32_at, u64_at};
+use super::format::{FRAME_HEADER, MARKER, MAX_BODY, VERSION, WITHOUT_SHED, u32_at, u64_at};
 use crate::event::{Record, UidKey};
 
 /// Where a source's watch is to be taken up again.
@@ -117,7 +117,7 @@ impl Frame {
 /// Source keys read before, so that frames of one source share one allocation.
 pub(super) type SourceNames = HashSet<Arc<str>, BuildHasherDefault<FxHasher>>;
 
-/// What stands at a place where a frame may start.
+/// The contents of a place where a frame may start.
 pub(super) enum Decoded {
     /// A frame that counts.
     Frame(Frame),
@@ -193,13 +193,14 @@ pub struct FrameBuilder {
     count: u32,
     forgotten: Vec<UidKey>,
     buffer: Vec<u8>,
+    sheds: bool,
 }
 
 impl FrameBuilder {
     /// An empty frame of a source that stands at `resume`.
     pub fn new(source: Arc<str>, resume: Resume) -> Self {
         let buffer = Self::empty_buffer(&source, 0);
-        Self { source, resume, count: 0, forgotten: Vec::new(), buffer }
+        Self { source, resume, count: 0, forgotten: Vec::new(), buffer, sheds: false }
     }
 
     fn empty_buffer(source: &str, capacity: usize) -> Vec<u8> {
@@ -224,6 +225,12 @@ impl FrameBuilder {
         self.count += 1;
     }
 
+    /// Notes that one of its records stands in the place of an Event that was
+    /// [shed](crate::event::Shed): a build that does not know such records is not to read the segment.
+    pub fn sheds(&mut self) {
+        self.sheds = true;
+    }
+
     /// Notes that an Event was deleted.
     pub fn forget(&mut self, uid: UidKey) {
         self.forgotten.push(uid);
@@ -243,6 +250,11 @@ impl FrameBuilder {
     /// [`MAX_BODY`](super::format::MAX_BODY): a larger frame cannot be appended.
     pub fn bytes(&self) -> usize {
         self.buffer.len() + 16 * self.forgotten.len()
+    }
+
+    /// The version of the format that it needs.
+    pub(super) fn version(&self) -> u32 {
+        if self.sheds { VERSION } else { WITHOUT_SHED }
     }
 
     /// The key of the source.
@@ -288,6 +300,7 @@ impl FrameBuilder {
         let empty = Self::empty_buffer(&self.source, 0);
         let bytes = Bytes::from(std::mem::replace(&mut self.buffer, empty));
         let forgotten = std::mem::take(&mut self.forgotten);
+        self.sheds = false;
         let body = FRAME_HEADER + self.source.len()..size - 16 * forgotten.len();
         Frame {
             first: start.next,

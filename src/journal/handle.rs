@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc};
 
+use bytes::Bytes;
+
 use super::{Damages, Frame, Position, Reader, segments::Shared};
 use crate::event::Record;
 
@@ -10,6 +12,8 @@ use crate::event::Record;
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     pub(super) shared: Arc<Shared>,
+    /// The size that the journal is to have, in bytes.
+    pub(crate) retention_size: u64,
 }
 
 impl LogHandle {
@@ -23,7 +27,7 @@ impl LogHandle {
     ///
     /// # Errors
     ///
-    /// What the operating system answers to opening or reading a file that is there.
+    /// The operating system's error of opening or reading a file that is there.
     pub fn record(&self, sequence: u64) -> io::Result<Option<Record>> {
         let mut reader = self.reader(sequence);
         let mut frames = reader.read(1)?;
@@ -32,7 +36,10 @@ impl LogHandle {
             frames = reader.read(1)?;
         }
         let record = |frame: &Arc<Frame>| frame.records().find(|record| record.seq == sequence);
-        Ok(frames.first().and_then(record))
+        // In memory of its own: that of what was read around it is not kept.
+        let own =
+            |Record { seq, envelope }| Record { seq, envelope: Bytes::copy_from_slice(&envelope) };
+        Ok(frames.first().and_then(record).map(own))
     }
 
     /// The position after the last record.
@@ -50,17 +57,24 @@ impl LogHandle {
         &self.shared.damages
     }
 
-    /// What the whole directory takes on disk, in bytes: the log as of now, everything else as of
+    /// The size of the whole directory on disk, in bytes: the log as of now, everything else as of
     /// the last [`Log::retain`](super::Log::retain).
     pub fn disk_bytes(&self) -> u64 {
         let row = self.shared.lock();
         row.log_bytes() + row.other_bytes
     }
 
-    /// What everything beside the log takes of it, as of the last
+    /// The size of everything beside the log, as of the last
     /// [`Log::retain`](super::Log::retain).
     pub fn other_bytes(&self) -> u64 {
         self.shared.lock().other_bytes
+    }
+
+    /// The bytes that a sink may have outstanding in the log: all that the journal is to have but what else is
+    /// in its directory. At least half of it, or a large state would stop intake for good.
+    pub(crate) fn room(&self) -> u64 {
+        let size = self.retention_size;
+        size.saturating_sub(self.other_bytes()).max(size / 2).max(1)
     }
 
     /// The bytes of the log from the record `sequence` to the tail. Never too few, and too many by

@@ -1,9 +1,9 @@
-//! What a correlator decided by, in the order of the log: enough to decide the same again when the
+//! Inputs that a correlator decided by, in the order of the log: enough to decide the same again when the
 //! log no longer has the records.
 
 use std::{collections::VecDeque, ops::Range};
 
-/// What one decision was made of, in the correlator's own form.
+/// The inputs of one decision, in the correlator's own form.
 pub type InputBytes = [u8; 89];
 
 /// A sequence and what was decided by there.
@@ -84,7 +84,7 @@ impl Inputs {
         }
     }
 
-    /// What [`write`](Self::write) wrote; a part of one at the end is left out.
+    /// Parses what [`write`](Self::write) wrote; a part of one at the end is left out.
     pub(super) fn parse(bytes: &[u8]) -> Self {
         let (whole, _) = bytes.as_chunks::<SIZE>();
         let parsed = whole.iter().filter_map(|one| {

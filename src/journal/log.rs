@@ -47,8 +47,8 @@ pub struct LogOptions {
     pub sync: Sync,
 }
 
-/// What opening found.
-#[derive(Clone, Debug)]
+/// The findings of opening a log.
+#[derive(Clone, Debug, Default)]
 pub struct Opened {
     /// Where the next record goes.
     pub tail: Position,
@@ -88,12 +88,12 @@ pub enum AppendError {
     /// The frame is larger than a reader would take. It will not fit another time either.
     #[error("a journal frame of {bytes} bytes is larger than {}", format::MAX_BODY)]
     TooLarge {
-        /// What [`FrameBuilder::bytes`] says.
+        /// The size by [`FrameBuilder::bytes`].
         bytes: usize,
     },
 }
 
-/// What retention did.
+/// The result of retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retained {
     /// How many segments were unlinked.
@@ -102,7 +102,7 @@ pub struct Retained {
     pub bytes: u64,
     /// Before the oldest record that is left.
     pub oldest: Position,
-    /// What the directory takes now, in bytes.
+    /// The size of the directory now, in bytes.
     pub disk_bytes: u64,
 }
 
@@ -132,7 +132,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Access`] and [`OpenError::Newer`]; never on damage.
+    /// [`OpenError::Unread`], [`OpenError::Access`] and [`OpenError::Newer`]; never on damage.
     pub fn open(
         directory: &Directory,
         options: LogOptions,
@@ -150,42 +150,33 @@ impl Log {
         now_ms: u64,
     ) -> Result<(Self, Opened), OpenError> {
         let mut found = recovery::recover(&*disk, directory, now_ms)?;
-        recovery::raise(&mut found.tail, floor.saturating_add(1));
+        recovery::raise(&mut found.opened.tail, floor.saturating_add(1));
         let damages = directory.damages();
         if let Some(damage) = found.missing_end(floor, now_ms) {
             damages.note(damage);
         }
         let shared = Arc::new(Shared::new(damages.clone()));
-        let oldest = {
+        found.opened.newest_ms = (found.newest_ms > 0).then_some(found.newest_ms);
+        found.opened.oldest = {
             let mut row = shared.lock();
-            row.tail = found.tail;
+            row.tail = found.opened.tail;
             row.other_bytes = directory.other_bytes().unwrap_or(0);
             for segment in found.segments {
                 row.push(segment);
             }
             row.oldest()
         };
-        let opened = Opened {
-            tail: found.tail,
-            survived: found.survived,
-            oldest,
-            resume: found.resume.clone(),
-            newest_ms: (found.newest_ms > 0).then_some(found.newest_ms),
-            cluster_uid: found.cluster.clone(),
-            cut_bytes: found.cut_bytes,
-            damaged: found.damaged,
-            scanned_bytes: found.scanned_bytes,
-        };
+        let opened = found.opened;
         let mut log = Self {
             directory: directory.clone(),
             disk,
             options,
             active: found.active.map(|reopened| Active::reopen(reopened, &shared)),
             shared,
-            tail: found.tail,
+            tail: opened.tail,
             newest_ms: found.newest_ms,
-            resume: found.resume,
-            cluster: found.cluster,
+            resume: opened.resume.clone(),
+            cluster: opened.cluster_uid.clone(),
             start_due: false,
             sync_failed: false,
         };
@@ -213,8 +204,9 @@ impl Log {
         if size > format::MAX_BODY {
             return Err(AppendError::TooLarge { bytes: size });
         }
-        if self.must_start_segment(size as u64, now_ms) {
-            self.start_segment(now_ms).map_err(|source| self.disk_error(source))?;
+        if self.must_start_segment(size as u64, builder.version(), now_ms) {
+            self.start_segment_of(builder.version(), now_ms)
+                .map_err(|source| self.disk_error(source))?;
         }
         let Some(active) = &mut self.active else {
             return Err(self.disk_error(io::ErrorKind::NotFound.into()));
@@ -254,7 +246,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// What the operating system answers. What a failed sync should have written is written again,
+    /// The operating system's error. What a failed sync should have written is written again,
     /// into a new segment, by the next one; until that succeeds each call answers an error.
     pub fn sync(&mut self, now_ms: u64) -> io::Result<()> {
         if self.options.sync == Sync::Never {
@@ -294,7 +286,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// What the operating system answers to unlinking or to listing the directory.
+    /// The operating system's error of unlinking or of listing the directory.
     pub fn retain(&mut self, now_ms: u64, hold: Option<u64>) -> io::Result<Retained> {
         if self.active.as_ref().is_some_and(|active| self.is_full(active, 0, now_ms)) {
             // If that fails the next append tries again and says why.
@@ -349,7 +341,8 @@ impl Log {
 
     /// The log for reading.
     pub fn handle(&self) -> LogHandle {
-        LogHandle { shared: Arc::clone(&self.shared) }
+        let retention_size = self.options.retention_size;
+        LogHandle { shared: Arc::clone(&self.shared), retention_size }
     }
 
     /// Where the next record goes.
@@ -366,9 +359,9 @@ impl Log {
         AppendError::Disk { path: self.directory.path().to_owned(), source }
     }
 
-    fn must_start_segment(&self, size: u64, now_ms: u64) -> bool {
+    fn must_start_segment(&self, size: u64, version: u32, now_ms: u64) -> bool {
         let Some(active) = &self.active else { return true };
-        let full = self.is_full(active, size, now_ms);
+        let full = self.is_full(active, size, now_ms) || active.version < version;
         full || active.broken || self.start_due || self.sync_failed
     }
 

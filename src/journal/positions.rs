@@ -4,12 +4,11 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     io::{self, Write as _},
-    path::PathBuf,
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Directory, private};
+use super::{Directory, OpenError, private};
 
 /// The name of the file.
 pub const NAME: &str = "positions.json";
@@ -42,24 +41,7 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// Why positions could not be read. The caller says so and goes on without.
-#[derive(Debug, thiserror::Error)]
-#[error("{} cannot be used and is passed over: {source}", path.display())]
-pub struct PositionsError {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub source: io::Error,
-}
-
-impl PositionsError {
-    /// Whether the file itself is at fault, and not the access to it.
-    pub fn is_damage(&self) -> bool {
-        self.source.kind() == io::ErrorKind::InvalidData
-    }
-}
-
-/// What is in the file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored<'a> {
@@ -74,20 +56,21 @@ type Sinks = BTreeMap<String, BTreeMap<String, Version>>;
 
 impl Positions {
     /// Reads what was stored last; nothing if that never happened.
-    pub fn load(directory: &Directory) -> Result<Option<Self>, PositionsError> {
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Damaged`], or the file cannot be read.
+    pub fn load(directory: &Directory) -> Result<Option<Self>, OpenError> {
         let path = directory.path().join(NAME);
-        let bytes = match private::read_file(&path) {
-            Ok(bytes) => bytes,
+        let read = match private::read_file(&path) {
+            Ok(bytes) => Self::read(&bytes),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(PositionsError { path, source }),
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => Err(e.to_string()),
+            Err(e) => return Err(OpenError::unread(&path)(e)),
         };
-        Self::read(&bytes).map(Some).map_err(|reason| {
-            let source = io::Error::new(io::ErrorKind::InvalidData, reason);
-            PositionsError { path, source }
-        })
+        read.map(Some).map_err(|reason| OpenError::Damaged { path, reason })
     }
 
-    /// Reads the content of the file.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let stored: Stored<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
         let positions = Self { epoch: stored.epoch, sinks: stored.sinks.into_owned() };
@@ -143,12 +126,12 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, bytes).unwrap();
             let error = Positions::load(&directory).unwrap_err();
-            assert!(error.is_damage(), "bit {bit}: {error}");
+            assert!(matches!(error, OpenError::Damaged { .. }), "bit {bit}: {error}");
         }
         for damaged in ["", "{", r#"{"epoch":2,"sinks":{"a":{"b":"x"}}}"#, "\u{0}\u{0}"] {
             std::fs::write(&path, damaged).unwrap();
             let error = Positions::load(&directory).unwrap_err().to_string();
-            assert!(error.contains("positions.json cannot be used"), "{error}");
+            assert!(error.contains("positions.json is damaged: "), "{error}");
         }
     }
 }

@@ -29,6 +29,8 @@ pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file"));
     }
+    #[cfg(test)]
+    super::disk::faults::read()?;
     std::fs::read(path)
 }
 

@@ -2,76 +2,168 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-/// So many ranges at most; beyond that the lowest goes. They take 1 MiB, and are as many as records
-/// that a sink takes one by one, with others between them, in a second.
-const MOST: usize = 1 << 16;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// See the [module](self). In order, and apart from each other.
+/// See the [module](self). In order, and apart from each other. In JSON it is an array of numbers: how far
+/// each range is behind the one before, and how long it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges(VecDeque<Range<u64>>);
+pub(crate) struct Ranges {
+    ranges: VecDeque<Range<u64>>,
+    /// How many sequences are in them.
+    count: u64,
+}
 
 impl Ranges {
-    /// Whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ranges.is_empty()
     }
 
     /// The sequence after the last of it; 0 if it is empty.
     pub(crate) fn end(&self) -> u64 {
-        self.0.back().map_or(0, |last| last.end)
+        self.ranges.back().map_or(0, |last| last.end)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.0.iter()
+        self.ranges.iter()
     }
 
-    /// Whether a sequence is in it.
     pub(crate) fn contains(&self, sequence: u64) -> bool {
-        self.0.get(self.ending_after(sequence)).is_some_and(|range| range.contains(&sequence))
+        self.ranges.get(self.ending_after(sequence)).is_some_and(|range| range.contains(&sequence))
     }
 
     /// How many sequences of a range are in it.
     pub(crate) fn count_in(&self, of: Range<u64>) -> u64 {
+        self.iter_in(of).map(|range| length(&range)).sum()
+    }
+
+    /// The parts of a range that are in it.
+    pub(crate) fn iter_in(&self, of: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let from = self.ending_after(of.start);
-        let overlap =
-            |range: &Range<u64>| range.end.min(of.end).saturating_sub(range.start.max(of.start));
-        self.0.range(from..).take_while(|range| range.start < of.end).map(overlap).sum()
+        let ranges = self.ranges.range(from..).take_while(move |range| range.start < of.end);
+        ranges.map(move |range| range.start.max(of.start)..range.end.min(of.end))
     }
 
     /// Adds a range. That is cheapest at the end.
-    pub(crate) fn add(&mut self, mut new: Range<u64>) {
+    pub(crate) fn add(&mut self, new: Range<u64>) {
+        self.add_noting(new, |_, _| {});
+    }
+
+    /// The same; `changed` is told by its start which range is gone, or has which end.
+    pub(crate) fn add_noting(
+        &mut self,
+        mut new: Range<u64>,
+        mut changed: impl FnMut(u64, Option<u64>),
+    ) {
         if new.is_empty() {
             return;
         }
         // Those that it overlaps or touches become one with it.
-        let from = self.0.partition_point(|range| range.end < new.start);
+        let from = self.ranges.partition_point(|range| range.end < new.start);
         let mut to = from;
-        while let Some(range) = self.0.get(to).filter(|range| range.start <= new.end) {
+        while let Some(range) = self.ranges.get(to).filter(|range| range.start <= new.end) {
+            self.count -= length(range);
+            changed(range.start, None);
             new = range.start.min(new.start)..range.end.max(new.end);
             to += 1;
         }
+        self.count += length(&new);
+        changed(new.start, Some(new.end));
         if to == from {
-            self.0.insert(from, new);
+            self.ranges.insert(from, new);
         } else {
-            self.0[from] = new;
-            self.0.drain(from + 1..to);
-        }
-        if self.0.len() > MOST {
-            self.0.pop_front();
+            self.ranges[from] = new;
+            self.ranges.drain(from + 1..to);
         }
     }
 
-    /// Drops what is before a sequence.
+    /// Keeps so many ranges, the highest.
+    pub(crate) fn leave_last(&mut self, most: usize) {
+        let gone = self.ranges.len().saturating_sub(most);
+        self.count -= self.ranges.drain(..gone).map(|range| length(&range)).sum::<u64>();
+    }
+
+    pub(crate) fn remove(&mut self, sequence: u64) {
+        self.remove_noting(sequence, |_, _| {});
+    }
+
+    /// The same; `changed` is told by its start which range is gone, or has which end.
+    pub(crate) fn remove_noting(
+        &mut self,
+        sequence: u64,
+        mut changed: impl FnMut(u64, Option<u64>),
+    ) {
+        let at = self.ending_after(sequence);
+        let Some(range) = self.ranges.get_mut(at).filter(|range| range.contains(&sequence)) else {
+            return;
+        };
+        self.count -= 1;
+        let behind = sequence + 1..range.end;
+        range.end = sequence;
+        let before_is_empty = range.is_empty();
+        changed(range.start, (!before_is_empty).then_some(range.end));
+        if !behind.is_empty() {
+            changed(behind.start, Some(behind.end));
+        }
+        match (before_is_empty, behind.is_empty()) {
+            (true, true) => _ = self.ranges.remove(at),
+            (true, false) => self.ranges[at] = behind,
+            (false, true) => {}
+            (false, false) => self.ranges.insert(at + 1, behind),
+        }
+    }
+
     pub(crate) fn drop_before(&mut self, sequence: u64) {
         let gone = self.ending_after(sequence);
-        self.0.drain(..gone);
-        if let Some(first) = self.0.front_mut() {
-            first.start = first.start.max(sequence);
+        self.count -= self.ranges.drain(..gone).map(|range| length(&range)).sum::<u64>();
+        if let Some(first) = self.ranges.front_mut().filter(|first| first.start < sequence) {
+            self.count -= sequence - first.start;
+            first.start = sequence;
+        }
+    }
+
+    /// Drops a sequence and what is behind it.
+    pub(crate) fn drop_from(&mut self, sequence: u64) {
+        let stay = self.ranges.partition_point(|range| range.start < sequence);
+        self.count -= self.ranges.drain(stay..).map(|range| length(&range)).sum::<u64>();
+        if let Some(last) = self.ranges.back_mut().filter(|last| last.end > sequence) {
+            self.count -= last.end - sequence;
+            last.end = sequence;
         }
     }
 
     fn ending_after(&self, sequence: u64) -> usize {
-        self.0.partition_point(|range| range.end <= sequence)
+        self.ranges.partition_point(|range| range.end <= sequence)
+    }
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+impl Serialize for Ranges {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut end = 0;
+        serializer.collect_seq(self.ranges.iter().flat_map(|range| {
+            let behind = range.start - std::mem::replace(&mut end, range.end);
+            [behind, range.end - range.start]
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Ranges {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let numbers = Vec::<u64>::deserialize(deserializer)?;
+        let (mut ranges, mut end) = (Self::default(), 0_u64);
+        for pair in numbers.chunks_exact(2) {
+            let start = end.saturating_add(pair[0]);
+            end = start.saturating_add(pair[1]);
+            ranges.add(start..end);
+        }
+        Ok(ranges)
     }
 }
 
@@ -101,7 +193,7 @@ mod tests {
             }
             let listed: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
             prop_assert_eq!(&listed, &plain);
-            let apart = ranges.0.iter().zip(ranges.0.iter().skip(1));
+            let apart = ranges.ranges.iter().zip(ranges.ranges.iter().skip(1));
             prop_assert!(apart.into_iter().all(|(a, b)| a.end < b.start), "{:?}", ranges);
             prop_assert_eq!(ranges.end(), plain.last().map_or(0, |last| last + 1));
             prop_assert_eq!(
@@ -109,15 +201,23 @@ mod tests {
                 plain.range(from..from + length).count() as u64
             );
             prop_assert_eq!(ranges.contains(from), plain.contains(&from));
+            ranges.remove(from);
+            plain.remove(&from);
+            prop_assert!(!ranges.contains(from));
+            prop_assert_eq!(ranges.count(), plain.len() as u64);
+            let json = serde_json::to_string(&ranges).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Ranges>(&json).unwrap(), &ranges);
+            ranges.drop_from(from);
+            let listed: BTreeSet<u64> = ranges.iter().cloned().flatten().collect();
+            prop_assert_eq!(listed, plain.range(..from).copied().collect::<BTreeSet<_>>());
         }
     }
 
     #[test]
     fn the_lowest_go_when_there_are_too_many() {
         let mut ranges = Ranges::default();
-        for n in 0..MOST as u64 + 10 {
-            ranges.add(2 * n..2 * n + 1);
-        }
-        assert_eq!((ranges.0.len(), ranges.0[0].clone()), (MOST, 20..21));
+        (0..20).for_each(|n| ranges.add(2 * n..2 * n + 1));
+        ranges.leave_last(10);
+        assert_eq!((ranges.ranges.len(), ranges.ranges[0].clone()), (10, 20..21));
     }
 }

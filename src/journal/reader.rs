@@ -3,20 +3,21 @@
 use std::{
     fs::File,
     io::{self, ErrorKind::NotFound},
+    path::PathBuf,
     sync::Arc,
 };
 
 use super::{
     Frame, Position,
     disk::RealDisk,
+    gap_detector::GapDetector,
     scan::Scanner,
     segments::{Shared, View},
-    trail::Trail,
 };
 
 /// Reads the log in order, from a sequence to the tail and on as the tail moves.
 ///
-/// What is damaged or was retired meanwhile is stepped over without an error; what is missing shows
+/// Records that are damaged or were retired meanwhile are stepped over without an error; what is missing shows
 /// as a difference of [ordinals](Position::ordinal) between where the last frame ended and where
 /// the next one starts, or [`position`](Self::position) at the tail. Damage is noted besides, in
 /// [`LogHandle::damages`](super::LogHandle::damages).
@@ -33,13 +34,13 @@ pub struct Reader {
     generation: Option<u64>,
     open: Option<(u64, File)>,
     scanner: Scanner,
-    trail: Trail,
+    gap_detector: GapDetector,
 }
 
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, from: u64) -> Self {
-        let (scanner, trail) = (Scanner::default(), Trail::default());
-        Self { shared, from, position: None, generation: None, open: None, scanner, trail }
+        let (scanner, gap_detector) = (Scanner::default(), GapDetector::default());
+        Self { shared, from, position: None, generation: None, open: None, scanner, gap_detector }
     }
 
     /// The next frames, until they reach `max_bytes` (at least one, if there is one); empty at the
@@ -71,7 +72,7 @@ impl Reader {
                     // Sealed and read to its end, or gone.
                     self.scanner.finish();
                     if self.open.take().is_some() || self.shared.lock().keeps(view.generation) {
-                        let missing = self.trail.leave(view.length, next, view.newest_ms);
+                        let missing = self.gap_detector.leave(view.length, next, view.newest_ms);
                         if let Some(damage) = missing {
                             self.shared.damages.note(damage);
                         }
@@ -91,6 +92,12 @@ impl Reader {
     /// reader was started, with `skipped` 0.
     pub fn position(&self) -> Position {
         self.position.unwrap_or(Position { next: self.from, skipped: 0 })
+    }
+
+    /// The file that is read next; nothing at the tail.
+    pub(crate) fn file(&self) -> Option<Arc<PathBuf>> {
+        let view = self.shared.lock().view(self.generation, self.position().next);
+        view.map(|view| view.path)
     }
 
     /// How many damaged regions were stepped over.
@@ -117,7 +124,7 @@ impl Reader {
                     Err(e) => return Err(e),
                 };
                 let name = view.path.file_name().unwrap_or_default().to_string_lossy();
-                self.trail.enter(name.into_owned(), view.offset, view.start, view.before_ms);
+                self.gap_detector.enter(name.into_owned(), view.offset, view.start, view.before_ms);
                 let Some(file) = file else { return Ok(false) };
                 self.generation = Some(view.generation);
                 self.scanner.restart(view.offset);
@@ -128,8 +135,8 @@ impl Reader {
         while let Some((at, frame)) = self.scanner.next(&RealDisk, file, view.length)? {
             let beyond = view.limit.is_some_and(|(limit, _)| frame.next() > limit);
             if !beyond
-                && self.trail.admits(&frame)
-                && let Some(damage) = self.trail.frame(at, &frame)
+                && self.gap_detector.admits(&frame)
+                && let Some(damage) = self.gap_detector.frame(at, &frame)
             {
                 self.shared.damages.note(damage);
             }

@@ -9,43 +9,35 @@ use std::{
 };
 
 use super::{
-    Damage, DamageKind, Directory, OpenError, Position, Resume,
+    Damage, DamageKind, Directory, OpenError, Opened, Position, Resume,
     disk::Disk,
     format::{self, HeaderRead, SEGMENT_PREFIX, SegmentHeader},
     scan::Scanner,
     segments::{Index, Segment},
 };
 
-/// What a recovery found.
+/// The findings of a recovery.
 #[derive(Default)]
 pub(super) struct Recovered {
     pub segments: Vec<Segment>,
     /// The last segment, if it can be appended to.
     pub active: Option<Reopened>,
-    /// Where the next record goes.
-    pub tail: Position,
-    /// After the last record that survived.
-    pub survived: Position,
+    pub opened: Opened,
     /// The file and the offset after it.
     pub end: (String, u64),
     /// The last file's name says that every number before this has been given out.
     pub last_first: u64,
-    pub resume: BTreeMap<Arc<str>, Resume>,
-    pub cluster: Option<String>,
     pub newest_ms: u64,
-    pub cut_bytes: u64,
-    pub damaged: u64,
-    pub scanned_bytes: u64,
     /// The last segment's header is damaged: what it should say must be written anew.
     pub header_lost: bool,
 }
 
 impl Recovered {
-    /// What is missing at the end of the log, if a view knows records up to `floor`, or the name of
+    /// The damage at the end of the log, if a view knows records up to `floor`, or the name of
     /// a file says that there were some.
     pub(super) fn missing_end(&self, floor: u64, now_ms: u64) -> Option<Damage> {
         let known = floor.saturating_add(1).max(self.last_first);
-        let records = known.saturating_sub(self.survived.next);
+        let records = known.saturating_sub(self.opened.survived.next);
         let (file, offset) = self.end.clone();
         (records > 0).then(|| Damage {
             kind: DamageKind::End,
@@ -60,8 +52,9 @@ impl Recovered {
     }
 
     fn mark(&self) -> Mark {
-        let (position, newest_ms) = (self.tail, self.newest_ms);
-        Mark { position, newest_ms, resume: self.resume.clone(), length: 0 }
+        let Opened { tail, resume, .. } = &self.opened;
+        let (newest_ms, resume) = (self.newest_ms, resume.clone());
+        Mark { position: *tail, newest_ms, resume, length: 0 }
     }
 }
 
@@ -78,7 +71,9 @@ pub(super) struct Mark {
 /// A segment that is appended to again.
 pub(super) struct Reopened {
     pub file: File,
-    /// What its header says or, where that is damaged, must have said.
+    /// Of the format.
+    pub version: u32,
+    /// The mark that its header has or, where that is damaged, must have had.
     pub start: Mark,
     pub length: u64,
     /// The time of its first frame.
@@ -119,10 +114,10 @@ pub(super) fn recover(
     let mut out = Recovered::default();
     let base = found.iter().rposition(|segment| segment.header.is_some()).unwrap_or(0);
     if let Some((header, _)) = found.get(base).and_then(|segment| segment.header.as_ref()) {
-        out.tail = Position { next: header.first, skipped: header.skipped };
-        out.cluster.clone_from(&header.cluster);
+        out.opened.tail = Position { next: header.first, skipped: header.skipped };
+        out.opened.cluster_uid.clone_from(&header.cluster);
         out.newest_ms = header.newest_ms;
-        out.resume = header.resume.iter().map(|(k, v)| (k.as_str().into(), *v)).collect();
+        out.opened.resume = header.resume.iter().map(|(k, v)| (k.as_str().into(), *v)).collect();
     }
     // One for each segment; those before `base` are not walked.
     let mut walks: Vec<_> = (0..base).map(|_| Walk::default()).collect();
@@ -132,27 +127,27 @@ pub(super) fn recover(
         if limit.is_none() {
             before_last = out.mark();
         }
-        walks.push(walk(disk, &found[at], limit, &mut out));
+        walks.push(walk(disk, &found[at], limit, &mut out)?);
     }
-    out.survived = out.tail;
+    out.opened.survived = out.opened.tail;
     let end = found.last().zip(walks.last());
     out.end = end.map_or_else(Default::default, |(last, walk)| (last.name(), walk.end));
     // What the last file's name says has been given out, even if nothing of it can be read.
     out.last_first = found.last().map_or(1, |last| last.first);
-    raise(&mut out.tail, out.last_first);
+    raise(&mut out.opened.tail, out.last_first);
     out.header_lost = found.last().is_some_and(|last| last.header.is_none());
     let last_first = out.last_first;
-    set_unusable_aside(disk, directory, now_ms, &mut found, &mut walks, &mut out);
+    set_unusable_aside(disk, directory, now_ms, &mut found, &mut walks, &mut out)?;
     if let (Some(last), Some(walk)) = (found.last_mut(), walks.last())
         && last.first == last_first
     {
-        out.active = reopen(disk, last, walk, before_last, &mut out.cut_bytes);
+        out.active = reopen(disk, last, walk, before_last, &mut out.opened.cut_bytes);
     }
     if let (Some(last), None) = (found.last(), &out.active) {
         // A segment that is not appended to again must not share its name with the next one.
-        raise(&mut out.tail, last.first + 1);
+        raise(&mut out.opened.tail, last.first + 1);
     }
-    out.segments = describe(disk, found, walks, &out);
+    out.segments = describe(disk, found, walks, &out)?;
     Ok(out)
 }
 
@@ -164,12 +159,12 @@ fn set_unusable_aside(
     found: &mut Vec<Found>,
     walks: &mut Vec<Walk>,
     out: &mut Recovered,
-) {
+) -> Result<(), OpenError> {
     for at in (0..found.len()).rev() {
         let (segment, walk) = (&found[at], &walks[at]);
-        let usable = segment.header.is_some() || walk.start.is_some() || walk.unread;
         // Those before the last whole header were not walked.
-        if usable || !matches!(first_frame(disk, segment), Ok(None)) {
+        if segment.header.is_some() || walk.start.is_some() || first_frame(disk, segment)?.is_some()
+        {
             continue;
         }
         let reason = "no frame can be read in it; the log goes on without it";
@@ -195,10 +190,11 @@ fn set_unusable_aside(
                 reason: String::new(),
             });
         }
-        out.cut_bytes += if at + 1 == found.len() { segment.length } else { 0 };
+        out.opened.cut_bytes += if at + 1 == found.len() { segment.length } else { 0 };
         found.remove(at);
         walks.remove(at);
     }
+    Ok(())
 }
 
 /// Moves a position up to `next`; the numbers between are never used.
@@ -224,15 +220,12 @@ fn list(disk: &dyn Disk, directory: &Directory, now_ms: u64) -> Result<Vec<Found
             continue;
         }
         let opened = OpenOptions::new().read(true).write(true).open(&path);
-        let file = opened.map_err(OpenError::access(&path))?;
-        let length = file.metadata().map_err(OpenError::access(&path))?.len();
-        let header = match read_header(disk, &file, length) {
-            Ok(HeaderRead::Newer(version)) => {
-                return Err(OpenError::Newer { path, found: version });
-            }
-            Ok(HeaderRead::Whole(header, bytes)) => Some((header, bytes)),
-            // A header that cannot be read is as good as a damaged one.
-            Ok(HeaderRead::Damaged) | Err(_) => None,
+        let file = opened.map_err(OpenError::unread(&path))?;
+        let length = file.metadata().map_err(OpenError::unread(&path))?.len();
+        let header = match read_header(disk, &file, length).map_err(OpenError::unread(&path))? {
+            HeaderRead::Newer(version) => return Err(OpenError::Newer { path, found: version }),
+            HeaderRead::Whole(header, bytes) => Some((header, bytes)),
+            HeaderRead::Damaged => None,
         };
         found.push(Found { first, path, length, header });
     }
@@ -258,7 +251,7 @@ pub(super) fn read_header(
     Ok(SegmentHeader::decode(&bytes[..SEGMENT_PREFIX + read]))
 }
 
-/// What reading a segment through gave.
+/// The result of reading a segment through.
 #[derive(Default)]
 struct Walk {
     /// The position before its first frame.
@@ -269,24 +262,26 @@ struct Walk {
     end: u64,
     first_frame_ms: Option<u64>,
     index: Index,
-    /// The file could not be read to its end.
-    unread: bool,
 }
 
 /// Reads a segment through and takes its frames into account.
-fn walk(disk: &dyn Disk, segment: &Found, limit: Option<u64>, out: &mut Recovered) -> Walk {
+fn walk(
+    disk: &dyn Disk,
+    segment: &Found,
+    limit: Option<u64>,
+    out: &mut Recovered,
+) -> Result<Walk, OpenError> {
     let mut walk = Walk { end: segment.data_start(), ..Walk::default() };
     let mut scanner = Scanner::default();
     scanner.restart(segment.data_start());
-    if walk_frames(disk, segment, limit, &mut scanner, &mut walk, out).is_err() {
-        walk.unread = true;
-        out.damaged += 1;
-    } else if limit.is_some() {
+    walk_frames(disk, segment, limit, &mut scanner, &mut walk, out)
+        .map_err(OpenError::unread(&segment.path))?;
+    if limit.is_some() {
         scanner.finish();
     }
-    out.damaged += scanner.damaged();
-    out.scanned_bytes += scanner.offset().saturating_sub(segment.data_start());
-    walk
+    out.opened.damaged += scanner.damaged();
+    out.opened.scanned_bytes += scanner.offset().saturating_sub(segment.data_start());
+    Ok(walk)
 }
 
 fn walk_frames(
@@ -301,8 +296,8 @@ fn walk_frames(
     while let Some((at, frame)) = scanner.next(disk, &file, segment.length)? {
         walk.end = at + frame.bytes() as u64;
         let beyond = limit.is_some_and(|limit| frame.next() > limit);
-        if beyond || !out.tail.admits(&frame) {
-            out.damaged += 1;
+        if beyond || !out.opened.tail.admits(&frame) {
+            out.opened.damaged += 1;
             continue;
         }
         if walk.start.is_none() {
@@ -311,9 +306,9 @@ fn walk_frames(
         }
         walk.first_frame_ms.get_or_insert(frame.time_ms);
         walk.index.note(frame.first, at);
-        out.tail = frame.end();
+        out.opened.tail = frame.end();
         out.newest_ms = out.newest_ms.max(frame.time_ms);
-        out.resume.insert(frame.source, frame.resume);
+        out.opened.resume.insert(frame.source, frame.resume);
     }
     Ok(())
 }
@@ -331,9 +326,6 @@ fn reopen(
         Some((_, data_start)) => Mark { length: *data_start, ..before },
         None => Mark { position: walk.start?, length: walk.first_at, ..before },
     };
-    if walk.unread {
-        return None;
-    }
     let file = last.open().ok()?;
     if last.length > walk.end {
         disk.set_len(&file, walk.end).ok()?;
@@ -341,52 +333,52 @@ fn reopen(
         last.length = walk.end;
     }
     let (length, first_frame_ms) = (last.length, walk.first_frame_ms);
-    Some(Reopened { file, start, length, first_frame_ms })
+    // Where nobody knows, it may have anything.
+    let version = last.header.as_ref().map_or(format::VERSION, |(header, _)| header.version);
+    Some(Reopened { file, version, start, length, first_frame_ms })
 }
 
-/// What the writer and readers are to know of the segments.
-fn describe(disk: &dyn Disk, found: Vec<Found>, walks: Vec<Walk>, out: &Recovered) -> Vec<Segment> {
+/// Describes the segments for the writer and readers.
+fn describe(
+    disk: &dyn Disk,
+    found: Vec<Found>,
+    walks: Vec<Walk>,
+    out: &Recovered,
+) -> Result<Vec<Segment>, OpenError> {
     // From the last to the first, because each header knows how new the log was before it.
     let mut newest_ms = out.newest_ms;
-    let mut next_start = out.tail;
-    let mut segments: Vec<_> = found
-        .into_iter()
-        .zip(walks)
-        .rev()
-        .map(|(segment, walk)| {
-            let data_start = segment.data_start();
-            let this_newest = newest_ms;
-            let mut before_ms = 0;
-            if let Some((header, _)) = &segment.header {
-                newest_ms = header.newest_ms;
-                before_ms = header.newest_ms;
-                next_start = Position { next: header.first, skipped: header.skipped };
-            } else {
-                let first = walk.start.or_else(|| first_frame(disk, &segment).ok()?);
-                // What may be missing between its name and its first frame is of it.
-                let skipped = first.unwrap_or(next_start).skipped;
-                let skipped = skipped.min(segment.first.saturating_sub(1));
-                next_start = Position { next: segment.first, skipped };
-            }
-            Segment {
-                generation: 0,
-                first: segment.first,
-                start: next_start,
-                path: Arc::new(segment.path),
-                data_start,
-                length: segment.length,
-                before_ms,
-                newest_ms: this_newest,
-                index: walk.index,
-            }
-        })
-        .collect();
+    let mut next_start = out.opened.tail;
+    let mut segments = Vec::new();
+    for (segment, walk) in found.into_iter().zip(walks).rev() {
+        let data_start = segment.data_start();
+        let this_newest = newest_ms;
+        let mut before_ms = 0;
+        if let Some((header, _)) = &segment.header {
+            newest_ms = header.newest_ms;
+            before_ms = header.newest_ms;
+            next_start = Position { next: header.first, skipped: header.skipped };
+        } else {
+            let first = match walk.start {
+                None => first_frame(disk, &segment)?,
+                start => start,
+            };
+            // What may be missing between its name and its first frame is of it.
+            let skipped = first.unwrap_or(next_start).skipped;
+            let skipped = skipped.min(segment.first.saturating_sub(1));
+            next_start = Position { next: segment.first, skipped };
+        }
+        let (path, frames) = (Arc::new(segment.path), data_start..segment.length);
+        let times_ms = [before_ms, this_newest];
+        segments.push(Segment::new(segment.first, next_start, path, frames, times_ms, walk.index));
+    }
     segments.reverse();
-    segments
+    Ok(segments)
 }
 
 /// Where a segment without a header starts, by the first frame that can be read.
-fn first_frame(disk: &dyn Disk, segment: &Found) -> io::Result<Option<Position>> {
-    let next = Scanner::default().next(disk, &segment.open()?, segment.length)?;
+fn first_frame(disk: &dyn Disk, segment: &Found) -> Result<Option<Position>, OpenError> {
+    let opened = segment.open();
+    let next = opened.and_then(|file| Scanner::default().next(disk, &file, segment.length));
+    let next = next.map_err(OpenError::unread(&segment.path))?;
     Ok(next.map(|(_, frame)| frame.start()))
 }

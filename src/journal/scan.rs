@@ -16,9 +16,8 @@ pub(super) const CHUNK: usize = 256 << 10;
 /// Reads frames from one file, in chunks. Frames share their chunk's memory.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    /// Where the next frame is looked for.
     offset: u64,
-    /// What was read ahead, from `offset` on.
+    /// The bytes that were read ahead, from `offset` on.
     chunk: Bytes,
     /// Whether what precedes `offset` is not a frame.
     in_damage: bool,
@@ -34,7 +33,6 @@ impl Scanner {
         self.in_damage = false;
     }
 
-    /// Where the next frame is looked for.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }

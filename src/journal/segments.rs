@@ -2,16 +2,17 @@
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use super::{Damages, frame::Position, times::Times};
+use crate::locks::lock;
 
 /// How far apart the places are that a segment's index knows, in bytes.
 const INDEX_STEP: u64 = 256 << 10;
 
-/// One segment of the log.
 #[derive(Debug)]
 pub(super) struct Segment {
     /// Grows along the row and is never used again, unlike the name.
@@ -58,7 +59,7 @@ impl Index {
     }
 }
 
-/// What readers need to know of the log at one moment.
+/// The log at one moment, as readers need to know it.
 #[derive(Debug, Default)]
 pub(super) struct Row {
     segments: VecDeque<Segment>,
@@ -106,8 +107,7 @@ impl Shared {
 
     /// The row, for a moment: no input or output while it is held.
     pub(super) fn lock(&self) -> MutexGuard<'_, Row> {
-        // No holder leaves it half changed.
-        self.row.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.row)
     }
 }
 
@@ -147,7 +147,6 @@ impl Row {
         self.segments.front().map_or(self.tail, |segment| segment.start)
     }
 
-    /// The bytes of the log.
     pub(super) fn log_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.length).sum()
     }
@@ -201,7 +200,6 @@ impl Row {
         })
     }
 
-    /// Whether a segment is the last one.
     pub(super) fn is_last(&self, generation: u64) -> bool {
         self.segments.back().is_some_and(|segment| segment.generation == generation)
     }
@@ -223,6 +221,20 @@ impl Row {
 }
 
 impl Segment {
+    /// A segment that no row has yet: where in its file its frames are, and when the newest frame before
+    /// it and the newest up to its end were written.
+    pub(super) fn new(
+        first: u64,
+        start: Position,
+        path: Arc<PathBuf>,
+        frames: Range<u64>,
+        [before_ms, newest_ms]: [u64; 2],
+        index: Index,
+    ) -> Self {
+        let (generation, data_start, length) = (0, frames.start, frames.end);
+        Self { generation, first, start, path, data_start, length, before_ms, newest_ms, index }
+    }
+
     /// Where to start to read from `sequence`, and which position that is, or one before it.
     fn place_of(&self, sequence: u64) -> (u64, Position) {
         match self.index.before(sequence) {

@@ -28,7 +28,6 @@ impl<const N: usize> Gathering<N> {
         Self { directory: directory.clone(), file: None, written: 0, run: Vec::new() }
     }
 
-    /// How many have been added.
     pub(super) fn len(&self) -> usize {
         self.written as usize + self.run.len()
     }
@@ -112,7 +111,6 @@ pub(super) struct Sorted<const N: usize> {
 }
 
 impl<const N: usize> Sorted<N> {
-    /// How many are left.
     pub(super) fn len(&self) -> usize {
         self.left
     }
@@ -138,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_the_number_all_come_back_in_order() {
+    fn any_number_of_entries_comes_back_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let directory = Directory::open(dir.path()).unwrap();
         let mut random = fastrand::Rng::with_seed(7);

@@ -80,7 +80,7 @@ impl Staging {
         self.len() == 0
     }
 
-    /// What it takes on disk, in bytes.
+    /// The size on disk, in bytes.
     pub fn bytes(&self) -> u64 {
         self.end + (self.len() * size_of::<Place>()) as u64
     }

@@ -1,6 +1,6 @@
 //! The state beside the log: every view of it, brought up to date in one transaction.
 //!
-//! It is never ahead of the log: the caller syncs the log, then commits the state. When it is
+//! The state is never ahead of the log: the caller syncs the log, then commits the state. When it is
 //! damaged it is set aside and begun anew; the log and `positions.json` have what it takes.
 
 use std::{
@@ -23,31 +23,39 @@ use self::{
 };
 use super::{Damage, Directory, Inputs, OpenError, Position, disk};
 
+mod dead_letter;
 mod dead_letters;
 mod file;
 mod fingerprints;
 mod letter_shares;
-mod letters;
 mod look;
 mod model;
 mod objects;
+mod passed;
 mod seen_table;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 
-pub use dead_letters::DeadLettersReader;
-pub use letter_shares::NamespaceLetters;
-pub use letters::{
-    LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState, Letters,
+pub use dead_letter::{
+    DeadLetterCounts, DeadLetterError, DeadLetterFate, DeadLetterOutcome, DeadLetterQuery,
+    DeadLetterSelection, DeadLetterState,
 };
+pub use dead_letters::DeadLettersReader;
+pub use letter_shares::NamespaceDeadLetters;
 pub(super) use look::look;
+pub(crate) use model::pending;
 pub use model::{
-    CorrelatorInputs, DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState,
-    StateCommit, Totals, Unfinished,
+    CorrelatorInputs, DeadLetter, Loaded, SavedCorrelator, SavedWitness, SetAside, SetAsideChanges,
+    SinkState, SourceState, StateCommit, Totals, Unfinished,
 };
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};
+use passed::PASSED;
+pub use passed::PassedChanges;
 pub use seen_table::{ReadError, SeenTable};
+use set_aside::SET_ASIDE;
+pub(crate) use set_aside::SetAsideReader;
 
 pub(super) const NAME: &str = "state.redb";
 
@@ -56,19 +64,24 @@ pub(super) const NAME: &str = "state.redb";
 const CACHE: usize = 1 << 20;
 
 /// The version of what is in the tables.
-const VERSION: u64 = 1;
+///
+/// A build that knows 1 would forget what is set aside; one that knows 2 which records behind a position have
+/// their fates.
+const VERSION: u64 = 3;
+/// The same where there are no such records.
+const OLDEST_VERSION: u64 = 2;
 
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const CLUSTER: TableDefinition<'_, &str, &str> = TableDefinition::new("cluster");
 const OWN: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("own");
 const SINKS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sinks");
 const SOURCES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sources");
-/// What it knows up to, as the next sequence and how many were never used, and the state itself.
+/// The place that a correlator knows up to, as the next sequence and how many were never used, and its state.
 const CORRELATORS: TableDefinition<'_, &str, (u64, u64, &[u8])> =
     TableDefinition::new("correlators");
 
-/// What a sink's correlator has decided by since it was saved, in parts: each ends before a sequence.
-/// What all records before that took in the log, and the [inputs](Inputs).
+/// The inputs of a sink's correlator since it was saved, in parts: each ends before a sequence.
+/// The size that all records before that took in the log, and the [inputs](Inputs).
 const INPUTS: TableDefinition<'_, (&str, u64), (u64, &[u8])> =
     TableDefinition::new("correlator_inputs");
 
@@ -110,7 +123,7 @@ pub struct State {
 pub struct SinksReader(Arc<Store>);
 
 impl SinksReader {
-    /// What is saved now. Blocks on the disk.
+    /// Reads what is saved now. Blocks on the disk.
     ///
     /// # Errors
     ///
@@ -123,9 +136,7 @@ impl SinksReader {
 /// Why a file cannot be used.
 #[derive(Debug)]
 enum Unusable {
-    /// The operating system does not let us; the file may be fine.
-    Refused(io::Error),
-    /// Reading it failed, for once or for longer; the file may be fine.
+    /// The operating system does not give it; the file may be fine.
     Unread(io::Error),
     Newer(u64),
     Held,
@@ -155,7 +166,7 @@ impl State {
         let opened = open_and_load(&path).or_else(|unusable| {
             let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
             let said = format!("{reason}; {WITHOUT}, and the dead letters are in the file only");
-            let aside = directory.set_aside(NAME, &said, now_ms).map_err(Unusable::Refused)?;
+            let aside = directory.set_aside(NAME, &said, now_ms).map_err(Unusable::Unread)?;
             set_aside = Some((aside, reason));
             open_and_load(&path)
         });
@@ -213,12 +224,17 @@ impl State {
     ///
     /// # Errors
     ///
-    /// It could not be written again: nothing can be committed then, until a later call succeeds.
+    /// The file could not be written again: nothing can be committed then, until a later call succeeds.
     pub fn keep_in_place(&self, now_ms: u64) -> Result<(), CommitError> {
         self.store.keep_in_place(now_ms).map_err(|e| self.error(e))
     }
 
-    /// What is saved of sinks, to be read beside the commits.
+    /// Reads what sinks have set aside, beside the commits.
+    pub(crate) fn set_aside(&self) -> SetAsideReader {
+        SetAsideReader::new(&self.store)
+    }
+
+    /// A reader of the sinks' saved state, beside the commits.
     pub fn sinks(&self) -> SinksReader {
         SinksReader(Arc::clone(&self.store))
     }
@@ -260,12 +276,12 @@ impl State {
     ///
     /// # Errors
     ///
-    /// [`LetterError`]; nothing is marked then.
+    /// [`DeadLetterError`]; nothing is marked then.
     pub fn retry_letters(
         &mut self,
-        letters: &Letters,
+        letters: &DeadLetterSelection,
         configured: &[String],
-    ) -> Result<u64, LetterError> {
+    ) -> Result<u64, DeadLetterError> {
         self.change_letters(|dead, transaction| dead.retry(transaction, letters, configured))
     }
 
@@ -273,8 +289,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// [`LetterError`]; nothing is dropped then.
-    pub fn drop_letters(&mut self, letters: &Letters) -> Result<u64, LetterError> {
+    /// [`DeadLetterError`]; nothing is dropped then.
+    pub fn drop_letters(&mut self, letters: &DeadLetterSelection) -> Result<u64, DeadLetterError> {
         self.change_letters(|dead, transaction| dead.drop(transaction, letters))
     }
 
@@ -283,10 +299,10 @@ impl State {
         change: impl FnOnce(
             &mut DeadLetters,
             &WriteTransaction,
-        ) -> Result<Result<u64, LetterError>, redb::Error>,
-    ) -> Result<u64, LetterError> {
+        ) -> Result<Result<u64, DeadLetterError>, redb::Error>,
+    ) -> Result<u64, DeadLetterError> {
         if self.comes_again {
-            // Letters of that commit would be there again after the change, as they were before it.
+            // Dead letters of that commit would be there again after the change, as they were before it.
             return Err(self.error(redb::Error::PreviousIo).into());
         }
         let mut dead = self.dead.clone();
@@ -329,16 +345,16 @@ impl State {
     }
 
     fn error(&self, source: redb::Error) -> CommitError {
-        CommitError { path: self.store.path().to_owned(), source: Box::new(source) }
+        CommitError { path: self.store.path.clone(), source: Box::new(source) }
     }
 }
 
-/// What is said of a file that cannot be used.
+/// The error about a file that cannot be used.
 fn refused(unusable: Unusable, directory: &Directory, path: &Path) -> OpenError {
+    let unread = OpenError::unread(path);
     let path = path.to_owned();
     match unusable {
-        Unusable::Refused(source) => OpenError::Access { path, source },
-        Unusable::Unread(source) => OpenError::Unread { path, source },
+        Unusable::Unread(source) => unread(source),
         Unusable::Newer(found) => OpenError::Newer { path, found: found as u32 },
         Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
         Unusable::Damaged(reason) => OpenError::Access { path, source: io::Error::other(reason) },
@@ -363,6 +379,8 @@ fn write(transaction: &WriteTransaction, commit: &StateCommit) -> Result<Vec<boo
         correlators.insert(name.as_str(), (position.next, position.skipped, &**bytes))?;
     }
     write_inputs(transaction, commit)?;
+    set_aside::write(transaction, &commit.set_aside)?;
+    passed::write(transaction, &commit.passed)?;
     let mut sources = transaction.open_table(SOURCES)?;
     for (name, source) in &commit.sources {
         sources.insert(name.as_str(), &*json(source))?;
@@ -402,7 +420,7 @@ fn open_and_load(path: &Path) -> Result<(Database, Loaded, DeadLetters, Fingerpr
         Err(Unusable::Damaged("reading it failed in a way not foreseen".to_owned()))
     });
     opened.map_err(|unusable| match (unusable, trouble.take()) {
-        (Unusable::Damaged(_), Some(error)) => by_the_system(error),
+        (Unusable::Damaged(_), Some(error)) => Unusable::Unread(error),
         (unusable, _) => unusable,
     })
 }
@@ -432,8 +450,8 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
     let version = {
         let mut meta = transaction.open_table(META)?;
         let version = meta.get("version")?.map(|value| value.value());
-        if version.is_none() {
-            meta.insert("version", VERSION)?;
+        if version.is_none_or(|version| version < OLDEST_VERSION) {
+            meta.insert("version", OLDEST_VERSION)?;
         }
         transaction.open_table(CLUSTER)?;
         transaction.open_table(OWN)?;
@@ -446,12 +464,14 @@ fn read_meta(database: &Database) -> Result<u64, redb::Error> {
         }
         seen_table::make(&transaction)?;
         dead_letters::make(&transaction)?;
+        transaction.open_table(SET_ASIDE)?;
+        transaction.open_table(PASSED)?;
         transaction.open_table(OBJECTS)?;
         transaction.open_table(OBJECTS_VIEW)?;
         version
     };
     transaction.commit()?;
-    Ok(version.unwrap_or(VERSION))
+    Ok(version.unwrap_or(OLDEST_VERSION))
 }
 
 fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
@@ -467,6 +487,7 @@ fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
         let (name, value) = item?;
         loaded.sinks.insert(name.value().to_owned(), parse(value.value())?);
     }
+    passed::load(&transaction, &mut loaded.sinks)?;
     for item in transaction.open_table(CORRELATORS)?.iter()? {
         let (name, value) = item?;
         let (next, skipped, bytes) = value.value();
@@ -491,18 +512,8 @@ fn read_tables(database: &Database) -> Result<Loaded, redb::Error> {
 fn unusable(error: redb::Error) -> Unusable {
     match error {
         // Without such a code it is what redb, or we, have to say of the file.
-        redb::Error::Io(e) if e.raw_os_error().is_some() => by_the_system(e),
+        redb::Error::Io(e) if e.raw_os_error().is_some() => Unusable::Unread(e),
         other => Unusable::Damaged(other.to_string()),
-    }
-}
-
-fn by_the_system(error: io::Error) -> Unusable {
-    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    match error.kind() {
-        PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
-            Unusable::Refused(error)
-        }
-        _ => Unusable::Unread(error),
     }
 }
 

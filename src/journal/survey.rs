@@ -1,6 +1,6 @@
 //! All that a journal's directory holds, read through without changing anything in it: for people.
 //!
-//! It takes no lock, so it may be done beside a running bridge. The log can be read then; the state
+//! A survey takes no lock, so it may be done beside a running bridge. The log can be read then; the state
 //! belongs to the bridge, and is said to be held.
 
 mod log;
@@ -24,7 +24,7 @@ use super::{
 /// So many problems are named; the others are counted.
 const NAMED: usize = 1000;
 
-/// What there is.
+/// The contents of a journal.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Survey {
@@ -32,7 +32,7 @@ pub struct Survey {
     pub path: PathBuf,
     /// A bridge runs on it.
     pub held: bool,
-    /// What it takes on disk, in bytes, all told.
+    /// The size on disk, in bytes, of all of it.
     pub bytes: u64,
     /// The cluster whose Events these are, if the log says.
     pub cluster_uid: Option<String>,
@@ -47,7 +47,7 @@ pub struct Survey {
     pub torn_bytes: u64,
     /// The state beside the log; nothing if it could not be read.
     pub state: Option<StateSurvey>,
-    /// What was set aside, by the name of the directory, with its bytes on disk.
+    /// Files that were set aside, by the name of the directory, with their bytes on disk.
     pub set_aside: BTreeMap<String, u64>,
     /// How many problems there are.
     pub problem_count: u64,
@@ -83,7 +83,7 @@ pub struct StateSurvey {
     pub sinks: BTreeMap<String, SinkSurvey>,
     /// How many dead letters are kept.
     pub dead_letters: u64,
-    /// What their envelopes take.
+    /// The size of their envelopes.
     pub dead_letter_bytes: u64,
     /// The view `seen` holds every record before this sequence.
     pub applied: u64,
@@ -99,8 +99,10 @@ pub struct SinkSurvey {
     pub next_sequence: u64,
     /// Records of the log from there on, and what is held.
     pub pending: u64,
-    /// What the correlator holds.
+    /// The number of versions that the correlator holds.
     pub held: u64,
+    /// Records that are set aside: the state has copies of them.
+    pub set_aside: u64,
     /// The fates.
     pub totals: Totals,
     /// By source, up to where everything has a fate and is not held.
@@ -116,7 +118,7 @@ pub struct Problem {
     /// Where in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// What is wrong.
+    /// The problem, in words.
     pub what: String,
 }
 
@@ -185,8 +187,12 @@ impl Survey {
         let sinks = look.loaded.sinks.into_iter().map(|(name, sink)| {
             let survey = SinkSurvey {
                 next_sequence: sink.standing.position.next,
-                pending: next.saturating_sub(sink.standing.position.next)
-                    + sink.standing.held.versions,
+                pending: next
+                    .saturating_sub(sink.standing.position.next)
+                    .saturating_sub(sink.passed.count())
+                    + sink.standing.held.versions
+                    + sink.set_aside,
+                set_aside: sink.set_aside,
                 held: sink.standing.held.versions,
                 totals: sink.totals,
                 positions: sink.positions,

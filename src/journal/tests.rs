@@ -1,4 +1,4 @@
-//! What the log promises, a test for each rule that cost somebody a journal once.
+//! Promises of the log, a test for each rule that cost somebody a journal once.
 
 mod damage;
 mod faults;
@@ -24,7 +24,7 @@ use crate::event::UidKey;
 
 const HOUR: u64 = 3_600_000;
 
-/// What a disk is to fail at next.
+/// The fault that a disk is to have next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Create,
@@ -301,6 +301,18 @@ fn a_record_is_found_behind_frames_without_records() {
 }
 
 #[test]
+fn a_record_that_is_read_alone_keeps_no_more_memory_than_its_own() {
+    let bench = Bench::interval();
+    let (mut log, _) = bench.open();
+    fill(&mut log, 3);
+    for sequence in 1..4 {
+        let envelope = log.handle().record(sequence).unwrap().unwrap().envelope;
+        let memory = envelope.try_into_mut().unwrap().capacity();
+        assert_eq!(memory, 20_000, "{sequence}");
+    }
+}
+
+#[test]
 fn a_payload_that_holds_a_frame_is_not_read_as_one() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
@@ -480,4 +492,50 @@ fn readers_beside_the_writer_miss_nothing_that_retention_leaves() {
             }
         }
     });
+}
+
+#[test]
+fn a_segment_says_version_2_only_where_it_may_have_shed_records() {
+    let bench = Bench::interval();
+    let version = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        let end = format::SegmentHeader::length(&bytes).unwrap();
+        match format::SegmentHeader::decode(&bytes[..end]) {
+            format::HeaderRead::Whole(header, _) => header.version,
+            other => panic!("{other:?}"),
+        }
+    };
+    let versions = || bench.segments().iter().map(version).collect::<Vec<_>>();
+    let append = |log: &mut Log, sheds: bool| {
+        let mut builder = FrameBuilder::new("all".into(), Resume::default());
+        builder.record(|out| out.extend_from_slice(b"{}"));
+        if sheds {
+            builder.sheds();
+        }
+        log.append(&mut builder, 1).unwrap();
+    };
+    let (mut log, _) = bench.open();
+    append(&mut log, false);
+    assert_eq!(versions(), [1]);
+    append(&mut log, true);
+    append(&mut log, false);
+    append(&mut log, true);
+    assert_eq!(versions(), [1, 2]);
+    drop(log);
+    let (mut log, _) = bench.open();
+    append(&mut log, true);
+    assert_eq!(versions(), [1, 2], "it goes on in the same one");
+    log.retain(2 * HOUR, None).unwrap();
+    append(&mut log, false);
+    assert_eq!(versions().last(), Some(&1));
+    // One without records has no successor: it is written anew with what it has.
+    log.retain(2 * HOUR, None).unwrap();
+    let resume = Resume { epoch: 0, resource_version: 7 };
+    log.append(&mut FrameBuilder::new("all".into(), resume), 1).unwrap();
+    let (before, tail) = (versions(), log.handle().tail().next);
+    assert_eq!(before.last(), Some(&1));
+    append(&mut log, true);
+    assert_eq!(versions(), [&before[..before.len() - 1], &[2]].concat());
+    let frames = log.handle().reader(tail).read(1 << 20).unwrap();
+    assert!(frames.iter().any(|frame| frame.resume == resume));
 }

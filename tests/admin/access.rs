@@ -1,4 +1,4 @@
-//! What is shown to whom.
+//! Access: what is shown to whom.
 
 use serde_json::Value;
 use tidings::{

@@ -1,4 +1,4 @@
-//! What a flood of connections finds, on the admin server and on the control socket alike.
+//! Floods of connections to the admin server and to the control socket alike.
 
 use std::time::Duration;
 

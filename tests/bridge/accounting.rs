@@ -16,10 +16,10 @@ use tokio::runtime::Runtime;
 
 use crate::support::{
     MemorySink, Received, Setup, Tuning, dead_letters, failure, invalid, retry, server, settled,
-    sink_status, stop, timing_cases, until,
+    sink_status, started, stop, timing_cases, until,
 };
 
-/// What happens to the bridge and to the cluster.
+/// A step of the bridge or of the cluster.
 #[derive(Clone, Debug)]
 enum Step {
     /// Events of these reasons are created.
@@ -82,36 +82,7 @@ fn moody(seed: u64) -> MemorySink {
     sink
 }
 
-/// A sink that answers in order, as one that is a log does: it takes some of a batch from the first
-/// on, refuses what it refuses, and halves or fails the rest.
-fn orderly(seed: u64) -> MemorySink {
-    let sink = MemorySink::default();
-    let mut random = fastrand::Rng::with_seed(seed);
-    sink.respond(move |events: &[Received]| {
-        let poison = |event: &Received| event.envelope.contains("\"reason\":\"Poison\"");
-        match random.u8(..10) {
-            0..2 => Some(retry(FailureClass::Unavailable)),
-            2..7 => {
-                let taken = random.usize(..=events.len());
-                let fate = |(place, event): (usize, &Received)| {
-                    if place >= taken {
-                        return EventFate::Failed(failure(FailureClass::Unavailable));
-                    }
-                    let reason = Secrets::none().reason("poison");
-                    let refused =
-                        EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason));
-                    if poison(event) { refused } else { EventFate::Delivered }
-                };
-                let fates = events.iter().enumerate().map(fate).collect();
-                Some(Outcome::PerEvent(fates))
-            }
-            _ => events.iter().any(poison).then(|| invalid("poison")),
-        }
-    });
-    sink
-}
-
-/// What was written, by its fate.
+/// The versions that were written, by their fates.
 #[derive(Default)]
 struct Truth {
     wanted: BTreeSet<String>,
@@ -152,15 +123,13 @@ impl World {
     }
 
     fn start(&self) -> (Runtime, Bridge) {
-        let runtime = Runtime::new().unwrap();
         let tuning = Tuning {
             batch: BatchOptions { events: 7, bytes: 1 << 20, linger: Duration::from_millis(2) },
             filter: Some("event.reason != \"Dull\""),
             ..Tuning::default()
         };
         let setup = Setup::new(&self.server, self.dir.path()).tuned("a", &self.sink, tuning);
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     }
 
     fn create(&mut self, kinds: &[Kind]) {
@@ -213,6 +182,19 @@ fn conserves(world: &mut World, steps: Vec<Step>) {
             }
         }
     }
+    runtime.block_on(async {
+        // Poison is given up where others are taken.
+        let end = Instant::now() + Duration::from_mins(2);
+        loop {
+            let status = sink_status(&bridge.view(), "a");
+            if status.pending == 0 && status.seen == world.truth.all() {
+                break;
+            }
+            assert!(Instant::now() < end, "nothing has settled: {status:?}");
+            world.create(&[Kind::Plain]);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
     let all = world.truth.all();
     let status = runtime.block_on(settled(&bridge.view(), "a", all));
     let Truth { wanted, dull, poison } = &world.truth;
@@ -246,14 +228,14 @@ proptest! {
             1..20,
         ),
     ) {
-        let mut world = World::new(orderly(seed));
+        let mut world = World::new(moody(seed));
         conserves(&mut world, steps);
         prop_assert_eq!(world.sink.received().len(), world.truth.wanted.len());
     }
 }
 
 #[test]
-fn what_a_crash_makes_come_again_is_counted_beside_the_fates() {
+fn redeliveries_after_a_crash_are_counted_beside_the_fates() {
     let mut world = World::new(MemorySink::default());
     let (runtime, bridge) = world.start();
     world.create(&[Kind::Plain; 100]);

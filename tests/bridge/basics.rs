@@ -1,4 +1,4 @@
-//! What happens when nothing goes wrong.
+//! The bridge when nothing goes wrong.
 
 use crate::support::{MemorySink, Setup, create, server, stop};
 

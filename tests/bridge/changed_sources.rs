@@ -8,8 +8,9 @@ use tidings::{
     bridge::{Bridge, SourceStart},
     demo::api_server::{ApiServer, EventObject, Written, seconds},
 };
+use tokio::runtime::Runtime;
 
-use crate::support::{MemorySink, Received, Setup, create, server, stop, until};
+use crate::support::{MemorySink, Received, Setup, create, server, started, stop, until};
 
 /// Which Events a bridge reads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +56,7 @@ fn gaps(bridge: &Bridge) -> Vec<GapStatus> {
     status(&bridge.view()).ingest.recent_gaps
 }
 
-/// What happens while no bridge runs: one Event is created and counts to 5, a known one to 7, and
+/// Writes while no bridge runs: one Event is created and counts to 5, a known one to 7, and
 /// one comes and goes. Answers the versions of the first two.
 fn meanwhile(server: &ApiServer, known: &Written) -> [Vec<Written>; 2] {
     let new = create(server, "new");
@@ -114,8 +115,39 @@ async fn a_source_that_is_back_goes_on_where_the_one_ended_that_read_it_meanwhil
     assert_eq!(sink.ids(), all);
 }
 
+#[test]
+fn a_source_that_is_back_after_a_crash_goes_on_where_the_one_ended_that_read_it_meanwhile() {
+    let outer = Runtime::new().unwrap();
+    let (server, dir) = (outer.block_on(async { server() }), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let start = |scope: Scope| {
+        let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
+        setup.namespaces = scope.namespaces.iter().map(|&namespace| namespace.to_owned()).collect();
+        started(setup)
+    };
+    let (runtime, bridge) = start(SHOP);
+    create(&server, "known");
+    runtime.block_on(sink.wait_for(1));
+    runtime.block_on(stop(bridge));
+    drop(runtime);
+    let (runtime, bridge) = start(ALL);
+    let brief = create(&server, "brief");
+    runtime.block_on(sink.wait_for(2));
+    server.delete("shop", &brief.name).unwrap();
+    create(&server, "behind it");
+    runtime.block_on(sink.wait_for(3));
+    // The crash comes before it has been saved when this source was last heard of.
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    drop(bridge);
+    let (runtime, bridge) = start(SHOP);
+    let last = create(&server, "last").id();
+    runtime.block_on(until("the last one", || sink.ids().contains(&last)));
+    assert_eq!(status(&bridge.view()).ingest.events, 1, "the brief one is not journalled again");
+    runtime.block_on(stop(bridge));
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_read_of_an_event_that_is_deleted_is_known_to_a_source_that_is_back() {
+async fn a_deleted_event_is_known_to_a_source_that_is_back() {
     for part in [SHOP, NORMAL] {
         let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
         let bridge = start(&server, dir.path(), &sink, ALL).await;
@@ -144,7 +176,7 @@ async fn what_was_read_of_an_event_that_is_deleted_is_known_to_a_source_that_is_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_changed_source_missed_is_a_gap_with_whole_deltas() {
+async fn a_changed_source_states_a_gap_with_whole_deltas() {
     let cases = [(ALL, SHOP), (ALL, NORMAL), (SHOP, ALL), (NORMAL, ALL), (NORMAL, SHOP)];
     for (before, after) in cases {
         let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());

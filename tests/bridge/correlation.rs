@@ -17,8 +17,8 @@ use tokio::runtime::Runtime;
 
 use crate::own_events::{fake, next};
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop,
-    timing_cases, until,
+    MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, started,
+    stop, timing_cases, until,
 };
 
 fn suppress() -> Tuning {
@@ -34,7 +34,7 @@ fn correlation(event: &Received) -> Correlation {
 struct Repeated(String, i32);
 
 impl Repeated {
-    /// It occurs once more.
+    /// The event occurs once more.
     fn again(&mut self, server: &ApiServer) {
         self.1 += 1;
         server.patch_count("shop", &self.0, self.1, jiff::Timestamp::now()).unwrap();
@@ -70,7 +70,7 @@ async fn annotating_sends_everything_and_says_what_a_recorder_would_have_done() 
 }
 
 #[tokio::test]
-async fn what_is_suppressed_is_pending_until_a_stop_lets_it_out() {
+async fn suppressed_versions_are_pending_until_a_stop_lets_them_out() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let setup = || Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
@@ -107,7 +107,7 @@ async fn what_is_suppressed_is_pending_until_a_stop_lets_it_out() {
 }
 
 #[tokio::test]
-async fn what_is_held_behind_a_frame_without_records_comes_out() {
+async fn held_versions_behind_a_frame_without_records_come_out() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let setup = || Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
@@ -115,9 +115,9 @@ async fn what_is_held_behind_a_frame_without_records_comes_out() {
     let view = bridge.view();
     let mut events = loud(&server, "web", 0..29);
     until("four are held", || sink_status(&view, "pager").held == 4).await;
-    let before = view.log.bytes_from(1);
+    let before = view.log().bytes_from(1);
     server.delete_object("events", "shop", &events[0].0).unwrap();
-    until("the deletion is journalled", || view.log.bytes_from(1) > before).await;
+    until("the deletion is journalled", || view.log().bytes_from(1) > before).await;
     events[28].again(&server);
     until("five are held", || sink_status(&view, "pager").held == 5).await;
     stop(bridge).await;
@@ -131,16 +131,14 @@ async fn what_is_held_behind_a_frame_without_records_comes_out() {
 }
 
 #[test]
-fn what_is_held_when_the_mode_is_changed_comes_out_first() {
+fn held_versions_come_out_first_when_the_mode_is_changed() {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = |correlate| {
-        let runtime = Runtime::new().unwrap();
         let tuning = Tuning { correlate, ..Tuning::default() };
         let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let (runtime, bridge) = start(CorrelateMode::Suppress);
     loud(&server, "web", 0..30);
@@ -165,19 +163,17 @@ fn what_is_held_when_the_mode_is_changed_comes_out_first() {
 }
 
 #[test]
-fn what_comes_out_early_says_the_same_after_a_crash_in_the_midst_of_it() {
+fn an_early_summary_says_the_same_after_a_crash_in_the_midst_of_it() {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = || {
-        let runtime = Runtime::new().unwrap();
         let batch = BatchOptions { events: 1, ..Tuning::default().batch };
         // What is brought up has to be there.
         let tuning = Tuning { batch, overflow: Overflow::Block, ..suppress() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
         setup.retention = 1 << 20;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let (runtime, bridge) = start();
     let view = bridge.view();
@@ -230,7 +226,7 @@ fn what_comes_out_early_says_the_same_after_a_crash_in_the_midst_of_it() {
     runtime.block_on(stop(bridge));
 }
 
-/// What a journal that no bridge holds has of the correlator of the sink "pager".
+/// The saved correlator of the sink "pager" in a journal that no bridge holds.
 fn saved_correlator(journal: &Path) -> Bytes {
     let (_, loaded) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
     loaded.correlators["pager"].bytes.clone()
@@ -294,12 +290,10 @@ impl Changed {
     }
 
     fn start(&self, tuning: Tuning, own_events: Option<OwnEvents>) -> (Runtime, Bridge) {
-        let runtime = Runtime::new().unwrap();
         let mut setup =
             Setup::new(&self.server, self.journal.path()).tuned("pager", &self.sink, tuning);
         setup.own_events = own_events;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     }
 
     /// The deltas that came out, each id once.
@@ -314,7 +308,7 @@ fn matching(filter: Option<&'static str>) -> Tuning {
 }
 
 #[test]
-fn what_is_held_when_the_match_is_changed_after_a_crash_comes_out() {
+fn held_versions_come_out_when_the_match_is_changed_after_a_crash() {
     for (before, after) in [
         (None, Some("event.count < 3")),
         (Some("event.type == 'Normal'"), None),
@@ -334,7 +328,7 @@ fn what_is_held_when_the_match_is_changed_after_a_crash_comes_out() {
 }
 
 #[test]
-fn what_was_held_is_lost_and_stated_where_the_state_of_its_correlator_is_damaged() {
+fn held_versions_are_lost_and_stated_where_the_state_of_their_correlator_is_damaged() {
     let changed = Changed::after_a_crash(suppress());
     let directory = changed.journal.path();
     let (mut state, loaded) =
@@ -356,16 +350,14 @@ fn what_was_held_is_lost_and_stated_where_the_state_of_its_correlator_is_damaged
 }
 
 #[test]
-fn what_comes_out_adds_up_over_kills_in_a_journal_that_holds_less_than_comes_between_two_saves() {
+fn deltas_add_up_over_kills_in_a_journal_that_holds_less_than_comes_between_two_saves() {
     let outer = Runtime::new().unwrap();
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = || {
-        let runtime = Runtime::new().unwrap();
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
         setup.retention = 1 << 20;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let message = "again".repeat(400);
     let mut versions = 0;
@@ -387,7 +379,7 @@ fn what_comes_out_adds_up_over_kills_in_a_journal_that_holds_less_than_comes_bet
             }
         }
         if round == 0 {
-            runtime.block_on(until("old segments go", || view.log.oldest().ordinal() > 30));
+            runtime.block_on(until("old segments go", || view.log().oldest().ordinal() > 30));
         }
         runtime.shutdown_timeout(Duration::from_secs(10));
         drop((bridge, view));
@@ -464,14 +456,12 @@ fn adds_up(steps: Vec<Step>, tuning: &Tuning, long: bool, first: Run) {
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = |Run { filter, small }| {
-        let runtime = Runtime::new().unwrap();
         let tuning = Tuning { filter, ..tuning.clone() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
         if small {
             setup.retention = 1 << 20;
         }
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let message = "again".repeat(if long { 1600 } else { 1 });
     let (mut runtime, mut bridge) = start(first);

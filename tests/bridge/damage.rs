@@ -86,11 +86,11 @@ async fn sample(compacted: bool) -> Sample {
             server.patch_count("shop", &first.name, round + 2, jiff::Timestamp::now()).unwrap();
             written += 1;
         }
-        until("it is journalled", || view.log.tail().ordinal() == written).await;
+        until("it is journalled", || view.log().tail().ordinal() == written).await;
     }
     settled(&view, "ahead", written).await;
     let mut journalled = BTreeMap::new();
-    let mut reader = view.log.reader(1);
+    let mut reader = view.log().reader(1);
     for frame in reader.read(usize::MAX).unwrap() {
         for record in frame.records() {
             journalled.insert(record.id().to_owned(), frame.time_ms);
@@ -163,7 +163,7 @@ fn harm(files: &[PathBuf], random: &mut Rng) -> String {
     format!("{}: {how}", path.display())
 }
 
-/// What came of the trials, to be printed.
+/// The outcome of the trials, to be printed.
 #[derive(Debug, Default)]
 struct Outcome {
     damaged: u64,
@@ -194,7 +194,7 @@ fn check(
         .filter(|(id, _)| !had.contains(*id) && !before.contains(*id))
         .collect();
     outcome.missing += missing.len() as u64;
-    let damages = view.log.damages();
+    let damages = view.log().damages();
     let stated = damages.newest();
     let journalled = sample.journalled.len() as u64;
     let first_ms = *sample.journalled.values().min().unwrap();
@@ -253,12 +253,12 @@ async fn trial(sample: &Sample, markers: &mut BTreeSet<String>, seed: u64, outco
         }));
         assert!(checked.is_ok(), "{said}");
     }
-    outcome.damaged += u64::from(view.log.damages().count() > 0);
-    outcome.stated += view.log.damages().records();
+    outcome.damaged += u64::from(view.log().damages().count() > 0);
+    outcome.stated += view.log().damages().records();
     stop(bridge).await;
 }
 
-/// What a command says of a journal on stdout, and its exit code.
+/// The output of a command about a journal, and its exit code.
 fn tidings(arguments: &[&str], journal: &Path) -> (String, Option<i32>) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidings"));
     let output = command.arg("journal").args(arguments).arg("--path").arg(journal).output();
@@ -301,7 +301,7 @@ async fn a_journal_is_inspected_and_verified_beside_its_bridge_and_without_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_damaged_the_bridge_starts_and_states_what_it_cost() {
+async fn a_bridge_starts_on_a_damaged_journal_and_states_the_cost() {
     let trials = number("DAMAGE_TRIALS", TRIALS);
     let first = number("DAMAGE_SEED", 1);
     let mut outcome = Outcome::default();

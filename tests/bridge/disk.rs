@@ -7,7 +7,7 @@ use tidings::{admin::status, demo::api_server::EventObject};
 use crate::support::{MemorySink, Setup, exchange, server, settled, sink_status, stop, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_is_sent_meanwhile() {
+async fn events_that_come_while_an_append_fails_come_later_and_a_backlog_is_sent_meanwhile() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (journal, away) = (dir.path().join("journal"), dir.path().join("away"));
     let (prompt, held) = (MemorySink::default(), MemorySink::default());
@@ -32,19 +32,19 @@ async fn what_comes_while_an_append_fails_comes_when_it_does_not_and_a_backlog_i
     fs::write(&away, "in its place").unwrap();
     exchange(&journal, &away);
     let mut created = 1;
-    while view.ingest.journal_error().is_none() {
+    while view.ingest().journal_error().is_none() {
         created = create();
         assert!(created < 2000, "every append succeeds");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let error = status(&view).journal.error.unwrap();
     assert!(error.contains("cannot write to the journal") && error.contains("hint: "), "{error}");
-    let journalled = view.log.tail().ordinal();
+    let journalled = view.log().tail().ordinal();
     assert!(journalled < created);
     held.hold(false);
     let at_held = settled(&view, "held", journalled).await;
     assert_eq!(at_held.delivered, journalled, "what the journal has is delivered");
-    assert!(view.ingest.journal_error().is_some(), "intake stands still all the while");
+    assert!(view.ingest().journal_error().is_some(), "intake stands still all the while");
     exchange(&journal, &away);
     for name in ["prompt", "held"] {
         settled(&view, name, created).await;

@@ -32,7 +32,7 @@ fn patient() -> ObjectOptions {
     ObjectOptions { budget: Duration::from_secs(2), ..ObjectOptions::default() }
 }
 
-/// What the sink was told of the object.
+/// The info of the object that the sink was told.
 fn object(event: &Received) -> ObjectInfo {
     Envelope::parse(event.envelope.as_bytes()).unwrap().object.unwrap()
 }
@@ -71,7 +71,7 @@ fn pod(server: &ApiServer, number: usize, app: usize) -> String {
     name
 }
 
-/// What is to be told of that Pod.
+/// The info that is to be told of that Pod.
 fn pod_info(number: usize, app: usize) -> ObjectInfo {
     let labels = [("app", format!("app-{app}")), ("number", number.to_string())];
     let mut labels: BTreeMap<_, _> =
@@ -180,7 +180,7 @@ async fn thousands_of_events_a_second_take_one_watch_a_kind() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_before_its_last_events_is_still_known() {
+async fn an_object_that_is_deleted_before_its_last_events_is_still_known() {
     let (server, sink) = (server(), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     deploy(&server, 1);

@@ -1,4 +1,4 @@
-//! What a gap hides, and what is said of it.
+//! Gaps: what they hide, and what is said of them.
 
 use std::{
     path::{Path, PathBuf},
@@ -240,7 +240,7 @@ async fn a_gap_of_thousands_is_in_order_and_survives_a_list_that_breaks_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_right_behind_an_error_of_the_watch_is_no_gap() {
+async fn an_event_right_behind_an_error_of_the_watch_is_no_gap() {
     for then in [StreamFault::InternalError, StreamFault::too_many_requests()] {
         let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
         server.fail_once(On::Watch, Fault::Stream { after: 1, then });
@@ -340,7 +340,7 @@ async fn a_crash_right_after_a_list_does_not_hide_the_gap() {
 /// A crash in the midst of a list, behind which the API server has the history that it did not have
 /// before it: an Event that was not exported yet, with a version older than what was.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_follows_a_list_that_a_crash_cut_short_is_in_order_though_the_history_is_back() {
+async fn events_behind_a_list_that_a_crash_cut_short_are_in_order_though_the_history_is_back() {
     let (server, sink) = (server(), MemorySink::default());
     let ([before, after], _) = journals_of_one_event(&server, &sink).await;
     let early = create(&server, "web-0");
@@ -447,7 +447,7 @@ async fn a_list_that_contradicts_what_was_read_is_of_a_new_epoch() {
     restored_and_grown_past(true).await;
 }
 
-/// What a journal has lost between two runs.
+/// The loss of a journal between two runs.
 type Lose = fn(&Path);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,8 +8,8 @@ use tidings::{
 };
 
 use crate::support::{
-    MemorySink, Setup, create, free, invalid, retry, server, settled, sink_status, stop, take_away,
-    until,
+    MemorySink, Setup, create, create_until, free, invalid, retry, server, settled, sink_status,
+    stop, take_away, until,
 };
 
 /// So many events wait for a sink when it happens.
@@ -21,7 +21,7 @@ fn newest_segment(journal: &Path) -> std::path::PathBuf {
 }
 
 fn damaged_files(view: &BridgeView) -> Vec<String> {
-    view.log.damages().newest().into_iter().map(|damage| damage.file).collect()
+    view.log().damages().newest().into_iter().map(|damage| damage.file).collect()
 }
 
 /// Takes something away from a journal with a sink that is behind. Nothing may be missing afterwards:
@@ -51,7 +51,7 @@ async fn nothing_is_missing_when(take_away: impl Fn(&Path)) {
         let status = settled(&view, sink, written).await;
         assert_eq!((status.delivered, status.lost), (written, 0), "{sink}");
     }
-    until("it is stated", || view.log.damages().count() > 0).await;
+    until("it is stated", || view.log().damages().count() > 0).await;
     until("all is in its place again", || {
         ["lock", "state.redb"].iter().all(|name| journal.join(name).exists())
     })
@@ -108,15 +108,15 @@ async fn sealed_segments_that_are_removed_are_lost_and_counted_and_the_sink_goes
     let mut written = 0;
     // More than a sink that is behind has in memory.
     let long = "long ".repeat(2000);
-    while view.log.disk_bytes() < 12 << 20 {
+    while view.log().disk_bytes() < 12 << 20 {
         let name = format!("web-{written}");
         server.create(EventObject::about_pod("shop", &name, "A", &long)).unwrap();
         written += 1;
         if written % 50 == 0 {
-            until("it is journalled", || view.log.tail().ordinal() == written).await;
+            until("it is journalled", || view.log().tail().ordinal() == written).await;
         }
     }
-    until("it is journalled", || view.log.tail().ordinal() == written).await;
+    until("it is journalled", || view.log().tail().ordinal() == written).await;
     take_away(&journal);
     until("the directory is made again", || journal.join("lock").exists()).await;
     sink.accept_everything();
@@ -126,7 +126,7 @@ async fn sealed_segments_that_are_removed_are_lost_and_counted_and_the_sink_goes
     assert!(status.lost > 0 && status.delivered > 0, "{status:?}");
     assert_eq!(status.delivered + status.lost, written);
     assert_eq!(status.delivered as usize, sink.ids().len());
-    assert!(view.log.damages().records() >= status.lost);
+    assert!(view.log().damages().records() >= status.lost);
     stop(bridge).await;
 }
 
@@ -141,12 +141,16 @@ async fn a_state_that_is_missing_at_a_start_is_stated_and_at_a_first_one_it_is_n
     assert_eq!(damaged_files(&bridge.view()), [] as [&str; 0]);
     create(&server, "web-0");
     create(&server, "poison");
-    settled(&bridge.view(), "a", 2).await;
+    let view = bridge.view();
+    let letter = || sink_status(&view, "a").dead_lettered == 1;
+    let others = create_until(&server, "a dead letter", letter).await;
+    settled(&view, "a", others + 2).await;
+    drop(view);
     drop(bridge);
     free(dir.path()).await;
     fs::remove_file(dir.path().join("state.redb")).unwrap();
     let bridge = start().await;
-    let damage = bridge.view().log.damages().newest();
+    let damage = bridge.view().log().damages().newest();
     assert_eq!((damage.len(), &*damage[0].file), (1, "state.redb"));
     assert!(damage[0].reason.starts_with("it is missing, and is begun anew"), "{damage:?}");
     stop(bridge).await;

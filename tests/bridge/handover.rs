@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use crate::{
     overflow::{SIZE, blocking, fill},
     support::{
-        MemorySink, Received, Setup, Tuning, create, retry, server, settled, sink_status, stop,
-        until,
+        MemorySink, Received, Setup, Tuning, create, create_until, invalid, retry, server, settled,
+        sink_status, stop, until,
     },
 };
 
@@ -65,7 +65,7 @@ impl Load {
     }
 }
 
-/// What was received about each object came in the order of the journal.
+/// Asserts that what was received about each object came in the order of the journal.
 fn assert_in_order(received: &[Received]) {
     let mut last = HashMap::<String, u64>::new();
     for event in received {
@@ -159,19 +159,22 @@ async fn a_sink_that_fails_is_stopped_with_what_it_has_had_and_its_dead_letters(
     let sink = MemorySink::default();
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     let (view, handle) = (bridge.view(), bridge.sink("a").unwrap());
-    sink.answer([crate::support::invalid("never")]);
+    sink.refuse(|event| event.envelope.contains("\"web-0\"").then(|| invalid("never")));
     create(&server, "web-0");
-    settled(&view, "a", 1).await;
+    let letter = || sink_status(&view, "a").dead_lettered == 1;
+    let others = create_until(&server, "a dead letter", letter).await;
+    settled(&view, "a", others + 1).await;
     sink.respond(|_| Some(retry(FailureClass::Unavailable)));
+    let sent = sink.attempts().len();
     create(&server, "web-1");
-    until_sent(&sink, 3).await;
+    until_sent(&sink, sent + 2).await;
     let saved = handle.stop(LONG).await.unwrap();
-    assert_eq!((saved.standing.position.next, saved.totals.dead_lettered), (2, 1));
-    assert_eq!(bridge.view().dead_letters.counts()["a"].letters, 1);
+    assert_eq!((saved.standing.position.next, saved.totals.dead_lettered), (others + 2, 1));
+    assert_eq!(bridge.view().dead_letters().counts()["a"].letters, 1);
     sink.accept_everything();
     handle.start(Tuning::default().options("a", Arc::new(sink.clone()))).await.unwrap();
-    let status = settled(&view, "a", 2).await;
-    assert_eq!((status.delivered, status.dead_lettered), (1, 1));
+    let status = settled(&view, "a", others + 2).await;
+    assert_eq!((status.delivered, status.dead_lettered), (others + 1, 1));
     stop(bridge).await;
 }
 
@@ -180,7 +183,7 @@ fn message(error: &SinkHandleError) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_asked_of_a_sink_is_an_error_that_says_so() {
+async fn a_request_that_a_sink_cannot_take_is_an_error_that_says_so() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let sink = MemorySink::default();
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
@@ -236,8 +239,9 @@ async fn the_journal_keeps_for_a_stopped_sink_what_it_keeps_for_one_that_is_down
     let bridge = setup.start().await;
     let (view, handle) = (bridge.view(), bridge.sink("a").unwrap());
     handle.stop(LONG).await.unwrap();
+    until("a watch", || server.open_watches() == 1).await;
     fill(&server, 400);
-    until("intake stands still", || !view.ingest.blocked().is_empty()).await;
+    until("intake stands still", || !view.ingest().blocked().is_empty()).await;
     handle.start(blocking().options("a", Arc::new(sink.clone()))).await.unwrap();
     let status = settled(&view, "a", 400).await;
     assert_eq!((status.delivered, status.lost), (400, 0));

@@ -46,7 +46,7 @@ async fn a_heartbeat_moves_the_resume_point_and_nothing_else() {
     create(&server, "web");
     sink.wait_for(1).await;
     assert_eq!(server.live_events(), 2, "one Event, patched");
-    assert_eq!(view.log.tail().next, 2, "no heartbeat is journalled");
+    assert_eq!(view.log().tail().next, 2, "no heartbeat is journalled");
     assert_eq!(status(&view).ingest.heartbeats_missed, 0);
     stop(bridge).await;
 
@@ -101,7 +101,7 @@ async fn the_heartbeat_of_another_bridge_is_an_event_like_any_other() {
     let other_dir = tempfile::tempdir().unwrap();
     let other = beating(&server, other_dir.path(), &MemorySink::default()).start().await;
     until("a beat before the list", || status(&other.view()).ingest.heartbeats >= 1).await;
-    // What README says of leaving them out.
+    // As docs/guarantees.md says how to leave them out.
     let filter = r#"!(event.reason == "Heartbeat" && event.source.component == "tidings")"#;
     let tuning = Tuning { filter: Some(filter), ..Tuning::default() };
     let setup = Setup::new(&server, dir.path()).sink("audit", &sink).tuned("pager", &pager, tuning);

@@ -1,4 +1,4 @@
-//! What a correlator holds back, in a journal that has little room for it.
+//! Events that a correlator holds back, in a journal that has little room for them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -39,7 +39,7 @@ fn told(sink: &MemorySink) -> HashMap<String, u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_correlator_holds_back_does_not_stop_intake() {
+async fn held_versions_do_not_stop_intake() {
     // The least that there may be, and some more; an eighth of it is more than one round writes.
     for (size, others) in [(1 << 20, 10), (SIZE, 20)] {
         intake_goes_on(size, others).await;
@@ -85,7 +85,7 @@ async fn intake_goes_on(retention: u64, others: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_comes_out_in_a_journal_that_was_made_smaller() {
+async fn held_versions_come_out_in_a_journal_that_was_made_smaller() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let setup = |retention| {
         let tuning = suppressing(Overflow::Block);
@@ -98,7 +98,7 @@ async fn what_is_held_comes_out_in_a_journal_that_was_made_smaller() {
     flood(&server);
     until("some are held", || sink_status(&view, "pager").held == 5).await;
     let mut count = 30;
-    while view.log.bytes_from(1) < 3 << 19 {
+    while view.log().bytes_from(1) < 3 << 19 {
         count += fill(&server, 20).len() as u64;
         until("it is read", || journalled(&view) == count).await;
     }
@@ -113,7 +113,7 @@ async fn what_is_held_comes_out_in_a_journal_that_was_made_smaller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_correlator_holds_back_comes_out_before_the_journal_drops_it() {
+async fn held_versions_come_out_before_the_journal_drops_them() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let tuning = suppressing(Overflow::DropOldest);
     let mut setup = Setup::new(&server, dir.path()).tuned("pager", &sink, tuning);
@@ -122,7 +122,7 @@ async fn what_a_correlator_holds_back_comes_out_before_the_journal_drops_it() {
     let view = bridge.view();
     let mut created = flood(&server);
     until("some are held", || sink_status(&view, "pager").held == 5).await;
-    while view.log.oldest().ordinal() <= 30 {
+    while view.log().oldest().ordinal() <= 30 {
         created.extend(fill_about(&server, created.len()..created.len() + 20));
         let count = created.len() as u64;
         until("the sink keeps up", || {
@@ -166,18 +166,18 @@ async fn retention_by_age_does_not_take_what_is_held_before_its_summary_is_sent(
     let bridge = restarted(|| setup(Duration::ZERO)).await;
     // Retention looks at it at once, and again.
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert_eq!(bridge.view().log.oldest().ordinal(), 0);
+    assert_eq!(bridge.view().log().oldest().ordinal(), 0);
     stop(bridge).await;
     let bridge = setup(Duration::ZERO).start().await;
     let counts = settled(&bridge.view(), "pager", 110).await;
     assert_eq!((counts.delivered, counts.lost), (110, 0));
-    until("it had them: now they go", || bridge.view().log.oldest().ordinal() > 0).await;
+    until("it had them: now they go", || bridge.view().log().oldest().ordinal() > 0).await;
     assert_eq!(told(&sink).len(), created.len());
     stop(bridge).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_version() {
+async fn held_versions_of_a_sink_that_is_away_past_retention_are_lost_one_by_one() {
     for kill in [false, true] {
         let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
         let setup = || {
@@ -201,7 +201,7 @@ async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_
         let versions = 45 + others.len() as u64;
         until("all is journalled", || journalled(&view) == versions).await;
         // Up to behind what is read ahead of it.
-        until("old segments go", || view.log.oldest().ordinal() > 1400).await;
+        until("old segments go", || view.log().oldest().ordinal() > 1400).await;
         let mut bridge = bridge;
         if kill {
             drop((bridge, view));
@@ -221,7 +221,7 @@ async fn what_is_held_for_a_sink_that_is_away_past_retention_is_lost_version_by_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_goes_by_its_age_when_its_sink_stands_still() {
+async fn held_versions_go_by_their_age_when_their_sink_stands_still() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let start = async || {
         let tuning = suppressing(Overflow::DropOldest);
@@ -237,7 +237,7 @@ async fn what_is_held_goes_by_its_age_when_its_sink_stands_still() {
     until("five versions are held", || sink_status(&view, "pager").held == 5).await;
     sink.hold(true);
     let versions = 30 + fill_about(&server, 100..300).len() as u64;
-    until("it goes", || view.log.oldest().ordinal() > 30).await;
+    until("it goes", || view.log().oldest().ordinal() > 30).await;
     sink.hold(false);
     stop(bridge).await;
     // How much of it was in the sink's hands, and came, is not to be known. Each version is one

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -12,17 +12,19 @@ use std::{
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use tidings::{
+    admin::SinkStatus,
     bridge::{
-        BatchOptions, Bridge, CorrelateMode, EventFate, FailureClass, Outcome, Sink, SinkCondition,
+        BatchOptions, Bridge, BridgeView, CorrelateMode, EventFate, Failure, FailureClass, Fault,
+        HeldBy, HeldUp, NamespaceSetAside, Outcome, Sink, SinkCondition, Status,
     },
     demo::api_server::{ApiServer, EventObject},
-    event::{Batch, Envelope},
+    event::{Batch, Envelope, Origin, Record},
 };
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, failure, retry, server, settled, sink_status, stop,
-    timing_cases, until,
+    MemorySink, Received, Setup, Tuning, create_until, failure, retry, server, settled,
+    sink_status, stop, timing_cases, until,
 };
 
 fn lanes(concurrency: usize, events: usize) -> Tuning {
@@ -214,7 +216,7 @@ proptest! {
     #![proptest_config(timing_cases(12))]
 
     #[test]
-    fn what_is_redelivered_after_kills_is_what_the_receiver_had_twice(
+    fn redeliveries_after_kills_are_those_that_the_receiver_had_twice(
         seed in any::<u64>(),
         concurrency in prop_oneof![Just(2usize), Just(8), Just(32)],
         events in 1usize..12,
@@ -289,16 +291,229 @@ async fn a_lane_that_fails_holds_up_its_own_objects_only() {
         server.create(event).unwrap();
     }
     sink.wait_for(594).await;
-    let status = sink_status(&bridge.view(), "a");
     // While others are taken, nobody has to mend the sink.
-    assert_eq!((status.state, status.pending), (SinkCondition::Retrying, 600));
-    assert_eq!(status.next_sequence, 1, "the first is not taken");
+    let retries = || {
+        let status = sink_status(&bridge.view(), "a");
+        (status.state, status.pending) == (SinkCondition::Retrying, 6)
+    };
+    let others = create_until(&server, "it is tried among others", retries).await;
+    assert_eq!(sink_status(&bridge.view(), "a").next_sequence, 1, "the first is not taken");
     sink.accept_everything();
-    let status = settled(&bridge.view(), "a", 600).await;
-    assert_eq!((status.delivered, status.redelivered), (600, 0));
+    let status = settled(&bridge.view(), "a", others + 600).await;
+    assert_eq!((status.delivered, status.redelivered), (others + 600, 0));
     assert_eq!(sink_status(&bridge.view(), "a").state, SinkCondition::Healthy);
     stop(bridge).await;
     let received = sink.received();
     let poison: Vec<u64> = received.iter().filter(|e| of_poison(e)).map(|e| e.seq).collect();
     assert_eq!(poison, [1, 101, 201, 301, 401, 501]);
+}
+
+/// A receiver of two parts, one of which takes nothing while there is a failure of it; and while it stumbles
+/// it takes nothing of objects that are loud.
+#[derive(Default)]
+struct OfParts {
+    /// Nobody says which parts there are.
+    is_away: AtomicBool,
+    is_known: AtomicBool,
+    /// So many times a loud record was told its part.
+    told_loud: AtomicU64,
+    failure: Mutex<Option<Failure>>,
+    stumbles: AtomicBool,
+    arrived: Mutex<Vec<Arrival>>,
+}
+
+fn origin(record: &Record) -> Origin<'_> {
+    Origin::of(&record.envelope).unwrap()
+}
+
+fn part_of(origin: &Origin<'_>) -> u64 {
+    let even = origin.involved_object.name.ends_with(['0', '2', '4', '6', '8']);
+    if even { 1 } else { 2 }
+}
+
+fn is_loud(origin: &Origin<'_>) -> bool {
+    origin.involved_object.name.starts_with("loud")
+}
+
+impl OfParts {
+    fn arrived(&self) -> usize {
+        self.arrived.lock().unwrap().len()
+    }
+
+    /// From now on a part fails in this way, or takes all.
+    fn fails(&self, failure: Option<Failure>) {
+        *self.failure.lock().unwrap() = failure;
+    }
+
+    fn assert_in_order(&self) {
+        let mut last: BTreeMap<String, u64> = BTreeMap::new();
+        for Arrival { object, version, .. } in &*self.arrived.lock().unwrap() {
+            let before = last.insert(object.clone(), *version).unwrap_or_default();
+            assert!(before < *version, "{version} of {object} after {before}");
+        }
+    }
+}
+
+impl Sink for OfParts {
+    fn survey(&self) -> BoxFuture<'_, bool> {
+        let is_known = !self.is_away.load(Ordering::Relaxed);
+        let changed = self.is_known.swap(is_known, Ordering::Relaxed) != is_known;
+        Box::pin(std::future::ready(changed))
+    }
+
+    fn destination(&self, origin: &Origin<'_>) -> u64 {
+        if !self.is_known.load(Ordering::Relaxed) {
+            return 0;
+        }
+        self.told_loud.fetch_add(u64::from(is_loud(origin)), Ordering::Relaxed);
+        part_of(origin)
+    }
+
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        let fate = |record: &Record| {
+            let fails = self.failure.lock().unwrap().clone();
+            if let Some(failure) = fails.filter(|_| part_of(&origin(record)) == 1) {
+                return EventFate::Failed(failure);
+            }
+            if self.stumbles.load(Ordering::Relaxed) && is_loud(&origin(record)) {
+                let (fault, status) = (Fault::RecordForNow, Status::Http(500));
+                let failure = Failure { fault, status, ..failure(FailureClass::Unavailable) };
+                return EventFate::Failed(failure);
+            }
+            self.arrived.lock().unwrap().push(arrival(&record.envelope));
+            EventFate::Delivered
+        };
+        let fates = batch.records.iter().map(fate).collect();
+        Box::pin(std::future::ready(Outcome::PerEvent(fates)))
+    }
+}
+
+/// One that is away, and an index that our account may not write to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_takes_nothing_is_waited_for_by_itself() {
+    let forbidden = Failure {
+        fault: Fault::RecordForGood,
+        status: Status::Http(403),
+        ..failure(FailureClass::Misconfigured)
+    };
+    for (part_fails, concurrency) in
+        [(failure(FailureClass::Unavailable), 1), (forbidden.clone(), 1), (forbidden, 4)]
+    {
+        let (server, dir) = (server(), tempfile::tempdir().unwrap());
+        let sink = Arc::new(OfParts::default());
+        sink.fails(Some(part_fails));
+        let mut setup = Setup::new(&server, dir.path());
+        setup.sinks.push(("a", Arc::clone(&sink) as Arc<dyn Sink>, lanes(concurrency, 20)));
+        let bridge = setup.start().await;
+        until("a watch", || server.open_watches() == 1).await;
+        for n in 0..200 {
+            let namespace = ["shop", "crew", "bank"][n % 10 % 3];
+            let event = EventObject::about_pod(namespace, &format!("web-{}", n % 10), "R", "m");
+            server.create(event).unwrap();
+        }
+        until("the other part has all of its own", || sink.arrived() == 100).await;
+        let heads = || sink_status(&bridge.view(), "a").heads;
+        until("it is named", || heads().iter().any(|head| head.by == HeldBy::Destination)).await;
+        let SinkStatus { dead_lettered, set_aside, .. } = sink_status(&bridge.view(), "a");
+        assert_eq!((dead_lettered, set_aside), (0, 0));
+        sink.fails(None);
+        let status = settled(&bridge.view(), "a", 200).await;
+        assert_eq!((status.delivered, status.redelivered), (200, 0));
+        stop(bridge).await;
+        sink.assert_in_order();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_are_set_aside_are_for_their_part_after_a_start_however_many() {
+    const LOUD: u64 = 40;
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let start = async |sink: &Arc<OfParts>| {
+        let mut setup = Setup::new(&server, dir.path());
+        setup.retention = 1 << 30;
+        setup.sinks.push(("a", Arc::clone(sink) as Arc<dyn Sink>, lanes(1, 20)));
+        setup.start().await
+    };
+    let sink = Arc::new(OfParts::default());
+    sink.stumbles.store(true, Ordering::Relaxed);
+    let bridge = start(&sink).await;
+    let view = bridge.view();
+    // Together they are more than stays in memory.
+    let text = "x".repeat(240 << 10);
+    for n in 0..LOUD {
+        let namespace = if n + 1 < LOUD { "loud" } else { "last" };
+        let event = EventObject::about_pod(namespace, &format!("loud-{n}"), "R", &text);
+        server.create(event).unwrap();
+        // Others are in hand with them, in both parts.
+        server.create(EventObject::about_pod("shop", &format!("web-{n}"), "R", "m")).unwrap();
+    }
+    let are_set_aside = |view: &BridgeView| {
+        let of = |namespace: &str, events| {
+            let namespace = namespace.to_owned();
+            NamespaceSetAside { namespace, events }
+        };
+        let status = sink_status(view, "a");
+        status.set_aside == LOUD
+            && status.set_aside_namespaces == [of("loud", LOUD - 1), of("last", 1)]
+    };
+    let others = create_until(&server, "all are set aside", || are_set_aside(&view)).await;
+    let all = 2 * LOUD + others;
+    stop(bridge).await;
+    // Where nobody says at the start which parts there are, that is made up for.
+    sink.is_away.store(true, Ordering::Relaxed);
+    let bridge = start(&sink).await;
+    let view = bridge.view();
+    until("they still are", || are_set_aside(&view)).await;
+    sink.told_loud.store(0, Ordering::Relaxed);
+    sink.is_away.store(false, Ordering::Relaxed);
+    let told = || sink.told_loud.load(Ordering::Relaxed) >= LOUD;
+    let all = all + create_until(&server, "all are told their parts", told).await;
+    // One that is not in memory is read for that.
+    let last = format!("Pod/loud-{}", LOUD - 1);
+    let is_named = |head: &HeldUp| head.namespace == "last" && head.object == last;
+    until("the last is named", || sink_status(&view, "a").heads.iter().any(is_named)).await;
+    sink.stumbles.store(false, Ordering::Relaxed);
+    let status = settled(&view, "a", all).await;
+    assert_eq!((status.delivered, status.redelivered), (all, 0));
+    until("nothing is", || sink_status(&view, "a").set_aside_namespaces.is_empty()).await;
+    stop(bridge).await;
+}
+
+/// They fill what is in hand, so that no witness is in sight.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_events_of_one_namespace_in_a_row_stop_nobody_behind_them() {
+    for (concurrency, of_parts) in [(1, false), (8, false), (8, true)] {
+        let (server, dir) = (server(), tempfile::tempdir().unwrap());
+        let sink = Arc::new(OfParts::default());
+        sink.stumbles.store(true, Ordering::Relaxed);
+        let mut setup = Setup::new(&server, dir.path());
+        setup.retention = 1 << 30;
+        let receiver: Arc<dyn Sink> =
+            if of_parts { Arc::clone(&sink) as _ } else { Arc::new(OfOne(Arc::clone(&sink))) };
+        setup.sinks.push(("a", receiver, lanes(concurrency, 20)));
+        let bridge = setup.start().await;
+        let text = "x".repeat(240 << 10);
+        for n in 0..48 {
+            let event = EventObject::about_pod("loud", &format!("loud-{n}"), "R", &text);
+            server.create(event).unwrap();
+        }
+        for n in 0..200 {
+            server.create(EventObject::about_pod("shop", &format!("web-{n}"), "R", "m")).unwrap();
+        }
+        until("the others are taken", || sink.arrived() == 200).await;
+        assert_eq!(sink_status(&bridge.view(), "a").dead_lettered, 0);
+        sink.stumbles.store(false, Ordering::Relaxed);
+        let status = settled(&bridge.view(), "a", 248).await;
+        assert_eq!((status.delivered, status.redelivered), (248, 0));
+        stop(bridge).await;
+    }
+}
+
+/// A receiver whose parts are not known.
+struct OfOne(Arc<OfParts>);
+
+impl Sink for OfOne {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        self.0.send(batch)
+    }
 }

@@ -168,7 +168,7 @@ async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
         let bridge = start(RETENTION).await;
         let view = bridge.view();
         until("the second part is refused", || last_error(&view).is_some()).await;
-        let part = view.log.tail().ordinal();
+        let part = view.log().tail().ordinal();
         assert!((1..1000).contains(&part), "{part}");
         // A second has the state saved.
         tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -197,7 +197,7 @@ async fn a_kill_between_the_parts_of_a_first_list_hides_no_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_there_is_of_a_list_is_held_to_its_room_with_the_uids_of_what_is_known() {
+async fn a_list_is_held_to_its_room_with_the_uids_of_known_events() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let start = |retention| {
         let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
@@ -250,7 +250,7 @@ async fn a_second_restore_between_the_parts_of_a_list_begins_it_anew() {
     let bridge = start().await;
     let view = bridge.view();
     until("the second part is refused", || last_error(&view).is_some()).await;
-    let part = view.log.tail().ordinal() - 2;
+    let part = view.log().tail().ordinal() - 2;
     assert!((1..1000).contains(&part), "{part}");
     server.restore(&snapshot);
     let second = create_some("second");
@@ -289,7 +289,7 @@ async fn restored_between_the_parts(first: bool, grown: bool) {
     let view = bridge.view();
     let had = u64::from(!first);
     until("the second part is refused", || last_error(&view).is_some()).await;
-    let part = view.log.tail().ordinal() - had;
+    let part = view.log().tail().ordinal() - had;
     assert!((1..1000).contains(&part), "{part}");
     server.restore(&snapshot);
     let patched = server.patch_count("shop", &kept.name, 3, Timestamp::now()).unwrap();

@@ -30,6 +30,7 @@ mod recording;
 mod reflector;
 mod replay;
 mod retention;
+mod shares;
 mod silence;
 mod sources;
 mod support;

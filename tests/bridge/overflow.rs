@@ -3,20 +3,22 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use proptest::prelude::*;
 use tidings::{
-    admin::status,
+    admin::{SinkStatus, status},
     bridge::{BatchOptions, Bridge, BridgeView, FailureClass, Overflow},
     demo::api_server::{ApiServer, EventObject, Written},
+    journal::Directory,
 };
 
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, invalid, retry, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, create, create_until, invalid, retry, server, settled, sink_status,
+    stop, until,
 };
 
 pub(crate) const SIZE: u64 = 2 << 20;
@@ -74,7 +76,7 @@ pub(crate) fn is_blocked(view: &BridgeView) -> bool {
 
 /// How many records the log has had.
 pub(crate) fn journalled(view: &BridgeView) -> u64 {
-    view.log.tail().ordinal()
+    view.log().tail().ordinal()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,11 +85,12 @@ async fn intake_stops_for_all_and_goes_on_with_nothing_lost() {
     let stalled = MemorySink::default();
     stalled.hold(true);
     // What it has in hand is not lost.
-    let batch = BatchOptions { events: 20, ..Tuning::default().batch };
+    let batch = BatchOptions { events: 20, bytes: 32 << 10, ..Tuning::default().batch };
     let patient = Tuning { timeout: Duration::from_secs(600), batch, ..Tuning::default() };
     let setup = sinks.setup(&server, dir.path()).tuned("stalled", &stalled, patient);
     let bridge = setup.start().await;
     let view = bridge.view();
+    until("a watch", || server.open_watches() == 1).await;
     let created = fill(&server, 1000);
     until("intake stops", || is_blocked(&view)).await;
     let before = journalled(&view);
@@ -108,7 +111,7 @@ async fn intake_stops_for_all_and_goes_on_with_nothing_lost() {
     }
     assert_eq!(status(&view).ingest.gaps, 0);
     // What does not block loses what the other no longer needs, and it is counted.
-    until("old segments go", || view.log.oldest().ordinal() > 700).await;
+    until("old segments go", || view.log().oldest().ordinal() > 700).await;
     stalled.hold(false);
     let counts = settled(&view, "stalled", 1000).await;
     assert!(counts.lost > 0, "{counts:?}");
@@ -117,10 +120,11 @@ async fn intake_stops_for_all_and_goes_on_with_nothing_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_server_no_longer_has_by_then_is_stated() {
+async fn events_that_the_api_server_no_longer_has_by_then_are_stated() {
     let (server, dir, sinks) = (server(), tempfile::tempdir().unwrap(), Sinks::new());
     let bridge = sinks.setup(&server, dir.path()).start().await;
     let view = bridge.view();
+    until("a watch", || server.open_watches() == 1).await;
     let mut created = fill(&server, 1000);
     until("intake stops", || is_blocked(&view)).await;
     // What was sent already is with the bridge; what comes now is not.
@@ -148,6 +152,7 @@ async fn a_kill_or_a_stop_while_intake_stands_still_loses_nothing() {
         sinks.blocking.refuse(|_| Some(retry(FailureClass::Unavailable)));
         sinks.blocking.hold(false);
         let bridge = sinks.setup(&server, dir.path()).start().await;
+        until("a watch", || server.open_watches() == 1).await;
         let created = fill(&server, 1000);
         until("intake stops", || is_blocked(&bridge.view())).await;
         let before = journalled(&bridge.view());
@@ -193,19 +198,20 @@ async fn age_does_not_apply_to_what_a_blocking_sink_has_not_had() {
     setup.age = Duration::ZERO;
     let bridge = setup.start().await;
     let view = bridge.view();
+    until("a watch", || server.open_watches() == 1).await;
     let created = fill(&server, 200);
     settled(&view, "prompt", 200).await;
     // A frame that is written now comes after retention has looked at all the others.
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert_eq!(view.log.oldest().ordinal(), 0);
+    assert_eq!(view.log().oldest().ordinal(), 0);
     sinks.blocking.hold(false);
     settled(&view, "blocking", 200).await;
-    until("it had them: now they go", || view.log.oldest().ordinal() > 0).await;
+    until("it had them: now they go", || view.log().oldest().ordinal() > 0).await;
     assert_eq!(sinks.blocking.ids(), ids(&created));
     stop(bridge).await;
 }
 
-/// What happens while a sink that loses the oldest comes and goes.
+/// A step while a sink that loses the oldest comes and goes.
 #[derive(Clone, Debug)]
 enum Step {
     /// So many Events of so many bytes.
@@ -232,17 +238,34 @@ struct SavedState(PathBuf, Vec<u8>);
 
 impl SavedState {
     fn of(journal: &Path) -> Self {
-        let path = journal.join("state.redb");
-        let bytes = std::fs::read(&path).unwrap();
-        Self(path, bytes)
+        let held = Self::hold(journal);
+        let bytes = std::fs::read(Self::file(&held)).unwrap();
+        Self(journal.to_owned(), bytes)
     }
 
     fn put_back(&self) {
-        std::fs::write(&self.0, &self.1).unwrap();
+        let held = Self::hold(&self.0);
+        std::fs::write(Self::file(&held), &self.1).unwrap();
+    }
+
+    /// A bridge that had to stop before it was done lets go of its journal a moment later.
+    fn hold(journal: &Path) -> Directory {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            match Directory::open(journal) {
+                Ok(held) => return held,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn file(held: &Directory) -> PathBuf {
+        held.path().join("state.redb")
     }
 }
 
-/// What has a message that begins with a `y` is not wanted.
+/// An Event with a message that begins with a `y` is not wanted.
 const WANTED: &str = "!event.message.startsWith('y')";
 
 async fn exactly_what_it_did_not_get(steps: Vec<Step>) {
@@ -311,7 +334,7 @@ proptest! {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_crash_kept_from_being_saved_and_retention_took_was_delivered() {
+async fn records_that_retention_took_unsaved_before_a_crash_were_delivered() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let start = async || {
         let mut setup = Setup::new(&server, dir.path()).sink("prompt", &sink);
@@ -327,7 +350,7 @@ async fn what_a_crash_kept_from_being_saved_and_retention_took_was_delivered() {
     let view = bridge.view();
     fill(&server, 400);
     settled(&view, "prompt", 401).await;
-    until("old segments go", || view.log.oldest().ordinal() > 100).await;
+    until("old segments go", || view.log().oldest().ordinal() > 100).await;
     stop(bridge).await;
     // As after a crash before anything was saved of that.
     saved.put_back();
@@ -338,7 +361,7 @@ async fn what_a_crash_kept_from_being_saved_and_retention_took_was_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_lost_before_a_kill_is_lost_after_it() {
+async fn records_lost_before_a_kill_are_lost_after_it() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let start = async || {
         let patient = Tuning { timeout: Duration::from_secs(600), ..Tuning::default() };
@@ -357,7 +380,7 @@ async fn what_was_lost_before_a_kill_is_lost_after_it() {
     // More than is read ahead of a sink that stands still.
     fill(&server, 1800);
     until("all is journalled", || journalled(&view) == 1801).await;
-    until("old segments go", || view.log.oldest().ordinal() > 1400).await;
+    until("old segments go", || view.log().oldest().ordinal() > 1400).await;
     sink.hold(false);
     let before = settled(&view, "lossy", 1801).await;
     assert_eq!(before.delivered, sink.received().len() as u64);
@@ -372,7 +395,7 @@ async fn what_was_lost_before_a_kill_is_lost_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_filtered_or_refused_before_a_kill_is_not_delivered_after_it() {
+async fn records_filtered_or_refused_before_a_kill_are_not_delivered_after_it() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let start = async || {
         let tuning = Tuning { filter: Some(WANTED), ..Tuning::default() };
@@ -393,14 +416,23 @@ async fn what_was_filtered_or_refused_before_a_kill_is_not_delivered_after_it() 
         let pod = format!("web-{n}");
         server.create(EventObject::about_pod("shop", &pod, "A", &message)).unwrap();
     }
-    let before = settled(&view, "picky", 401).await;
+    let have_fates = |view: &BridgeView, all| {
+        let SinkStatus { seen, pending, .. } = sink_status(view, "picky");
+        seen >= all && pending == 0
+    };
+    let others = create_until(&server, "fates", || have_fates(&view, 401)).await;
+    let before = settled(&view, "picky", others + 401).await;
     assert!(before.filtered == 200 && before.dead_lettered > 0, "{before:?}");
-    until("old segments go", || view.log.oldest().ordinal() > 100).await;
+    until("old segments go", || view.log().oldest().ordinal() > 100).await;
     stop(bridge).await;
     saved.put_back();
     let bridge = start().await;
-    let after = settled(&bridge.view(), "picky", 401).await;
-    assert_eq!(after.delivered, before.delivered);
+    let view = bridge.view();
+    let more = create_until(&server, "fates", || have_fates(&view, others + 401)).await;
+    let after = settled(&view, "picky", more + others + 401).await;
+    // Of those that came meanwhile, some are refused.
+    let refused = (before.seen + 1..=after.seen).filter(|seq| seq % 10 == 1).count() as u64;
+    assert_eq!(after.delivered, before.delivered + more - refused);
     stop(bridge).await;
 }
 

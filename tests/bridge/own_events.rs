@@ -1,7 +1,8 @@
-//! What the bridge says of itself: what is worth an Event, that it comes back, and that it feeds on
+//! Own Events of the bridge: what is worth one, that it comes back, and that the bridge feeds on
 //! nothing of its own.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,7 +22,9 @@ use tidings::{
 
 use tokio::sync::Semaphore;
 
-use crate::support::{MemorySink, Received, Setup, create, health, retry, server, stop, until};
+use crate::support::{
+    MemorySink, Received, Setup, Tuning, create, health, retry, server, stop, until,
+};
 
 fn pod() -> ObjectReference {
     ObjectReference {
@@ -79,7 +82,7 @@ async fn a_sink_that_somebody_has_to_mend_and_its_recovery_are_told() {
     create(&server, "web");
     let (reason, message) = next(&mut events).await;
     assert_eq!(reason, "SinkMisconfigured");
-    assert!(message.starts_with("Sink audit has to be mended"), "{message}");
+    assert!(message.starts_with("Sink audit is misconfigured and needs attention"), "{message}");
     sink.accept_everything();
     assert_eq!(next(&mut events).await.0, "SinkRecovered");
     stop(bridge).await;
@@ -106,6 +109,31 @@ async fn the_fate_of_an_event_of_our_own_causes_no_other() {
     sink.wait_for(1).await;
     stop(bridge).await;
     assert!(events.events().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recovery_is_told_where_an_event_of_our_own_is_taken_last() {
+    let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let (own_events, mut events) = fake();
+    let writing = own_events.writes.through(Into(Arc::clone(&server)));
+    let lanes = Tuning { concurrency: 2, ..Tuning::default() };
+    let mut setup = Setup::new(&server, dir.path()).tuned("audit", &sink, lanes);
+    setup.own_events = Some(own_events);
+    sink.respond(|_| Some(retry(FailureClass::Misconfigured)));
+    let bridge = setup.start().await;
+    create(&server, "web");
+    assert_eq!(next(&mut events).await.0, "SinkMisconfigured");
+    writing.create(&of_a_bridge()).await.unwrap();
+    let tried = || sink.attempts().into_iter().flat_map(|(_, ids)| ids).collect::<HashSet<_>>();
+    until("both fail", || tried().len() == 2).await;
+    let own = |batch: &[Received]| batch.iter().any(|of| of.envelope.contains(COMPONENT));
+    sink.respond(move |batch| own(batch).then(|| retry(FailureClass::Misconfigured)));
+    sink.wait_for(1).await;
+    sink.accept_everything();
+    sink.wait_for(2).await;
+    assert_eq!(next(&mut events).await.0, "SinkRecovered");
+    stop(bridge).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -162,7 +190,7 @@ async fn an_event_of_our_namespace_waits_for_the_answer_to_a_write_of_ours_and_n
         until("both are read", || health(&view).last_sync_resource_version == read).await;
         // What does not wait is there in some milliseconds.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        assert_eq!((sink.received().len(), view.log.tail().next), (1, 2));
+        assert_eq!((sink.received().len(), view.log().tail().next), (1, 2));
         if answered {
             answers.add_permits(1);
         }
@@ -252,7 +280,7 @@ impl EventSink for Into {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_comes_back_through_the_watch_and_is_exported() {
+async fn own_events_come_back_through_the_watch_and_are_exported() {
     let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
     let (broken, well) = (MemorySink::default(), MemorySink::default());
     let broadcaster = EventBroadcaster::default();

@@ -31,7 +31,7 @@ use crate::support::client;
 /// How fast paused time goes: this much for each turn of the runtime.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What a store was told.
+/// A call of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Call {
     Begin(ReplaceReason),
@@ -42,7 +42,7 @@ pub(crate) enum Call {
     StartAt(u64),
 }
 
-/// What a store does not answer.
+/// The call that a store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     Changes,

@@ -1,4 +1,4 @@
-//! What a reflector does when the API server, or something before it, misbehaves.
+//! A reflector when the API server, or something before it, misbehaves.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_start_with_what_happens_now_lists_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_says_that_a_version_is_too_old_leads_to_a_list() {
+async fn an_answer_that_a_version_is_too_old_leads_to_a_list() {
     let stream = |then| Fault::Stream { after: 0, then };
     for fault in [Fault::Gone, stream(StreamFault::Expired)] {
         let server = server();
@@ -361,7 +361,7 @@ async fn an_api_server_that_goes_away_is_found_again_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_fails_at_once_is_asked_ever_less_often() {
+async fn a_server_that_fails_at_once_is_asked_ever_less_often() {
     let stream = |then| Fault::Stream { after: 0, then };
     for (on, fault) in [
         (On::Watch, Fault::EmptyStream),

@@ -9,12 +9,12 @@ use tidings::{
     },
     demo::api_server::EventObject,
     event::Record,
-    journal::Letters,
+    journal::DeadLetterSelection,
 };
 
 use crate::support::{
-    MemorySink, Received, Setup, Tuning, create, invalid, retry, server, settled, sink_status,
-    stop, until,
+    MemorySink, Received, Setup, Tuning, create, create_until, invalid, retry, server, settled,
+    sink_status, stop, until,
 };
 
 fn replay(control: &Control, from: ReplayFrom, filter: Option<&str>) -> ReplayRun {
@@ -45,11 +45,11 @@ async fn done(run: &mut ReplayRun) -> ReplayProgress {
 
 fn of_replays(sink: &MemorySink) -> Vec<Received> {
     let received = sink.received().into_iter();
-    received.filter(|event| event.seq >= Record::FIRST_ERRAND).collect()
+    received.filter(|event| event.seq >= Record::FIRST_RESEND).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_total() {
+async fn events_that_both_filters_want_come_again_under_the_same_ids_and_move_no_total() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     for n in 0..100 {
         let reason = if n % 4 == 0 { "Dull" } else { "Started" };
@@ -90,7 +90,7 @@ async fn what_both_filters_want_comes_again_under_the_same_ids_and_moves_no_tota
     assert_eq!((none.read, none.delivered), (0, 0));
     let after = sink_status(&bridge.view(), "a");
     assert_eq!((after.delivered, after.filtered, after.seen), (75, 25, 100));
-    assert_eq!((after.next_sequence, after.replayed), (before.next_sequence, 80));
+    assert_eq!((after.next_sequence, after.resends.replayed), (before.next_sequence, 80));
     let nobody = Replay { sink: "b".to_owned(), from: ReplayFrom::Position(1), filter: None };
     let error = control.replay(nobody).unwrap_err();
     assert!(
@@ -155,7 +155,7 @@ async fn a_replay_waits_for_its_sink_gives_way_and_ends_when_nobody_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_suppress_holds_is_not_overtaken() {
+async fn held_versions_are_not_overtaken_by_a_replay() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let suppress = Tuning { correlate: CorrelateMode::Suppress, ..Tuning::default() };
     let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, suppress).start().await;
@@ -206,7 +206,7 @@ async fn of_a_replay_that_was_ended_nothing_more_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on_attempts() {
+async fn resends_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on_attempts() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     sink.refuse(|event| event.envelope.contains("web-3").then(|| invalid("no")));
     for n in 0..6 {
@@ -216,17 +216,19 @@ async fn errands_wait_for_a_sink_that_a_person_has_to_mend_whatever_its_bound_on
     let twice = RetryOptions { max_attempts: Some(2), ..tuning.retry };
     let tuning = Tuning { retry: twice, ..tuning };
     let bridge = Setup::new(&server, dir.path()).tuned("a", &sink, tuning).start().await;
-    settled(&bridge.view(), "a", 6).await;
-    let control = bridge.control();
-    until("the letter is saved", || bridge.view().dead_letters.counts().contains_key("a")).await;
+    let (view, control) = (bridge.view(), bridge.control());
+    let letter = || sink_status(&view, "a").dead_lettered == 1;
+    let others = create_until(&server, "a dead letter", letter).await;
+    settled(&view, "a", others + 6).await;
+    until("the letter is saved", || bridge.view().dead_letters().counts().contains_key("a")).await;
     let attempts = sink.attempts().len();
     sink.refuse(|_| Some(retry(FailureClass::Misconfigured)));
     let mut run = replay(&control, ReplayFrom::Position(1), None);
-    control.retry(Letters::Of { sink: None, class: None }).await.unwrap();
+    control.retry(DeadLetterSelection::Of { sink: None, class: None }).await.unwrap();
     until("they are tried on", || sink.attempts().len() > attempts + 10).await;
     sink.accept_everything();
     let end = done(&mut run).await;
-    assert_eq!((end.delivered, end.refused), (6, 0));
+    assert_eq!((end.delivered, end.refused), (others + 6, 0));
     until("the letter is taken", || sink_status(&bridge.view(), "a").retried == 1).await;
     stop(bridge).await;
 }
@@ -270,7 +272,7 @@ async fn a_replay_says_of_events_without_an_answer_what_live_delivery_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_retention_takes_from_under_a_replay_is_counted() {
+async fn records_that_retention_takes_from_under_a_replay_are_counted() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
     setup.retention = 8 << 20;
@@ -288,7 +290,7 @@ async fn what_retention_takes_from_under_a_replay_is_counted() {
     let mut run = replay(&bridge.control(), ReplayFrom::Position(1), None);
     told(&mut run, |p| matches!(p.state, ReplayState::Waiting(_))).await;
     let mut created = 400;
-    while view.log.oldest().ordinal() < 500 {
+    while view.log().oldest().ordinal() < 500 {
         (created..created + 50).for_each(&write);
         created += 50;
         settled(&view, "a", created).await;
@@ -300,7 +302,7 @@ async fn what_retention_takes_from_under_a_replay_is_counted() {
     assert_eq!((end.matched, end.delivered), (end.read, end.read));
     // What was gone before it began counts, too: a replay that goes on from where one was ended
     // would otherwise say that it has delivered all.
-    let oldest = view.log.oldest().next;
+    let oldest = view.log().oldest().next;
     let end = done(&mut replay(&bridge.control(), ReplayFrom::Position(oldest - 100), None)).await;
     assert!(end.gone >= 100, "{end:?}");
     assert_eq!((end.gone + end.read, end.delivered), (created - (oldest - 101), end.read));

@@ -1,4 +1,4 @@
-//! What happens to sinks when the journal drops, loses or refuses what they had not had.
+//! Sinks when the journal drops, loses or refuses what they had not had.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,8 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, exchange, retry, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, create, exchange, retry, server, settled, sink_status, started,
+    stop, until,
 };
 
 /// Creates Events of some KiB each until `enough`.
@@ -34,7 +35,7 @@ async fn fill(server: &ApiServer, mut enough: impl FnMut() -> bool) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted() {
+async fn records_that_retention_drops_before_a_stalled_sink_had_them_are_lost_and_counted() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (stalled, prompt) = (MemorySink::default(), MemorySink::default());
     stalled.hold(true);
@@ -48,17 +49,17 @@ async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted()
     let view = bridge.view();
     until("a watch", || server.open_watches() == 1).await;
     // Twice what is kept, so that what the stalled sink is to read next is gone.
-    let created = fill(&server, || view.log.oldest().ordinal() > 2000).await;
-    until("all is journalled", || view.log.tail().ordinal() == created).await;
+    let created = fill(&server, || view.log().oldest().ordinal() > 2000).await;
+    until("all is journalled", || view.log().tail().ordinal() == created).await;
     let status = sink_status(&view, "stalled");
     assert_eq!((status.seen, status.pending, status.lost), (created, created, 0));
     settled(&view, "prompt", created).await;
-    let is_shown = || sink_status(&view, "stalled").overrun == view.log.oldest().ordinal();
+    let is_shown = || sink_status(&view, "stalled").overrun == view.log().oldest().ordinal();
     until("what is gone is shown before the sink is back", is_shown).await;
     assert_eq!(sink_status(&view, "prompt").overrun, 0);
     stalled.hold(false);
     let status = settled(&view, "stalled", created).await;
-    assert!(status.lost > 500 && status.lost <= view.log.oldest().ordinal(), "{status:?}");
+    assert!(status.lost > 500 && status.lost <= view.log().oldest().ordinal(), "{status:?}");
     assert_eq!(status.overrun, 0);
     let received = stalled.received();
     assert_eq!(status.delivered, received.len() as u64);
@@ -75,16 +76,14 @@ async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted()
 }
 
 #[test]
-fn what_retention_drops_is_known_after_a_crash() {
+fn records_that_retention_drops_are_known_after_a_crash() {
     let outer = Runtime::new().unwrap();
     let (server, dir) = (outer.block_on(async { server() }), tempfile::tempdir().unwrap());
     let sink = MemorySink::default();
     let start = || {
-        let runtime = Runtime::new().unwrap();
         let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
         setup.retention = 1 << 20;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let again = |event: &Written, count: i32| {
         server.patch_count("shop", &event.name, count, Timestamp::now()).unwrap().id()
@@ -96,7 +95,7 @@ fn what_retention_drops_is_known_after_a_crash() {
     again(&early, 5);
     runtime.block_on(sink.wait_for(2));
     let view = bridge.view();
-    runtime.block_on(fill(&server, || view.log.oldest().ordinal() > 2));
+    runtime.block_on(fill(&server, || view.log().oldest().ordinal() > 2));
     // Sooner than the view is saved when nothing asks for it.
     runtime.shutdown_timeout(Duration::from_secs(10));
     drop((view, bridge));
@@ -341,7 +340,7 @@ fn a_disk_that_takes_nothing_does_not_hold_up_the_end() {
         let away = dir.path().join("away");
         std::fs::write(&away, "in its place").unwrap();
         exchange(&journal, &away);
-        fill(&server, || bridge.view().ingest.journal_error().is_some()).await;
+        fill(&server, || bridge.view().ingest().journal_error().is_some()).await;
         bridge
     });
     drop(bridge);

@@ -1,4 +1,4 @@
-//! What a reflector does about an API server that says nothing wrong, and nothing right either:
+//! A reflector with an API server that says nothing wrong, and nothing right either:
 //! quiet watches, dead connections, and an etcd that was restored from a snapshot.
 
 use std::time::Duration;

@@ -109,7 +109,7 @@ async fn stop_without_state(bridge: Bridge, journal: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_seen_last_is_brought_up_from_the_log() {
+async fn the_view_seen_is_brought_up_from_the_log() {
     let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
     let start = || async {
         let mut setup = Setup::new(&server, dir.path()).sink("a", &sink);
@@ -152,7 +152,7 @@ async fn what_was_seen_last_is_brought_up_from_the_log() {
 }
 
 #[test]
-fn what_was_brought_up_after_a_crash_is_known_in_the_run_after_the_next() {
+fn a_view_that_was_brought_up_after_a_crash_is_known_in_the_run_after_the_next() {
     let outer = Runtime::new().unwrap();
     let (server, dir) = (outer.block_on(async { server() }), tempfile::tempdir().unwrap());
     let sink = MemorySink::default();
@@ -306,8 +306,8 @@ async fn the_gap_of_a_new_epoch_starts_when_the_source_was_last_heard_of() {
     }
     let restored = Timestamp::now().as_millisecond().cast_unsigned();
     server.restore(&snapshot);
-    until("a new epoch", || !view.ingest.recent_gaps().is_empty()).await;
-    let gap = view.ingest.recent_gaps().remove(0);
+    until("a new epoch", || !view.ingest().recent_gaps().is_empty()).await;
+    let gap = view.ingest().recent_gaps().remove(0);
     assert!(gap.epoch);
     // It begins a second before the last sign of life.
     assert!((heard - 1_000..=restored).contains(&gap.from_ms), "{heard} {restored} {gap:?}");

@@ -15,15 +15,15 @@ use tidings::{
     bridge::{
         BatchOptions, Bridge, BridgeError, BridgeOptions, BridgeView, CorrelateMode, Enrich,
         EventFate, Failure, FailureClass, Heartbeat, JournalOptions, ObjectOptions, Outcome,
-        Overflow, OwnEvents, RefusedClass, RetryOptions, Secrets, Sink, SinkOptions, SinkStart,
-        SourceOptions, SourceStart,
+        Overflow, OwnEvents, RefusedClass, RetryOptions, Secrets, SendOptions, Sink, SinkOptions,
+        SinkStart, SourceOptions, SourceStart,
     },
     cache::SourceHealth,
     demo::api_server::{ApiServer, EventObject, Options, Written},
-    event::{Batch, Cluster, Envelope},
-    journal::{DeadLetter, Directory, LetterQuery, LogOptions, State, Sync as LogSync},
+    event::{Batch, Cluster, Envelope, Origin},
+    journal::{DeadLetter, DeadLetterQuery, Directory, LogOptions, State, Sync as LogSync},
 };
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio::{runtime::Runtime, sync::watch, task::JoinHandle, time::Instant};
 
 /// One event as a sink received it.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,7 @@ impl MemorySink {
         self.locked().rule = Some(Box::new(rule));
     }
 
-    /// Whatever attempt holds an event for which this answers is answered so.
+    /// Has each attempt answered so that holds an event for which this answers.
     pub(crate) fn refuse(&self, rule: impl Fn(&Received) -> Option<Outcome> + Send + 'static) {
         self.respond(move |events| events.iter().find_map(&rule));
     }
@@ -125,6 +125,7 @@ impl MemorySink {
 fn read(batch: &Batch) -> Vec<Received> {
     let one = |record: &tidings::event::Record| {
         let envelope = Envelope::parse(&record.envelope).unwrap();
+        assert_origin(&record.envelope, &envelope);
         Received {
             id: record.id().to_owned(),
             seq: record.seq,
@@ -136,6 +137,18 @@ fn read(batch: &Batch) -> Vec<Received> {
         }
     };
     batch.records.iter().map(one).collect()
+}
+
+/// The front of an envelope, read without the rest, says what the whole says.
+fn assert_origin(bytes: &[u8], envelope: &Envelope<'_>) {
+    let Origin { parts, metadata, involved_object: object } = Origin::of(bytes).unwrap();
+    let event = envelope.event().unwrap();
+    let (whole, whole_object) = (&event.metadata, &event.involved_object);
+    assert_eq!((parts.time(), parts.observed_time()), (&*envelope.time, &*envelope.observed_time));
+    assert_eq!((&metadata.namespace, &metadata.uid), (&whole.namespace, &whole.uid));
+    assert_eq!(metadata.creation_timestamp, whole.creation_timestamp);
+    assert_eq!((&object.kind, &object.name), (&whole_object.kind, &whole_object.name));
+    assert_eq!((&object.namespace, &object.uid), (&whole_object.namespace, &whole_object.uid));
 }
 
 impl Sink for MemorySink {
@@ -189,7 +202,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) heartbeat: Option<Heartbeat>,
 }
 
-/// What differs between the sinks of a test.
+/// The differences between the sinks of a test.
 #[derive(Clone)]
 pub(crate) struct Tuning {
     pub(crate) batch: BatchOptions,
@@ -230,21 +243,17 @@ impl Default for Tuning {
 impl Tuning {
     /// The options of a sink that is tuned so.
     pub(crate) fn options(self, name: &str, sink: Arc<dyn Sink>) -> SinkOptions {
+        let Self { batch, retry, timeout, concurrency, .. } = self;
         SinkOptions {
-            name: name.to_owned(),
-            kind: "memory",
-            sink,
             filter: self.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
             correlate: self.correlate,
             enrich: self.enrich,
-            batch: self.batch,
-            retry: self.retry,
-            timeout: self.timeout,
-            concurrency: self.concurrency,
+            send: SendOptions { batch, retry, timeout, concurrency },
             max_event: self.max_event,
             start: self.start,
             overflow: self.overflow,
             forward_dead_letters: self.forward.map(str::to_owned),
+            ..SinkOptions::new(name, "memory", sink)
         }
     }
 }
@@ -353,7 +362,7 @@ pub(crate) fn sink_status(view: &BridgeView, name: &str) -> SinkStatus {
 
 /// How the only source does.
 pub(crate) fn health(view: &BridgeView) -> SourceHealth {
-    view.sources.lock().unwrap()[0].health.lock().unwrap().clone()
+    view.sources()[0].health.lock().unwrap().clone()
 }
 
 /// Waits until so many records have been journalled, and each has a fate at a sink.
@@ -367,8 +376,8 @@ pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkSta
 /// The dead letters of a journal that no bridge holds, oldest first.
 pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
     let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
-    let query = LetterQuery { limit: usize::MAX, ..LetterQuery::default() };
-    let mut letters = state.dead_letters().list(&query).unwrap();
+    let query = DeadLetterQuery { limit: usize::MAX, ..DeadLetterQuery::default() };
+    let mut letters = state.dead_letters().list(&query, DeadLetter::clone).unwrap();
     letters.reverse();
     letters
 }
@@ -390,6 +399,13 @@ pub(crate) fn take_away(directory: &Path) {
     std::fs::remove_dir_all(gone).unwrap();
 }
 
+/// A bridge on a runtime of its own, which can be ended as by a kill.
+pub(crate) fn started(setup: Setup<'_>) -> (Runtime, Bridge) {
+    let runtime = Runtime::new().unwrap();
+    let bridge = runtime.block_on(setup.start());
+    (runtime, bridge)
+}
+
 /// A property test of so many cases. A failure depends on the moment, too: to try less of it for a minute each
 /// proves little.
 pub(crate) fn timing_cases(cases: u32) -> ProptestConfig {
@@ -399,6 +415,29 @@ pub(crate) fn timing_cases(cases: u32) -> ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::default()
     }
+}
+
+/// Creates Events of other objects, which sinks take, until a condition holds, and answers how many: where
+/// nobody else is taken, it may be the sink that fails, and nothing is given up.
+pub(crate) async fn create_until(
+    server: &ApiServer,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) -> u64 {
+    let (mut created, mut next) = (0, std::time::Instant::now());
+    let among_others = || {
+        if condition() {
+            return true;
+        }
+        if std::time::Instant::now() >= next {
+            create(server, &format!("other-{created}"));
+            created += 1;
+            next += Duration::from_millis(20);
+        }
+        false
+    };
+    until(what, among_others).await;
+    created
 }
 
 /// Waits until a condition holds.

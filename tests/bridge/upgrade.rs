@@ -13,7 +13,7 @@ use tidings::{
     admin::status,
     bridge::{CorrelateMode, Overflow},
     demo::api_server::{ApiServer, EventObject, Options},
-    journal::{Directory, Letters, State},
+    journal::{DeadLetterSelection, Directory, State},
 };
 
 use crate::support::{MemorySink, Received, Setup, Tuning, dead_letters, sink_status, stop, until};
@@ -27,7 +27,7 @@ struct Holds {
     revision: u64,
     cluster_uid: String,
     namespaces: Vec<String>,
-    /// What was written to the API server, and the ids of it.
+    /// The writes to the API server, and their ids.
     writes: Vec<Write>,
     ids: Vec<String>,
     /// Those of them that the build before has journalled.
@@ -59,10 +59,10 @@ struct Sink {
     overflow: String,
     #[serde(rename = "match")]
     filter: Option<String>,
-    /// What its receiver had, each id once, and the sum of their deltas.
+    /// The ids that its receiver had, each once, and the sum of their deltas.
     received: Vec<String>,
     received_increments: u64,
-    /// What the build before said of it last.
+    /// The last statement of the build before about it.
     stated: Stated,
 }
 
@@ -197,7 +197,7 @@ impl Upgrade {
         let bridge = self.setup().start().await;
         let view = bridge.view();
         // What retention has taken, oldest first.
-        let gone = usize::try_from(view.log.oldest().ordinal()).unwrap();
+        let gone = usize::try_from(view.log().oldest().ordinal()).unwrap();
         let gone = ids.iter().filter(|id| journalled.contains(*id)).take(gone).cloned();
         let gone: BTreeSet<String> = gone.collect();
         for (name, before) in sinks {
@@ -270,9 +270,10 @@ async fn dead_letters_of_the_build_before_are_kept_and_can_be_sent_again() {
     let letters = dead_letters(upgrade.dir.path());
     assert_eq!(letters.len(), 3);
     let bridge = upgrade.setup().start().await;
-    let retried = bridge.control().retry(Letters::Of { sink: None, class: None }).await.unwrap();
+    let retried =
+        bridge.control().retry(DeadLetterSelection::Of { sink: None, class: None }).await.unwrap();
     assert_eq!(retried, 3);
-    let all = bridge.view().log.tail().ordinal();
+    let all = bridge.view().log().tail().ordinal();
     until("they have arrived", || sink_status(&bridge.view(), "audit").delivered == all).await;
     stop(bridge).await;
     let ids = upgrade.sinks["audit"].ids();
@@ -280,7 +281,7 @@ async fn dead_letters_of_the_build_before_are_kept_and_can_be_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_build_before_lost_stays_counted() {
+async fn losses_of_the_build_before_stay_counted() {
     let upgrade = Upgrade::of("lost");
     assert!(upgrade.holds.sinks["back"].stated.lost > 0);
     upgrade.goes_on().await;
@@ -308,7 +309,7 @@ async fn a_journal_of_the_build_before_has_positions_ahead_of_its_correlators() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_build_before_held_comes_out_first() {
+async fn versions_that_the_build_before_held_come_out_first() {
     for name in ["held-killed", "held-ahead", "held-stopped", "held-stop-killed"] {
         let upgrade = Upgrade::of(name);
         let again = upgrade.goes_on().await;

@@ -1,4 +1,4 @@
-//! What the bridge says of itself, held against what was found.
+//! Accounts of the bridge, held against what was found.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub(crate) async fn retry_dead_letters(bridge: &Bridge, sink: &str) -> u64 {
     letters
 }
 
-/// What `tidings dead-letters list` has of a sink, as soon as it has so many: they are kept with the
+/// The list by `tidings dead-letters list` of a sink, as soon as it has so many: they are kept with the
 /// next commit.
 pub(crate) async fn list_dead_letters(bridge: &Bridge, sink: &str, count: u64) -> Vec<Value> {
     if count == 0 {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::cluster::{BEARER, Stage};
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Company, Drill, Page, Row, Run};
 use crate::nasty::Way;
 use crate::parts::{ApiServerOptions, Part as _};
 use crate::wait::until_within;
@@ -17,7 +17,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            token: nothing is lost, no gap is stated, and the status says what is going on",
     full: "seven faults one after the other, 30 s to 150 s each, at 40/s",
     short: Some("five of them, a few seconds each, at 40/s"),
-    alone: false,
+    company: Company::Any,
     long: false,
     run: |run| Box::pin(api_server(run)),
 }];
@@ -27,7 +27,7 @@ const NOT_READY: Duration = Duration::from_secs(75);
 /// After it a fault has been noticed, or is gone.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// What a fault was, and what the bridge said.
+/// A fault that was played, and what the bridge said.
 struct Played {
     prefix: &'static str,
     fault: String,

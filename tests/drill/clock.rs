@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::accounts::{number, settle};
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::load::Writer;
 use crate::parts::Part as _;
 use crate::preload::Preload;
@@ -19,7 +19,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            the journal is kept for 24 h",
     full: "30 h ahead and back, 3 times each; again with two sinks away",
     short: Some("once each, and once with two sinks away"),
-    alone: false,
+    company: Company::Any,
     long: false,
     run: |run| Box::pin(clock(run)),
 }];

@@ -34,7 +34,7 @@ const SINK: &str = "pager";
 /// Events by which a bridge watches its own watch, and which it keeps for itself.
 const HEARTBEAT: &str = ".heartbeat";
 
-/// Who the bridge is.
+/// The user that the bridge is.
 pub(crate) const BEARER: &str = "bearer";
 
 /// Writes a second.
@@ -51,7 +51,7 @@ pub(crate) struct Stage {
     pub(crate) admin: kube::Client,
     pub(crate) pager: WebhookReceiver,
     pub(crate) access: Access,
-    /// What earlier watches of the truth have shown.
+    /// The versions that earlier watches of the truth have shown.
     earlier: Vec<Version>,
 }
 
@@ -99,7 +99,7 @@ impl Stage {
         .await;
     }
 
-    /// What the status says of the one source; null before it is known.
+    /// The status of the one source; null before it is known.
     pub(crate) async fn source(&self) -> Value {
         self.bridge.status().await["sources"][0].clone()
     }
@@ -211,7 +211,7 @@ impl Stage {
         (status, verdict)
     }
 
-    /// What there should be over an epoch that ended and the one that followed, of which this is the
+    /// The expectation over an epoch that ended and the one that followed, of which this is the
     /// verdict. All of the first was delivered, and cannot be had any more; what a restored etcd
     /// shows of it again is news of the second, and comes once more under the same id.
     fn over_both_epochs(&self, verdict: &Verdict) -> Verdict {

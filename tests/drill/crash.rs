@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::accounts::{settle, sink_of};
 use crate::bridge::Bridge;
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
 use crate::ledger::Ledger;
 use crate::parts::Part as _;
@@ -22,7 +22,7 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "kill -9 at random points of a load and of starts, one sink of three with suppress",
         full: "20 kills in 60 s at 1 000/s",
         short: Some("3 kills in 10 s at 300/s"),
-        alone: true,
+        company: Company::InShort,
         long: false,
         run: |run| Box::pin(crash(run)),
     },
@@ -31,7 +31,7 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "the same on real parts: Kafka, the Collector, and a webhook with suppress",
         full: "20 kills in 60 s at 300/s",
         short: None,
-        alone: true,
+        company: Company::InShort,
         long: false,
         run: |run| Box::pin(crash_of_real_parts(run)),
     },
@@ -41,14 +41,14 @@ pub(crate) const DRILLS: [Drill; 2] = [
 pub(crate) const STARTS_WITHIN: Duration = Duration::from_millis(200);
 
 /// One kill of a bridge that works.
-struct Point {
+pub(crate) struct Point {
     at: Duration,
     /// The start that follows is killed after so long; then it is started again.
     again: Option<Duration>,
 }
 
 /// So many kills at random points in time, in their order; every third is one of a start.
-fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
+pub(crate) fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
     let mut random = fastrand::Rng::with_seed(run.seed);
     let of_starts = kills / 3;
     let mut again: Vec<bool> = (0..kills - of_starts).map(|point| point < of_starts).collect();
@@ -63,7 +63,7 @@ fn points(run: Run, kills: u32, within: Duration) -> Vec<Point> {
 }
 
 /// Kills it at each of these points from now on. Answers when it was dead, each time.
-async fn kill_at(points: Vec<Point>, bridge: &mut Bridge) -> Vec<Instant> {
+pub(crate) async fn kill_at(points: Vec<Point>, bridge: &mut Bridge) -> Vec<Instant> {
     let (started, mut killed) = (Instant::now(), Vec::new());
     for Point { at, again } in points {
         sleep(at.saturating_sub(started.elapsed())).await;
@@ -157,13 +157,13 @@ fn produced(versions: &[Version]) -> Vec<Produced> {
     produced.collect()
 }
 
-/// What a receiver of the real parts has written down.
+/// The arrivals that a receiver of the real parts has written down.
 fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
     assert!(ledger.complaints.is_empty(), "{:?}", ledger.complaints);
     ledger.deliveries.iter().map(Arrival::from).collect()
 }
 
-/// What came again because of the kills: no more than a second's worth of the load for each. Says
+/// Counts what came again because of the kills: no more than a second's worth of the load for each. Says
 /// how much that was, and how long before a kill it had come already, not saved yet. What has no
 /// kill in between was on its way when the kill before came.
 fn repeats(sink: &str, verdict: &Verdict, killed: &[Instant], rate: u64) -> String {

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::accounts::number;
 use crate::faulty_disk::{Fault, FaultyDisk};
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
 use crate::scripted::{Stage, three_sinks};
@@ -21,7 +21,7 @@ pub(crate) const DRILLS: [Drill; 4] = [
                meanwhile",
         full: "full for 30 s at 500/s: alone, with a kill -9, with a compacted API server",
         short: Some("full for 4 s at 200/s"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(disk_full(run)),
     },
@@ -31,7 +31,7 @@ pub(crate) const DRILLS: [Drill; 4] = [
                of a load; a sink catches up meanwhile",
         full: "EROFS for 30 s at 500/s",
         short: Some("EROFS for 7 s at 200/s"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(disk_read_only(run)),
     },
@@ -40,16 +40,17 @@ pub(crate) const DRILLS: [Drill; 4] = [
         what: "fsync fails for a while, and a sink catches up meanwhile; or it takes long",
         full: "EIO for 30 s, and 2 s a sync for 30 s, at 500/s",
         short: Some("for 5 s each at 200/s"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(disk_sync(run)),
     },
     Drill {
         name: "disk-read",
-        what: "the state cannot be read at a start: once, and then for as long as it is tried",
-        full: "EIO for one read, and for each, after a kill -9 at 500/s",
+        what: "the state, the log or the note of what was delivered cannot be read at a start: once, \
+               and for as long as it is tried",
+        full: "EIO for one read of each, and for all, after kills -9 at 500/s",
         short: Some("the same at 200/s"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(disk_read(run)),
     },
@@ -61,7 +62,7 @@ const SPARE: usize = 2;
 /// that cannot be dropped and `positions.json` have one each. One every few seconds are more.
 const LOUD_LINES: usize = 5;
 
-/// What happens beside it.
+/// The fault that happens beside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing,
@@ -235,29 +236,35 @@ async fn disk_read(run: Run) -> Page {
     disk.carries(&mut stage.bridge);
     stage.open().await;
     let writing = stage.write(rate);
-    sleep(around).await;
-    stage.bridge.kill9();
-    let before = journal_files(&stage);
+    for file in ["/state.redb", ".log", "/delivered/"] {
+        sleep(around).await;
+        stage.bridge.kill9();
+        let before = journal_files(&stage);
 
-    // For as long as it is tried: the start gives up, says how to go on, and nothing is set aside.
-    disk.begin(Fault::Reads);
-    let (ended, said) = stage.bridge.run_to_its_end().await;
-    assert_eq!(ended.code(), Some(1), "{said}");
-    let words = "state.redb: Input/output error (os error 5)";
-    assert!(said.contains(words) && said.contains("hint: the file was left as it is"), "{said}");
-    assert_eq!(journal_files(&stage), before);
-    disk.end();
+        // For as long as it is tried: the start gives up, says how to go on, and nothing is set aside.
+        disk.begin(Fault::Reads(file));
+        let (ended, said) = stage.bridge.run_to_its_end().await;
+        assert_eq!(ended.code(), Some(1), "{said}");
+        let (_, last_word) = said.rsplit_once("cannot read ").expect("a file that cannot be read");
+        assert!(last_word.contains(file), "{last_word}");
+        assert!(last_word.contains(": Input/output error (os error 5)"), "{last_word}");
+        assert!(last_word.contains("hint: the file was left as it is"), "{last_word}");
+        assert_eq!(journal_files(&stage), before);
+        disk.end();
 
-    // Once: the start goes on by itself.
-    disk.begin(Fault::OneRead);
-    stage.bridge.launch().await;
-    assert!(disk.is_over());
-    assert!(stage.bridge.logged("the journal could not be read: trying again").is_some());
-    let status = stage.bridge.status().await;
-    assert!(status["journal"]["damage"].is_null(), "{status}");
+        // Once: the start goes on by itself.
+        disk.begin(Fault::OneRead(file));
+        stage.bridge.launch().await;
+        assert!(disk.is_over(), "{file}");
+        let tried_again = stage.bridge.logged("the journal could not be read: trying again");
+        let tried_again = tried_again.expect("it is said").to_string();
+        assert!(tried_again.contains(file), "{tried_again}");
+        let status = stage.bridge.status().await;
+        assert!(status["journal"]["damage"].is_null(), "{status}");
+    }
     writing.stop().await;
     stage.settle().await;
-    let fault = format!("EIO for each read of the state, and for one, at {rate}/s");
+    let fault = format!("EIO for each read of a file, and for one, at {rate}/s");
     let judged = stage.finish().await.into_iter();
     Page::Rows(judged.map(|(sink, verdict)| sink.has_all(&verdict, &fault)).collect())
 }
@@ -282,7 +289,7 @@ async fn stands_still(stage: &Stage) {
     assert!(!ready && why.contains("the journal cannot be written"), "{why}");
 }
 
-/// What the sink that was down has not had.
+/// The number of events that the sink that was down has not had.
 async fn backlog(stage: &Stage) -> u64 {
     number(&stage.bridge.sink(stage.sinks[SPARE].name).await, "pending")
 }
@@ -319,7 +326,7 @@ fn was_said_but_seldom(stage: &Stage) {
     assert!(loud.len() <= LOUD_LINES, "{loud:#?}");
 }
 
-/// What the log has of trouble with the disk.
+/// The lines of the log about trouble with the disk.
 fn loud_lines(stage: &Stage) -> Vec<Value> {
     let about_the_disk = ["journal", "state cannot", "positions.json", "segments"];
     let is_one = |line: &Value| {

@@ -1,23 +1,23 @@
-//! A disk whose syncs fail or take long, or that does not read the state, while all else works: as a
-//! device that is going, or one that is overloaded. No file system does that at will, so a library stands between the bridge and the
-//! kernel.
+//! A disk whose syncs fail or take long, or that does not read some files, while all else works: as a
+//! device that is going, or one that is overloaded. No file system does that at will, so a library
+//! stands between the bridge and the kernel.
 
 use std::fs;
 
 use crate::bridge::Bridge;
 use crate::preload::Preload;
 
-/// What fails.
+/// The call that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Each sync (`EIO`).
     Sync,
     /// Nothing, but a sync takes two seconds.
     SlowSync,
-    /// The next read of the state (`EIO`).
-    OneRead,
+    /// The next read of a file with this in its path (`EIO`).
+    OneRead(&'static str),
     /// Each of them.
-    Reads,
+    Reads(&'static str),
 }
 
 /// See the [module](self).
@@ -35,11 +35,11 @@ impl FaultyDisk {
 
     /// From now on it is so.
     pub(crate) fn begin(&self, fault: Fault) {
-        self.0.say(match fault {
-            Fault::Sync => "fail",
-            Fault::SlowSync => "slow",
-            Fault::OneRead => "one",
-            Fault::Reads => "reads",
+        self.0.say(&match fault {
+            Fault::Sync => "fail".to_owned(),
+            Fault::SlowSync => "slow".to_owned(),
+            Fault::OneRead(file) => format!("one {file}"),
+            Fault::Reads(file) => format!("reads {file}"),
         });
     }
 

@@ -1,6 +1,6 @@
-//! What a drill is, and how drills are run.
+//! Drills, and how they are run.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -36,18 +36,27 @@ const FORM: Form = Form {
     ],
 };
 
+/// Which drills may run at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    Any,
+    /// Others would spoil the figures of its page. Those of a short form are read by nobody.
+    InShort,
+    /// Others would make late what it holds to be in time.
+    Never,
+}
+
 /// One drill.
 pub(crate) struct Drill {
     pub(crate) name: &'static str,
-    /// What it does and what is to hold, in a line.
+    /// The drill in a line: what it does and what is to hold.
     pub(crate) what: &'static str,
     /// The size of the whole drill, for the reader.
     pub(crate) full: &'static str,
     /// That of its short form, which `--short` runs; without one `--short` leaves it out.
     pub(crate) short: Option<&'static str>,
-    /// Its page has figures that another drill at the same time would spoil.
-    pub(crate) alone: bool,
-    /// It takes so long that others wait for it in the end.
+    pub(crate) company: Company,
+    /// Whether it takes so long that others wait for it in the end.
     pub(crate) long: bool,
     pub(crate) run: fn(Run) -> LocalBoxFuture<'static, Page>,
 }
@@ -61,20 +70,20 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What fits the size of the run.
+    /// The value that fits the size of the run.
     pub(crate) fn size<T>(self, full: T, short: T) -> T {
         if self.short { short } else { full }
     }
 }
 
-/// What a drill answers.
+/// The result of a drill.
 pub(crate) enum Page {
     Rows(Vec<Row>),
-    /// It could not be run here, and why. Never silent: the exit code says so too.
+    /// The drill could not be run here, and why. Never silent: the exit code says so too.
     Skipped(String),
 }
 
-/// What became of one sink in one drill. What was not counted is left out of the page.
+/// The row of one sink in one drill. Figures that were not counted are left out of the page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) fault: String,
@@ -105,15 +114,17 @@ impl Row {
         self.notes.push_str(note);
         self
     }
+}
 
-    fn cells(&self) -> String {
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
         let delta = self
             .delta
             .map_or("–".to_owned(), |(produced, arrived)| format!("{produced} / {arrived}"));
         let caught_up =
             self.caught_up.map_or("–".to_owned(), |took| format!("{:.1}", took.as_secs_f64()));
-        [
+        let cells = [
             self.fault.clone(),
             self.sink.clone(),
             number(self.produced),
@@ -124,8 +135,8 @@ impl Row {
             delta,
             caught_up,
             self.notes.clone(),
-        ]
-        .join(" | ")
+        ];
+        write!(f, "{}", cells.join(" | "))
     }
 }
 
@@ -141,7 +152,7 @@ pub(crate) struct Cli {
     /// The short form of each; drills without one are left out.
     #[arg(long)]
     short: bool,
-    /// So many drills at once, but for those that measure, which are run alone before.
+    /// So many drills at once, but for those that measure, or hold what is in time; they run alone before.
     #[arg(long, value_name = "N", default_value = "1")]
     jobs: NonZeroUsize,
     /// For all that is left to chance; a run can be repeated with it.
@@ -153,7 +164,7 @@ pub(crate) struct Cli {
     /// Runs no drill, but makes the journals of `tests/journals` in this directory.
     #[arg(long, value_name = "DIR")]
     journals: Option<PathBuf>,
-    /// What cannot be run on this machine is no failure.
+    /// A drill that cannot be run on this machine is no failure.
     #[arg(long)]
     may_skip: bool,
 }
@@ -202,7 +213,7 @@ pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
             }
         };
         for row in rows {
-            table.push(format!("| {} | {} |", drill.name, row.cells()));
+            table.push(format!("| {} | {row} |", drill.name));
         }
     }
     println!("{table}");
@@ -226,8 +237,12 @@ pub(crate) fn run(cli: &Cli, drills: &[&[Drill]]) -> ExitCode {
 /// Runs those that have to be alone one after the other, and then so many of the others at once.
 /// The longest come first, as they are what the end waits for; the pages are in the order given.
 fn run_all(drills: &[&Drill], run: Run, jobs: usize) -> Vec<Option<Page>> {
-    let (alone, mut others): (Vec<usize>, Vec<usize>) =
-        (0..drills.len()).partition(|at| drills[*at].alone || jobs == 1);
+    let is_alone = |at: &usize| match drills[*at].company {
+        Company::Any => jobs == 1,
+        Company::InShort => jobs == 1 || !run.short,
+        Company::Never => true,
+    };
+    let (alone, mut others): (Vec<usize>, Vec<usize>) = (0..drills.len()).partition(is_alone);
     others.sort_by_key(|at| !drills[*at].long);
     let pages = Mutex::new(drills.iter().map(|_| None).collect::<Vec<_>>());
     let run_next = |at: usize| {
@@ -262,7 +277,7 @@ fn run_one(drill: &Drill, run: Run) -> Option<Page> {
         Some(Page::Rows(rows)) => {
             let mut said = String::new();
             for row in rows {
-                writeln!(said, "  {}", row.cells()).expect("writing to a string");
+                writeln!(said, "  {row}").expect("writing to a string");
             }
             // At once, as others speak too.
             eprintln!("{said}  {name}: {seconds:.0} s");

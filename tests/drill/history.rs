@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::cluster::{Stage, wall};
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Company, Drill, Page, Row, Run};
 use crate::oracle::Expected;
 use crate::parts::{ApiServerOptions, Part as _};
 use crate::truth::Version;
@@ -23,7 +23,7 @@ pub(crate) const DRILLS: [Drill; 3] = [
                and went unseen lies within the interval that is stated, which is 5 s longer at most",
         full: "an absence of 60 s, Events that live for 20 s, at 40/s",
         short: Some("an absence of 14 s, Events that live for 8 s, at 40/s"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(absence(run)),
     },
@@ -33,7 +33,7 @@ pub(crate) const DRILLS: [Drill; 3] = [
                new epoch is stated, and all that there is comes under the same ids",
         full: "behind the resume point, and already past it",
         short: None,
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(restored(run)),
     },
@@ -43,7 +43,7 @@ pub(crate) const DRILLS: [Drill; 3] = [
                epoch, no warning, nothing repeated, and ready all the time",
         full: "60 compactions and as many ends of watches, two seconds each",
         short: None,
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(quiet(run)),
     },
@@ -71,7 +71,7 @@ impl Stated {
         Self { from: time("from"), to: time("to"), skipped }
     }
 
-    /// It contains this, and exceeds it by no more than it may. Answers by how much.
+    /// Asserts that it contains this, and exceeds it by no more than it may. Answers by how much.
     fn covers(&self, from: Timestamp, to: Timestamp) -> f64 {
         let Self { from: stated_from, to: stated_to, .. } = *self;
         let seconds = |early: Timestamp, late: Timestamp| late.duration_since(early).as_secs_f64();
@@ -83,7 +83,7 @@ impl Stated {
     }
 }
 
-/// What the metrics say of gaps and epochs.
+/// The metrics of gaps and epochs.
 async fn stated_in_metrics(stage: &Stage) -> [(&'static str, String); 3] {
     let value = async |metric| (metric, stage.bridge.metric(metric).await);
     [

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings::demo::api_server::{ApiServer, EventObject, Options, seconds};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::accounts::{list_dead_letters, number, sinks_of};
 use crate::bridge::Bridge;
@@ -71,12 +71,17 @@ async fn backlog(directory: &Path) {
 async fn dead_letters(directory: &Path) {
     let mut stage = Stage::set(&json!({"audit": {}}), |_| {}).await;
     stage.open().await;
-    stage.receivers["audit"].set(Mode::Refuse(400, "poison")).await;
+    stage.receivers["audit"].set(Mode::refuse(400, &["poison"])).await;
     for pod in 0..12 {
         let message = if pod % 4 == 1 { "poison" } else { "Started container web" };
         stage.create("shop", &format!("web-{pod}"), "Started", message);
     }
-    stage.settle(&[]).await;
+    // Where nobody else is taken, nobody is to blame.
+    let mut pod = 12;
+    while timeout(Duration::from_secs(1), stage.settle(&[])).await.is_err() {
+        stage.create("shop", &format!("web-{pod}"), "Started", "Started container web");
+        pod += 1;
+    }
     list_dead_letters(&stage.bridge, "audit", 3).await;
     sleep(2 * SAVED_EVERY).await;
     stage.bridge.kill9();
@@ -251,7 +256,7 @@ struct Stage {
     events: Vec<(String, String)>,
     /// So much longer are the messages of new Events.
     padding: usize,
-    /// What is done to the API server, in a form in which it can be done again.
+    /// The writes to the API server, in a form in which they can be done again.
     writes: Vec<Value>,
     ids: Vec<String>,
     deltas: Vec<u64>,

@@ -63,7 +63,7 @@ impl From<&Delivery> for Arrival {
     }
 }
 
-/// What was found.
+/// The findings of a judge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) produced: u64,
@@ -191,8 +191,17 @@ impl AddAssign for Verdict {
     }
 }
 
+/// The last arrival of each id.
+pub(crate) fn last_of_each(arrivals: &[Arrival]) -> Vec<Arrival> {
+    let mut seen = HashSet::new();
+    let last = arrivals.iter().rev().filter(|arrival| seen.insert(arrival.id));
+    let mut last: Vec<_> = last.copied().collect();
+    last.reverse();
+    last
+}
+
 impl Verdict {
-    /// What holds whatever happens: nothing is made up, each event is told as it was produced, each
+    /// Asserts what holds whatever happens: nothing is made up, each event is told as it was produced, each
     /// repeat is the same as the first, and what is about one object comes in order.
     pub(crate) fn is_honest(&self, sink: &str) {
         let found = (self.strangers, self.mistold, self.retold, self.order_breaks);

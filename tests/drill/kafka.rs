@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use tidings::demo::receivers::{KafkaReceiver as MockKafka, Outage, Receiver as _};
 use tokio::time::sleep;
 
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Company, Drill, Page, Row, Run};
 use crate::ledger::SharedLedger;
 use crate::parts::{ACCOUNT, Kafka, Part as _};
 use crate::receivers::{KafkaReceiver, delete_topic, make_topic};
-use crate::sinks::{Doubts, Stage};
+use crate::sinks::{Doubts, Over, Stage};
 
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
     name: "kafka",
@@ -19,7 +19,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            is lost, and each key keeps its order",
     full: "away for 60 s (a real broker) and 10 min (a mock), other faults for 20 s, at 40/s",
     short: Some("away for 8 s (a real broker) and 20 s (a mock), other faults for 3 s, at 20/s"),
-    alone: false,
+    company: Company::Any,
     long: true,
     run: |run| Box::pin(kafka(run)),
 }];
@@ -36,20 +36,72 @@ const LONG: &str = "long";
 const TOO_LARGE: usize = 200_000;
 const TAKES: &str = "100000";
 
+/// Makes the topics of the real broker, with the right to write to each.
+async fn make_topics(kafka: &Kafka) {
+    for topic in [STOPPED, DELETED, FORBIDDEN] {
+        make_topic(kafka.bootstrap(), topic, &[]).await;
+    }
+    make_topic(kafka.bootstrap(), LARGE, &[("max.message.bytes", TAKES)]).await;
+    kafka.grant(FORBIDDEN).await;
+}
+
+/// Stops the broker for so long. Answers what is said of it, and when it is over.
+async fn stop(stage: &Stage, kafka: &mut Kafka, lasts: Duration) -> (String, Over) {
+    kafka.stop().await;
+    for sink in [STOPPED, LARGE, FORBIDDEN, DELETED, LONG] {
+        stage.shows(sink, "retrying", "").await;
+    }
+    stage.the_well_goes_on(lasts).await;
+    let said = stage.shows(STOPPED, "retrying", "").await;
+    kafka.launch().await;
+    let over = stage.over();
+    for sink in [STOPPED, LARGE, FORBIDDEN, DELETED] {
+        stage.shows(sink, "healthy", "").await;
+    }
+    (said, over)
+}
+
+/// Takes the right to write for so long, and writes what is too large meanwhile. Answers what is said of
+/// it, and when it is over.
+async fn revoke(stage: &Stage, kafka: &Kafka, lasts: Duration) -> (String, Over) {
+    kafka.revoke(FORBIDDEN).await;
+    let said = stage.shows(FORBIDDEN, "misconfigured", "uthorization").await;
+    stage.write_large(&[TOO_LARGE; 3]);
+    stage.the_well_goes_on(lasts).await;
+    stage.shows(FORBIDDEN, "misconfigured", "uthorization").await;
+    kafka.grant(FORBIDDEN).await;
+    let over = stage.over();
+    stage.shows(FORBIDDEN, "healthy", "").await;
+    (said, over)
+}
+
+/// Makes the topic that is deleted again, after so long. Answers what is said of it, when it is over, and who
+/// reads it from then on.
+async fn make_again(
+    stage: &Stage,
+    kafka: &Kafka,
+    lasts: Duration,
+    ledger: SharedLedger,
+) -> (String, Over, KafkaReceiver) {
+    let said = stage.shows(DELETED, "misconfigured", "create the topic \"deleted\"").await;
+    stage.the_well_goes_on(lasts).await;
+    let over = stage.over();
+    make_topic(kafka.bootstrap(), DELETED, &[]).await;
+    let deleted = KafkaReceiver::read(kafka.bootstrap(), DELETED, ledger);
+    stage.shows(DELETED, "healthy", "").await;
+    (said, over, deleted)
+}
+
 async fn kafka(run: Run) -> Page {
     let (rate, fault) = run.size((40, Duration::from_secs(20)), (20, Duration::from_secs(3)));
     // A topic that is deleted is not to come back by itself.
     let mut kafka = Kafka::with_account(&[("auto.create.topics.enable", "false")]).await;
     let mock = MockKafka::start(LONG).expect("a mock");
     let bootstrap = kafka.bootstrap().to_owned();
-    for topic in [STOPPED, DELETED, FORBIDDEN] {
-        make_topic(&bootstrap, topic, &[]).await;
-    }
-    make_topic(&bootstrap, LARGE, &[("max.message.bytes", TAKES)]).await;
-    kafka.grant(FORBIDDEN).await;
+    make_topics(&kafka).await;
     let read = |topic| KafkaReceiver::read(&bootstrap, topic, SharedLedger::default());
-    let (stopped, large, forbidden) = (read(STOPPED), read(LARGE), read(FORBIDDEN));
-    let mut deleted = read(DELETED);
+    let (stopped, large) = (read(STOPPED), read(LARGE));
+    let (forbidden, deleted) = (read(FORBIDDEN), read(DELETED));
     let long = KafkaReceiver::read(mock.brokers(), LONG, SharedLedger::default());
     let all = [&stopped, &large, &forbidden, &deleted, &long].map(|one| one.ledger.clone());
     let mut stage = Stage::set(sinks(&kafka, &mock), run).await;
@@ -57,26 +109,9 @@ async fn kafka(run: Run) -> Page {
 
     let began = Instant::now();
     mock.take_down(Outage::Closed).await;
-    kafka.stop().await;
-    for sink in [STOPPED, LARGE, FORBIDDEN, DELETED, LONG] {
-        stage.shows(sink, "retrying", "").await;
-    }
-    stage.the_well_goes_on(run.size(Duration::from_secs(60), fault * 2)).await;
-    let said_of_stopped = stage.shows(STOPPED, "retrying", "").await;
-    kafka.launch().await;
-    let stop_over = stage.over();
-    for sink in [STOPPED, LARGE, FORBIDDEN, DELETED] {
-        stage.shows(sink, "healthy", "").await;
-    }
-
-    kafka.revoke(FORBIDDEN).await;
-    let said_of_forbidden = stage.shows(FORBIDDEN, "misconfigured", "uthorization").await;
-    stage.write_large(&[TOO_LARGE; 3]);
-    stage.the_well_goes_on(fault).await;
-    stage.shows(FORBIDDEN, "misconfigured", "uthorization").await;
-    kafka.grant(FORBIDDEN).await;
-    let grant_over = stage.over();
-    stage.shows(FORBIDDEN, "healthy", "").await;
+    let away = run.size(Duration::from_secs(60), fault * 2);
+    let (said_of_stopped, stop_over) = stop(&stage, &mut kafka, away).await;
+    let (said_of_forbidden, grant_over) = revoke(&stage, &kafka, fault).await;
 
     // What is deleted with the topic has to have been read before, so nothing is written meanwhile.
     writing.stop().await;
@@ -87,13 +122,7 @@ async fn kafka(run: Run) -> Page {
     // For the long outage fewer: a mock keeps 5 MiB a partition, and forgets what is older, read or
     // not.
     let writing = stage.write(run.size(10, rate));
-    let said_of_deleted =
-        stage.shows(DELETED, "misconfigured", "create the topic \"deleted\"").await;
-    stage.the_well_goes_on(fault).await;
-    let delete_over = stage.over();
-    make_topic(&bootstrap, DELETED, &[]).await;
-    deleted = KafkaReceiver::read(&bootstrap, DELETED, ledger);
-    stage.shows(DELETED, "healthy", "").await;
+    let (said_of_deleted, delete_over, deleted) = make_again(&stage, &kafka, fault, ledger).await;
 
     let outage = run.size(Duration::from_mins(10), Duration::from_secs(20));
     stage.the_well_goes_on(outage.saturating_sub(began.elapsed())).await;
@@ -105,9 +134,11 @@ async fn kafka(run: Run) -> Page {
     stage.settle().await;
 
     let mut rows = vec![stage.well_row(began, long_over).await];
-    let refused = stage.bridge.logged("the receiver refuses an event").expect("it is said aloud");
+    let log = stage.bridge.log();
+    let refusal = |line: &&Value| line["message"] == "the receiver refuses an event: dead-lettered";
+    let refused = log.iter().find(refusal).expect("it is said aloud");
     let outage = format!("broker away for {} s", outage.as_secs());
-    let away = format!("broker away for {} s", run.size(60, fault.as_secs() * 2));
+    let away = format!("broker away for {} s", away.as_secs());
     let retrying = |said| format!("retrying: “{said}”");
     let misconfigured = |said| format!("misconfigured: “{said}”");
     let dead = format!("3 refused, dead-lettered: {}", refused["reason"]);

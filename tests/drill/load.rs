@@ -1,4 +1,4 @@
-//! What is written to the scripted API server, and the record of it.
+//! The load on the scripted API server, and the record of it.
 //!
 //! Events as kubelets make them: three of four are new, one is an earlier one that occurred again,
 //! until there are [`LIVE`] of them; from then on all are repeats. So a list stays short, however
@@ -80,7 +80,7 @@ impl Writing {
     }
 }
 
-/// Who writes, one after the other.
+/// The writer, which writes one Event after the other.
 pub(crate) struct Writer {
     server: Arc<ApiServer>,
     record: Record,
@@ -146,6 +146,13 @@ impl Writer {
         self.live.pop().expect("it was made just now").name
     }
 
+    /// Writes an Event that somebody else has made, which does not occur again. Answers its id.
+    pub(crate) fn write_made(&mut self, event: EventObject) -> String {
+        let id = self.create_made(event).id();
+        self.live.pop();
+        id
+    }
+
     fn create(&mut self, reason: &str, message: &str) {
         let pod = self.random.usize(..PODS);
         let (namespace, name) = (format!("team-{}", pod % NAMESPACES), format!("api-{pod}"));
@@ -155,11 +162,16 @@ impl Writer {
     fn create_about(&mut self, namespace: &str, pod: &str, reason: &str, message: &str) {
         let mut event = EventObject::about_pod(namespace, pod, reason, message);
         event.metadata.name = format!("{pod}.{:x}", next_number());
+        self.create_made(event);
+    }
+
+    fn create_made(&mut self, event: EventObject) -> Written {
         let object = Key::of(&event.involved_object.uid);
-        let name = event.metadata.name.clone();
-        self.live.push(Live { namespace: namespace.to_owned(), name, object, count: 1 });
+        let (namespace, name) = (event.metadata.namespace.clone(), event.metadata.name.clone());
+        self.live.push(Live { namespace, name, object, count: event.count });
         let created = self.server.create(event).expect("a new Event");
         self.note(&created, self.live.len() - 1);
+        created
     }
 
     fn note(&self, written: &Written, live: usize) {
@@ -176,7 +188,7 @@ impl Writer {
 }
 
 /// Writers may write at the same time, and their Events are not each other's.
-fn next_number() -> u64 {
+pub(crate) fn next_number() -> u64 {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }

@@ -31,11 +31,13 @@ mod collector;
 mod crash;
 mod disk;
 mod faulty_disk;
+mod floods;
 mod frame;
 mod history;
 mod journals;
 mod judge;
 mod kafka;
+mod lanes;
 #[path = "../e2e/ledger.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod ledger;
@@ -48,6 +50,7 @@ mod nasty;
 #[allow(dead_code, reason = "the stage of real parts is judged by it in the scenarios")]
 mod oracle;
 mod outage;
+mod own_faults;
 #[path = "../e2e/parts/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod parts;
@@ -62,6 +65,7 @@ mod request;
 mod retention;
 mod sampler;
 mod scripted;
+mod several;
 mod sinks;
 mod small_disk;
 #[path = "../e2e/stage.rs"]
@@ -71,6 +75,7 @@ mod statements;
 mod stop;
 #[path = "../../benches/bridge/table.rs"]
 mod table;
+mod tenant;
 #[path = "../e2e/truth.rs"]
 #[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
 mod truth;
@@ -89,7 +94,7 @@ use std::process::ExitCode;
 
 use crate::frame::{Cli, Drill};
 
-/// What the modules shared with the benches answer with.
+/// The result of the modules shared with the benches.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// All drills, in the order of the page.
@@ -98,12 +103,16 @@ const DRILLS: &[&[Drill]] = &[
     &stop::DRILLS,
     &outage::DRILLS,
     &retention::DRILLS,
+    &floods::DRILLS,
     &statements::DRILLS,
     &clock::DRILLS,
     &disk::DRILLS,
     &unlinked::DRILLS,
     &admin_flood::DRILLS,
     &poison::DRILLS,
+    &lanes::DRILLS,
+    &tenant::DRILLS,
+    &own_faults::DRILLS,
     &webhook::DRILLS,
     &kafka::DRILLS,
     &collector::DRILLS,

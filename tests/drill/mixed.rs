@@ -21,7 +21,7 @@ use self::play::Play;
 use self::steady::Life;
 use self::tally::Tally;
 use crate::accounts::number;
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::load::{Writer, Writing};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
@@ -34,7 +34,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            twice; in the second half no kills",
     full: "30 minutes at 300/s",
     short: Some("20 s at 200/s"),
-    alone: false,
+    company: Company::Any,
     long: true,
     run: |run| Box::pin(mixed(run)),
 }];
@@ -227,7 +227,7 @@ async fn restored_under_it(play: &Play, writer: Writer) -> Writer {
     writer
 }
 
-/// It comes back to another history, which has as many revisions and more.
+/// The API server comes back with another history, which has as many revisions and more.
 async fn restored_while_down(play: &mut Play, writer: Writer) -> Writer {
     let snapshot = play.stage.server.snapshot();
     undone(play, 200).await;

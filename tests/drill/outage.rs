@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Company, Drill, Page, Row, Run};
 use crate::judge::{Arrival, Produced, delays};
 use crate::receiver::Mode;
 use crate::sampler::Sampler;
@@ -17,7 +17,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "a sink is away for an hour's worth of events; it catches up while new ones come",
     full: "1 800 000 events behind it, 500/s new ones",
     short: Some("20 000 events behind it, 200/s new ones"),
-    alone: true,
+    company: Company::InShort,
     long: false,
     run: |run| Box::pin(outage(run)),
 }];
@@ -25,7 +25,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
 /// How many are written before it is waited until they are in the journal, and the API server
 /// forgets what it needs no more.
 const SLICE: usize = 20_000;
-/// What the page judges by: events a second, and MiB.
+/// The figures that the page judges by: events a second, and MiB.
 const FAST_ENOUGH: f64 = 50_000.0;
 const SMALL_ENOUGH: f64 = 96.0;
 
@@ -92,7 +92,7 @@ async fn outage(run: Run) -> Page {
     Page::Rows(rows.collect())
 }
 
-/// What is asked of the figures, and whether they are that; only the reader knows the machine.
+/// The verdict on the figures, whether they are as asked; only the reader knows the machine.
 fn verdict(good: bool) -> &'static str {
     if good { "as asked" } else { "NOT as asked" }
 }

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,25 +20,52 @@ use crate::request::{ENVELOPE, head};
 
 const BUFFER: usize = 256 * 1024;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It is taken.
+    /// The request is taken.
     Take,
-    /// It is taken after a while.
+    /// The request is taken after a while.
     Slow(Duration),
-    /// It is not, and this is the status of the answer.
+    /// The request is not taken, and this is the status of the answer.
     Answer(u16),
-    /// The same if the body holds this text, as one that is poison to the receiver.
-    Refuse(u16, &'static str),
-    /// It is read, and no answer comes.
+    /// The request is read, and no answer comes.
     Hang,
     /// The connection is reset before it is read.
     Reset,
-    /// It is taken, and the connection ends instead of an answer.
+    /// The same when it has been read.
+    ResetWhenRead,
+    /// The request is taken, and the connection ends instead of an answer.
     Cut,
     /// Nobody listens.
     Down,
+    /// This, if the body holds one of these texts; others are taken.
+    Where(&'static [&'static str], Box<Self>),
+    /// This for so many in a hundred, at random; others are taken.
+    Sometimes(u8, Box<Self>),
+    /// The request is answered after a time of its own, up to this. Of ten one is not taken but answered 503, and
+    /// one is taken and cut.
+    Fickle(Duration),
+}
+
+impl Mode {
+    /// A body that holds one of these texts is answered this.
+    pub(crate) fn refuse(status: u16, texts: &'static [&'static str]) -> Self {
+        Self::Where(texts, Box::new(Self::Answer(status)))
+    }
+
+    /// The mode for this body.
+    fn of(&self, body: &[u8]) -> &Self {
+        match self {
+            Self::Where(texts, mode) => {
+                let holds = |text: &&str| memmem::find(body, text.as_bytes()).is_some();
+                if texts.iter().any(holds) { mode.of(body) } else { &Self::Take }
+            }
+            Self::Sometimes(percent, mode) if fastrand::u8(..100) < *percent => mode.of(body),
+            Self::Sometimes(..) => &Self::Take,
+            mode => mode,
+        }
+    }
 }
 
 /// A receiver of envelopes, one or an array of them in a request.
@@ -49,7 +77,9 @@ pub(crate) struct Receiver {
 
 struct Shared {
     arrivals: Mutex<Vec<Arrival>>,
-    /// What could not be understood.
+    /// When each connection ended, and which arrivals its last request brought.
+    ended: Mutex<Vec<(Instant, Range<usize>)>>,
+    /// Requests that could not be understood.
     complaints: Mutex<Vec<String>>,
     mode: watch::Sender<Mode>,
     connections: watch::Sender<usize>,
@@ -62,6 +92,7 @@ impl Receiver {
         let address = listener.local_addr().expect("the port");
         let shared = Arc::new(Shared {
             arrivals: Mutex::default(),
+            ended: Mutex::default(),
             complaints: Mutex::default(),
             mode: watch::Sender::new(Mode::Take),
             connections: watch::Sender::default(),
@@ -115,6 +146,13 @@ impl Receiver {
         assert!(complaints.is_empty(), "the receiver complains: {complaints:?}");
         lock(&self.shared.arrivals)
     }
+
+    /// Which arrivals the last request brought of each connection that has ended since: nobody may have
+    /// read its answer.
+    pub(crate) fn unanswered_since(&self, since: Instant) -> Vec<Range<usize>> {
+        let ended = lock(&self.shared.ended);
+        ended.iter().filter(|(at, _)| *at >= since).map(|(_, last)| last.clone()).collect()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,13 +166,16 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         shared.connections.send_modify(|open| *open += 1);
         tokio::spawn(async move {
             // A connection that breaks is the client's to notice.
-            let _ = serve(stream, &shared).await;
+            let mut last = 0..0;
+            let _ = serve(stream, &shared, &mut last).await;
+            lock(&shared.ended).push((Instant::now(), last));
             shared.connections.send_modify(|open| *open -= 1);
         });
     }
 }
 
-async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+/// Serves a connection to its end, and notes which arrivals its last request brought.
+async fn serve(mut stream: TcpStream, shared: &Shared, last: &mut Range<usize>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut mode = shared.mode.subscribe();
     let mut buffer = vec![0; BUFFER];
@@ -164,29 +205,43 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
             }
         };
         let told = mode.borrow_and_update().clone();
-        let status = match told {
+        let status = match *told.of(&buffer[body..end]) {
             Mode::Take => 204,
             Mode::Slow(wait) => {
                 tokio::time::sleep(wait).await;
                 204
             }
             Mode::Answer(status) => status,
-            Mode::Refuse(status, text) => {
-                let poison = memmem::find(&buffer[body..end], text.as_bytes()).is_some();
-                if poison { status } else { 204 }
-            }
             Mode::Hang => {
-                let _ = mode.changed().await;
+                // Until the other side loses patience.
+                tokio::select! {
+                    _ = mode.changed() => {}
+                    _ = stream.read(&mut buffer) => {}
+                }
                 return Ok(());
             }
             Mode::Cut => {
-                note(&buffer[body..end], shared);
+                *last = note(&buffer[body..end], shared);
                 return Ok(());
             }
-            Mode::Reset | Mode::Down => return Ok(()),
+            Mode::ResetWhenRead => return stream.set_zero_linger(),
+            Mode::Fickle(longest) => {
+                let kind = fastrand::u8(..10);
+                if kind > 0 {
+                    // At once: whoever sends may be killed before it is answered.
+                    *last = note(&buffer[body..end], shared);
+                }
+                tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
+                match kind {
+                    0 => 503,
+                    1 => return Ok(()),
+                    _ => 200,
+                }
+            }
+            Mode::Reset | Mode::Down | Mode::Where(..) | Mode::Sometimes(..) => return Ok(()),
         };
         if status == 204 {
-            note(&buffer[body..end], shared);
+            *last = note(&buffer[body..end], shared);
         }
         let answer = format!("HTTP/1.1 {status} As Told\r\nContent-Length: 0\r\n\r\n");
         // 204 has no body, and therefore no length.
@@ -197,20 +252,31 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// Writes down what is in a body.
-fn note(body: &[u8], shared: &Shared) {
-    let at = Instant::now();
+/// Writes down what is in a body. Answers where in the arrivals it is.
+fn note(body: &[u8], shared: &Shared) -> Range<usize> {
     let starts: Vec<usize> = memmem::find_iter(body, ENVELOPE).collect();
     let ends = starts.iter().skip(1).copied().chain([body.len()]);
-    let found = starts.iter().zip(ends).map(|(start, end)| arrival(&body[*start..end], at));
+    let read = Instant::now();
+    let found = starts.iter().zip(ends).map(|(start, end)| arrival(&body[*start..end], read));
     let found: Option<Vec<Arrival>> = found.collect();
     match found {
-        Some(found) if !found.is_empty() => lock(&shared.arrivals).extend(found),
+        Some(mut found) if !found.is_empty() => {
+            let mut arrivals = lock(&shared.arrivals);
+            // What comes over several connections is in the order of its times.
+            let at = Instant::now();
+            for arrival in &mut found {
+                arrival.at = at;
+            }
+            let before = arrivals.len();
+            arrivals.extend(found);
+            before..arrivals.len()
+        }
         _ => {
             let body = String::from_utf8_lossy(body);
             let complaint =
                 format!("no envelopes, or not of the events that their ids name: {body}");
             lock(&shared.complaints).push(complaint);
+            0..0
         }
     }
 }
@@ -227,7 +293,7 @@ static UID: Mark = Mark::new(|| Finder::new("\"uid\":\""));
 static VERSION: Mark = Mark::new(|| Finder::new("\"resourceVersion\":\""));
 static INVOLVED_OBJECT: Mark = Mark::new(|| Finder::new("\"involvedObject\":{"));
 
-/// What is left of an envelope, whose members have their order: `id`, `occurrences`, `delta`,
+/// The part of an envelope that is kept, whose members have their order: `id`, `occurrences`, `delta`,
 /// perhaps `correlation`, and `event`, which the API server writes. Within a text the quotes of a
 /// name would be escaped.
 struct Rest<'a>(&'a [u8]);

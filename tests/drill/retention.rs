@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::accounts::number;
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
 use crate::scripted::{Sink, Stage};
@@ -17,7 +17,7 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "more than the journal holds, for a sink that is away, and for one that is slow",
         full: "40 000 events, 4 MiB of journal",
         short: Some("8 000 events, 1 MiB of journal"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(drop_oldest(run)),
     },
@@ -26,7 +26,7 @@ pub(crate) const DRILLS: [Drill; 2] = [
         what: "the same with overflow: block, and an API server that forgets meanwhile",
         full: "40 000 events, 4 MiB of journal",
         short: Some("8 000 events, 1 MiB of journal"),
-        alone: false,
+        company: Company::Any,
         long: false,
         run: |run| Box::pin(block(run)),
     },
@@ -87,7 +87,7 @@ pub(crate) async fn dropped(stage: &Stage) -> u64 {
     (number(journal, "nextSequence") - 1).saturating_sub(number(journal, "records"))
 }
 
-/// What happens while intake stands still.
+/// The act while intake stands still.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meanwhile {
     Nothing,

@@ -1,4 +1,4 @@
-//! What a process holds, over time.
+//! Samples of what a process holds, over time.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::usage::{Usage, kib};
 /// How often it is looked at. A peak of memory in between is known to the kernel.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a process holds at one moment.
+/// The resources of a process at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) rss_mib: f64,

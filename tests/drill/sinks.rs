@@ -200,12 +200,12 @@ impl Stage {
     }
 }
 
-/// What a ledger holds, in the judge's terms.
+/// The arrivals of a ledger, in the judge's terms.
 fn arrivals(ledger: &Ledger) -> Vec<Arrival> {
     ledger.deliveries.iter().map(Arrival::from).collect()
 }
 
-/// What may differ from everything once.
+/// Counts of what may differ from everything once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubts {
     /// Events that the receiver refused for good.

@@ -20,7 +20,7 @@ const WAYS: [(&[&str], &[&str]); 2] = [
     (&["--mount"], &["--mount"]),
     (&["--mount", "--map-root-user"], &["--mount", "--user", "--preserve-credentials"]),
 ];
-/// What the bridge frees is taken at once, as by the program that filled the disk.
+/// The room that the bridge frees is taken at once, as by the program that filled the disk.
 const FILLS_EVERY: Duration = Duration::from_millis(50);
 
 /// See the [module](self).

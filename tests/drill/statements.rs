@@ -13,7 +13,7 @@ mod written;
 use futures_util::future::LocalBoxFuture;
 
 use self::world::{Act, World};
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Company, Drill, Page, Row, Run};
 use crate::judge::Verdict;
 
 pub(crate) const DRILLS: [Drill; 4] = [
@@ -30,7 +30,7 @@ const fn drill(name: &'static str, run: fn(Run) -> LocalBoxFuture<'static, Page>
                retention, matches and sources changed: each statement is exact",
         full: "50 kills",
         short: Some("5 kills"),
-        alone: false,
+        company: Company::Any,
         long: true,
         run,
     }
@@ -61,7 +61,7 @@ async fn truth(run: Run, mib: u64) -> Page {
     Page::Rows(rows)
 }
 
-/// What is done before each kill: all that there is, again and again, in an order left to chance.
+/// The acts before each kill: all that there are, again and again, in an order left to chance.
 fn acts(kills: usize, seed: u64) -> Vec<Act> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut acts = Vec::new();

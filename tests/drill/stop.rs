@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::receiver::Mode;
 use crate::scripted::{Stage, three_sinks};
 
@@ -15,7 +15,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            nothing comes twice, and it ends in time",
     full: "10 stops in 60 s at 1 000/s",
     short: Some("3 stops in 10 s at 300/s"),
-    alone: true,
+    company: Company::InShort,
     long: false,
     run: |run| Box::pin(stop(run)),
 }];

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::frame::{Drill, Page, Run};
+use crate::frame::{Company, Drill, Page, Run};
 use crate::parts::Part as _;
 use crate::receiver::Mode;
 use crate::scripted::{Stage, three_sinks};
@@ -21,7 +21,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
            load, with a sink behind; then a kill -9",
     full: "each 3 times at 500/s",
     short: Some("each once at 300/s"),
-    alone: false,
+    company: Company::Any,
     long: false,
     run: |run| Box::pin(unlinked(run)),
 }];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::frame::{Drill, Page, Row, Run};
+use crate::frame::{Company, Drill, Page, Row, Run};
 use crate::nasty::{Authority, Manner, NastyWebhook};
 use crate::sinks::{Doubts, Stage};
 
@@ -14,7 +14,7 @@ pub(crate) const DRILLS: [Drill; 1] = [Drill {
     what: "webhooks that fail, cut, hang, drip, push back, move, expire: nothing is lost",
     full: "eleven faults at once for 60 s, at 25/s",
     short: Some("eleven faults at once for 8 s, at 20/s"),
-    alone: false,
+    company: Company::Any,
     long: false,
     run: |run| Box::pin(webhook(run)),
 }];
@@ -29,7 +29,7 @@ struct Case {
     receiver: NastyWebhook,
 }
 
-/// What is wrong with a webhook by its certificate, which is no manner of answering.
+/// The fault of a webhook by its certificate, which is no manner of answering.
 const EXPIRED: &str = "expired";
 
 /// The faults: name, fault, manner, state of the sink, what the bridge has to say.

@@ -151,11 +151,18 @@ impl Bridge {
     async fn get(&self, path: &str) -> reqwest::Response {
         let address = self.address().expect("the bridge has said where it listens");
         let request = self.http.get(format!("http://{address}{path}"));
-        // On a busy machine an answer can take seconds, and nothing is asked a second time.
-        request.timeout(Duration::from_secs(30)).send().await.expect("an answer")
+        // On a busy machine an answer can take seconds. So can the request, and the bridge closes a
+        // connection that it does not come on within 5 s: then it is asked a second time.
+        let request = request.timeout(Duration::from_secs(30));
+        let again = request.try_clone().expect("a request without a body");
+        match request.send().await {
+            Err(error) if error.is_request() && !error.is_timeout() => again.send().await,
+            answer => answer,
+        }
+        .expect("an answer")
     }
 
-    /// What it has logged since it was first started.
+    /// The lines that it has logged since it was first started.
     pub(crate) fn log(&self) -> Vec<Value> {
         // Not JSON is only what it says on its way out.
         self.process.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -165,6 +172,12 @@ impl Bridge {
     pub(crate) fn logged(&self, words: &str) -> Option<Value> {
         let has_words = |line: &Value| line["message"].as_str().is_some_and(|m| m.contains(words));
         self.log().into_iter().rfind(has_words)
+    }
+
+    /// The last such line, once there is one: a thread writes the log, which may lag behind a status.
+    pub(crate) async fn said(&self, words: &str) -> Value {
+        until(words, async || self.logged(words).is_some()).await;
+        self.logged(words).expect("it was there")
     }
 
     /// Where the admin server listens.

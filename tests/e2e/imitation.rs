@@ -19,7 +19,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAMING: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
-/// What is asked of both, in this order. `{first}` is the version of the first object.
+/// The questions to both, in this order. `{first}` is the version of the first object.
 fn questions() -> Vec<(Method, String, &'static str, Value)> {
     let map = |name: &str, tier: &str| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "<v>"},

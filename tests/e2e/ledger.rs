@@ -1,4 +1,4 @@
-//! What a receiver has received.
+//! The ledger of what a receiver has received.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +67,7 @@ pub(crate) struct Ledger {
     pub(crate) deliveries: Vec<Delivery>,
     /// The ids of them.
     pub(crate) ids: HashSet<String>,
-    /// What a receiver had to find fault with: not an envelope, a wrong header, a bad signature.
+    /// The faults that a receiver has found: not an envelope, a wrong header, a bad signature.
     pub(crate) complaints: Vec<String>,
 }
 

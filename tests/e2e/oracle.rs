@@ -10,7 +10,7 @@ use crate::truth::Version;
 /// How many of each kind of mistake a failure shows.
 const SHOWN: usize = 5;
 
-/// What a version has to be when it arrives.
+/// A version as it has to be when it arrives.
 #[derive(Clone, Debug)]
 struct Wanted {
     object: String,
@@ -19,7 +19,7 @@ struct Wanted {
     delta: u64,
 }
 
-/// What has to arrive, and what may.
+/// The versions that have to arrive, and those that may.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
     wanted: HashMap<String, Wanted>,
@@ -27,7 +27,7 @@ pub(crate) struct Expected {
     earlier: HashSet<String>,
 }
 
-/// What a gap hides: versions after the first resourceVersion, and up to the second.
+/// A gap: it hides versions after the first resourceVersion, and up to the second.
 pub(crate) type Gap = (u64, u64);
 
 impl Expected {
@@ -169,7 +169,7 @@ pub(crate) struct Score {
     pub(crate) repeated: usize,
 }
 
-/// What was found to be wrong, by kind, with how often and some of them.
+/// Faults that were found, by kind, with how often and some of them.
 #[derive(Default)]
 struct Faults(BTreeMap<&'static str, (usize, Vec<String>)>);
 

@@ -1,4 +1,4 @@
-//! What the bridge, the recorders and the informers are held to, each test named after what it shows.
+//! Scenarios of the bridge, the recorders and the informers, each test named after what it shows.
 
 mod access;
 mod correlation;

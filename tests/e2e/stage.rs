@@ -31,7 +31,7 @@ impl Cluster {
         Self { etcd, server }
     }
 
-    /// Who may do everything.
+    /// A client of the user who may do everything.
     pub(crate) async fn admin(&self) -> kube::Client {
         self.server.client("admin").await
     }

@@ -1,6 +1,6 @@
-//! What the API server showed: a raw watch of all Events, from before the first write on.
+//! The truth, as the API server showed it: a raw watch of all Events, from before the first write on.
 //!
-//! It is what the bridge is held against, so it shares no code with it: it decodes typed objects,
+//! The bridge is held against it, so it shares no code with the bridge: it decodes typed objects,
 //! and takes a watch up again where it ended as long as etcd keeps the history, which tests see to.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,14 +24,14 @@ pub(crate) struct Version {
     /// The involved object: its uid, else `kind/namespace/name`.
     pub(crate) object: String,
     pub(crate) occurrences: u64,
-    /// It was deleted, as of this resourceVersion.
+    /// Whether it was deleted, as of this resourceVersion.
     pub(crate) deleted: bool,
     /// When it was seen.
     pub(crate) at: Instant,
 }
 
 impl Version {
-    /// What the bridge has to call it.
+    /// The id that the bridge has to give it.
     pub(crate) fn id(&self) -> String {
         format!("{}-{}", self.uid, self.resource_version)
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 /// How often it is looked at.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until `condition` holds, for at most half a minute.
+/// Waits until `condition` holds, for at most two minutes: machines that run tests stall at times.
 pub(crate) async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
-    until_within(Duration::from_secs(30), what, condition).await;
+    until_within(Duration::from_mins(2), what, condition).await;
 }
 
 /// The same for what may take longer.

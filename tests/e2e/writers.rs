@@ -15,13 +15,13 @@ use tokio::time::MissedTickBehavior;
 use crate::truth::Truth;
 
 /// How long a write is tried again when the API server is away.
-const GIVE_UP_AFTER: Duration = Duration::from_mins(1);
+const GIVE_UP_AFTER: Duration = Duration::from_mins(2);
 /// Fewer than writers, so that several of them write about the same objects.
 const NAMESPACES: usize = 3;
 /// Objects in a namespace that Events are about.
 const OBJECTS: usize = 20;
 
-/// What is written.
+/// A kind of write.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     /// The start of the Events' names; the same in a later load means the same Events.
@@ -131,7 +131,7 @@ pub(crate) fn has_code<T>(result: &kube::Result<T>, code: u16) -> bool {
     matches!(result, Err(kube::Error::Api(status)) if status.code == code)
 }
 
-/// What the API server has taken.
+/// The writes that the API server has taken.
 #[derive(Default)]
 struct Written {
     writes: AtomicUsize,

@@ -5,7 +5,7 @@ use std::{path::Path, process::Stdio, time::Duration};
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -14,7 +14,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What it printed, if it succeeded.
+    /// The text that it printed, if it succeeded.
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.stdout

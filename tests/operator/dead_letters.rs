@@ -1,7 +1,11 @@
 //! `tidings dead-letters`, while the bridge runs and when it does not.
 
+use std::time::Duration;
+
+use tidings::demo::api_server::EventObject;
+
 use crate::{
-    stage::Stage,
+    stage::{REFUSAL, Stage},
     support::{sink_status, until},
 };
 
@@ -77,7 +81,7 @@ async fn a_list_can_be_cut_and_narrowed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retried_letter_that_is_delivered_is_none_any_more() {
     let stage = Stage::set().await;
-    stage.events(["poison one", "fine", "poison two"]).await;
+    let others = stage.events(["poison one", "fine", "poison two"]).await;
     let numbers = stage.numbers().await;
     stage.sink.accept_everything();
     let oldest = numbers[1].to_string();
@@ -92,13 +96,13 @@ async fn a_retried_letter_that_is_delivered_is_none_any_more() {
     stage.until_kept(&[]).await;
     let received: Vec<_> = stage.sink.received().into_iter().map(|event| event.envelope).collect();
     assert_eq!(received.iter().filter(|envelope| envelope.contains("poison")).count(), 2);
-    assert_eq!(sink_status(&view, "pager").delivered, 3);
+    assert_eq!(sink_status(&view, "pager").delivered, others + 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_stopped_bridge_they_are_sent_when_it_starts_again() {
     let mut stage = Stage::set().await;
-    stage.events(["poison one", "poison two", "poison three"]).await;
+    let others = stage.events(["poison one", "poison two", "poison three"]).await;
     let numbers = stage.numbers().await;
     stage.stop().await;
     let said = stage.run(&["dead-letters", "drop", &numbers[0].to_string()]).await;
@@ -110,9 +114,41 @@ async fn of_a_stopped_bridge_they_are_sent_when_it_starts_again() {
     stage.sink.accept_everything();
     stage.start().await;
     let view = stage.bridge().view();
-    until("it is delivered", || sink_status(&view, "pager").delivered == 1).await;
+    until("it is delivered", || sink_status(&view, "pager").delivered == others + 1).await;
     stage.until_kept(&[numbers[2]]).await;
-    assert!(stage.sink.received()[0].envelope.contains("poison two"));
+    let received = stage.sink.received();
+    let poison: Vec<_> =
+        received.iter().filter(|event| event.envelope.contains("poison")).collect();
+    assert!(poison.len() == 1 && poison[0].envelope.contains("poison two"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_holds_others_up_is_put_away_by_hand() {
+    let stage = Stage::set().await;
+    let put_away = ["dead-letters", "put-away", "--sink", "pager"];
+    let nothing = stage.run(&put_away).await;
+    assert_eq!(nothing.code, 1);
+    assert!(
+        nothing.stderr.contains("nothing is held up at the sink `pager`\nhint: "),
+        "{nothing:?}"
+    );
+    // Nobody else is taken, so nobody is to blame.
+    let event = EventObject::about_pod("shop", "web-0", "BackOff", "poison");
+    stage.server.create(event).unwrap();
+    let view = stage.bridge().view();
+    until("it is named", || !sink_status(&view, "pager").heads.is_empty()).await;
+    let said = stage.run(&put_away).await.ok();
+    assert!(said.starts_with("Pod/web-0 in shop (") && said.contains(REFUSAL), "{said}");
+    until("it is a dead letter", || sink_status(&view, "pager").dead_lettered == 1).await;
+    let blocked = ["dead-letters", "list", "--class", "blocked", "--output", "json"];
+    until_listed(&stage, &blocked, 1).await;
+    let other = stage.run(&["dead-letters", "put-away", "--sink", "pagre"]).await;
+    assert!(other.stderr.contains("did you mean `pager`?"), "{other:?}");
+}
+
+async fn until_listed(stage: &Stage, list: &[&str], count: usize) {
+    let listed = async { while stage.run(list).await.json().as_array().unwrap().len() != count {} };
+    tokio::time::timeout(Duration::from_mins(1), listed).await.expect("it is listed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +170,7 @@ async fn dropped_ones_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_said() {
+async fn a_dead_letter_that_is_not_there_is_said() {
     let mut stage = Stage::set().await;
     stage.events(["poison"]).await;
     let mut said = Vec::new();

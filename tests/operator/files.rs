@@ -1,4 +1,4 @@
-//! Who may use the files of a journal.
+//! Access to the files of a journal.
 
 use std::{
     fs::{self, Permissions},
@@ -80,7 +80,7 @@ fn are_for_us_alone(journal: &Path, umask: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_is_for_its_user_alone_whatever_the_umask_and_is_put_right_at_the_start() {
-    for umask in ["000", "022"] {
+    for umask in ["000", "022", "777"] {
         let (server, dir) = (server(), tempfile::tempdir().unwrap());
         configured(&server, dir.path());
         runs_for_itself_alone(umask, &server, dir.path()).await;

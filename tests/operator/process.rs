@@ -5,14 +5,17 @@ use std::{
     process::Stdio,
 };
 
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings::demo::api_server::{ApiServer, EventObject, Fault, On};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     process::{Child, Command},
 };
 
-use crate::{commands, support::server};
+use crate::{
+    commands,
+    support::{server, until},
+};
 
 struct Process {
     child: Child,
@@ -99,11 +102,12 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
     assert_eq!(replay.code, 2);
 }
 
-/// Where a log says that the admin server listens.
-fn port(log: &str) -> u16 {
-    let (_, rest) = log.split_once("the admin server listens address=").unwrap();
-    let address = rest.split_whitespace().next().unwrap();
-    address.rsplit_once(':').unwrap().1.parse().unwrap()
+/// Where a log says that the admin server listens. A thread writes the log, and the socket that a
+/// start is awaited by may be there before the line is.
+fn port(log: &str) -> Option<u16> {
+    let (_, rest) = log.split_once("the admin server listens address=")?;
+    let (line, _) = rest.split_once('\n')?;
+    line.split_whitespace().next()?.rsplit_once(':')?.1.parse().ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,12 +123,26 @@ async fn a_start_in_a_pod_that_listens_on_loopback_alone_warns() {
     ] {
         let own = tempfile::tempdir_in(dir.path()).unwrap();
         let bridge = Process::start_with(&server, own.path(), &variables).await;
+        until("it says where it listens", || port(&bridge.log()).is_some()).await;
+        if warned {
+            until("it warns", || bridge.log().contains(warning)).await;
+        }
         let log = bridge.log();
         assert_eq!(log.contains(warning), warned, "{variables:?}: {log}");
-        let mut probe = TcpStream::connect(("127.0.0.1", port(&log))).await.unwrap();
+        let mut probe = TcpStream::connect(("127.0.0.1", port(&log).unwrap())).await.unwrap();
         probe.write_all(b"GET /livez HTTP/1.1\r\nhost: t\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         probe.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{variables:?}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_has_what_the_client_machinery_says_below_warnings() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.fail_once(On::List, Fault::Forbidden);
+    let process = Process::start(&server, dir.path()).await;
+    for words in ["the API server cannot be followed", "the API server answers again"] {
+        until(words, || process.log().contains(words)).await;
     }
 }

@@ -39,6 +39,35 @@ fn run_with(kubeconfig: &str, dir: &Path, proxy: &str, source: &str, sink: &str)
     run.spawn().unwrap()
 }
 
+#[tokio::test]
+async fn a_password_of_a_proxy_of_the_environment_is_not_sent_in_plain_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = async |config: &str, proxy: &str| {
+        let file = dir.path().join("tidings.yaml");
+        std::fs::write(&file, config).unwrap();
+        let mut check = Command::new(env!("CARGO_BIN_EXE_tidings"));
+        check.arg("check").arg("--config").arg(file).env("HTTPS_PROXY", proxy);
+        let output = check.output().await.unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let sink = "sinks: {out: {webhook: {url: https://siem.example/hook}, proxy: env}}\n";
+    let source =
+        "source: {proxy: env}\nsinks: {out: {webhook: {url: https://siem.example/hook}}}\n";
+    for (config, proxy, is_refused) in [
+        (sink, "http://tidings:hunter2secret@192.0.2.2:3128", true),
+        (sink, "tidings:hunter2secret@192.0.2.2:3128", true),
+        (source, "http://tidings:hunter2secret@192.0.2.2:3128", true),
+        (sink, "https://tidings:hunter2secret@192.0.2.2:3128", false),
+        (sink, "http://tidings:hunter2secret@127.0.0.1:3128", false),
+        (sink, "http://192.0.2.2:3128", false),
+    ] {
+        let (is_taken, said) = check(config, proxy).await;
+        assert_eq!(is_taken, !is_refused, "{proxy}: {said}");
+        assert_eq!(said.contains("the proxy in the variable HTTPS_PROXY"), is_refused, "{said}");
+        assert!(!said.contains("hunter2secret"), "{said}");
+    }
+}
+
 /// Waits until the log says something.
 async fn said(dir: &Path, words: &str) -> String {
     let saying = async {
@@ -80,6 +109,14 @@ async fn a_proxy_of_the_environment_is_left_alone_and_named() {
     assert!(log.contains("the client to the API server does not use"), "{log}");
     assert!(log.contains("source.proxy: env"), "{log}");
     assert!(timeout(Duration::ZERO, proxy.accept()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_of_the_environment_that_is_none_hinders_nothing() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
+    let _bridge = run(&server, dir.path(), "http://[::1", "", "");
+    said(dir.path(), "the sink does not take events").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

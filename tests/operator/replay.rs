@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_journal_has_is_sent_again_under_the_same_ids() {
+async fn records_of_the_journal_are_sent_again_under_the_same_ids() {
     let stage = Stage::set().await;
     stage.events(["one", "two", "three"]).await;
     let first = stage.sink.ids();
@@ -62,7 +62,7 @@ async fn a_position_and_a_filter_narrow_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_is_told_and_makes_it_not_whole() {
+async fn a_refused_event_is_told_and_the_replay_is_not_whole() {
     let stage = Stage::set().await;
     stage.events(["one", "two", "three"]).await;
     stage.sink.refuse(|event| event.envelope.contains("two").then(|| invalid("no more of these")));
@@ -73,7 +73,7 @@ async fn what_is_refused_is_told_and_makes_it_not_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_journal_does_not_reach_it_says_so() {
+async fn replay_says_so_where_the_journal_does_not_reach() {
     let stage = Stage::set().await;
     stage.events(["one", "two"]).await;
     let said = stage.run(&["replay", "--sink", "pager", "--since", "2h"]).await;
@@ -82,8 +82,8 @@ async fn where_the_journal_does_not_reach_it_says_so() {
     assert!(!said.stderr.contains("nothing"), "{said:?}");
     let said = stage.run(&["replay", "--sink", "pager", "--from", "4711"]).await;
     assert_eq!(said.code, 0, "{said:?}");
-    let note = "pager: there is nothing from position 4711 on that the sink has been sent: that ends \
-                before position 3\n";
+    let note = "pager: the sink has been sent nothing from position 4711 on: what it was sent \
+                ends before position 3\n";
     assert!(said.stderr.contains(note), "{said:?}");
 }
 
@@ -142,7 +142,7 @@ async fn a_bridge_that_stops_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_is_said_before_anything_is_sent() {
+async fn an_impossible_replay_is_refused_before_anything_is_sent() {
     let stage = Stage::set().await;
     stage.events(["one"]).await;
     let mut said = Vec::new();

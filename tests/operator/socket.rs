@@ -41,7 +41,7 @@ async fn get(socket: &Path, path: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_for_the_user_alone_and_goes_with_the_bridge() {
+async fn socket_is_for_the_user_alone_and_goes_with_the_bridge() {
     let mut stage = Stage::set().await;
     let mode = std::fs::metadata(stage.socket()).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
@@ -50,7 +50,7 @@ async fn it_is_for_the_user_alone_and_goes_with_the_bridge() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_answers_what_tcp_does_and_tcp_only_reads() {
+async fn socket_answers_what_tcp_does_and_tcp_only_reads() {
     let stage = Stage::set().await;
     stage.events(["poison"]).await;
     let socket = stage.socket();
@@ -86,7 +86,7 @@ async fn it_answers_what_tcp_does_and_tcp_only_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_request_is_refused_and_says_what_one_is() {
+async fn a_request_that_is_none_is_refused_and_told_the_form_of_one() {
     let stage = Stage::set().await;
     stage.events(["poison"]).await;
     let socket = stage.socket();

@@ -11,10 +11,12 @@ use tidings::{
 
 use crate::{
     commands::{self, Said},
-    support::{MemorySink, Setup, Tuning, invalid, server, settled, stop, until},
+    support::{
+        MemorySink, Setup, Tuning, create_until, invalid, server, settled, sink_status, stop, until,
+    },
 };
 
-/// What a receiver says to poison.
+/// The words of a receiver about poison.
 pub(crate) const REFUSAL: &str =
     "HTTP 400 Bad Request: {\"error\":\"the field message must not be poison\"}";
 
@@ -78,25 +80,32 @@ impl Stage {
         self.dir.path().join("tidings.yaml")
     }
 
-    /// Creates events about pods web-0 and so on, and waits until each has a fate.
-    pub(crate) async fn events(&self, messages: impl IntoIterator<Item = &str>) {
-        let before = crate::support::sink_status(&self.bridge().view(), "pager").seen;
-        let mut count = 0;
-        for message in messages {
-            let event = EventObject::about_pod("shop", &format!("web-{count}"), "BackOff", message);
+    /// Creates events about pods web-0 and so on, and waits until each has a fate: one that is refused
+    /// gets it, before the next is created, among others that are taken. Answers how many of these there were.
+    pub(crate) async fn events(&self, messages: impl IntoIterator<Item = &str>) -> u64 {
+        let view = self.bridge().view();
+        let (mut all, mut others) = (sink_status(&view, "pager").seen, 0);
+        for (n, message) in messages.into_iter().enumerate() {
+            let event = EventObject::about_pod("shop", &format!("web-{n}"), "BackOff", message);
             self.server.create(event).unwrap();
-            count += 1;
+            all += 1;
+            if message.contains("poison") {
+                let has_fates = || {
+                    let sink = sink_status(&view, "pager");
+                    sink.seen >= all + others && sink.pending == 0
+                };
+                others += create_until(&self.server, "each has a fate", has_fates).await;
+            }
         }
-        let sink = settled(&self.bridge().view(), "pager", before + count).await;
+        let sink = settled(&view, "pager", all + others).await;
         // What was refused is kept with the next commit.
         self.until_listed(|numbers| numbers.len() as u64 == sink.dead_lettered).await;
+        others
     }
 
-    /// So many events that are refused, and as few others as it takes to show that not all are.
+    /// So many events that are refused.
     pub(crate) async fn poison(&self, count: usize) {
-        let tens =
-            (0..count).map(|n| if n % 10 == 9 { vec!["poison", "fine"] } else { vec!["poison"] });
-        self.events(tens.flatten()).await;
+        self.events(std::iter::repeat_n("poison", count)).await;
     }
 
     /// Runs a command on it.
@@ -121,9 +130,15 @@ impl Stage {
         waited.expect("the letters are as wanted within a minute");
     }
 
-    /// What a command said, without what differs from run to run.
+    /// The output of a command, without what differs from run to run.
     pub(crate) fn steady(&self, text: &str) -> String {
-        commands::steady(text, self.dir.path())
+        // How often it is tried, and how many others come meanwhile, until one is judged is left to chance.
+        let cell = regex::Regex::new(r"(invalid|blocked)  \d+ +").unwrap();
+        let text = cell.replace_all(text, "$1  N         ");
+        let line =
+            regex::Regex::new(r#"((?:attempts|position): +|"resourceVersion": ")\d+"#).unwrap();
+        let text = commands::steady(&line.replace_all(&text, "${1}N"), self.dir.path());
+        regex::Regex::new(r"UID-\d+").unwrap().replace_all(&text, "UID-N").into_owned()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -1,4 +1,4 @@
-//! What is wrong with a command is said, with a way to mend it, before anything is done.
+//! Wrong commands are told of, with a way to mend them, before anything is done.
 
 use std::path::Path;
 

@@ -3,14 +3,14 @@
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 
-use super::{HOLD, HOLD_SHARE, Messages};
+use super::{HOLD, HOLD_SHARE, Messages, saved::Reader};
 use crate::{
-    correlate::{Key, defaults},
+    correlate::{Damaged, Key, defaults},
     event::{Correlation, CorrelationAction},
     journal::Holding,
 };
 
-/// What is held under one key.
+/// The versions that are held under one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// When the first was held, in milliseconds since the epoch.
@@ -23,7 +23,6 @@ pub(super) struct Entry {
     pub(super) last: u64,
     /// The sum of the increments.
     pub(super) delta: u64,
-    /// How many versions.
     pub(super) versions: u64,
     /// How many of them have no fate yet. An earlier build gave each its fate when the next one was
     /// held.
@@ -36,10 +35,42 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// See [`Holding::mark`].
     fn mark(&self) -> u64 {
         let mixed = (self.last.rotate_left(32) ^ self.delta).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed ^ (mixed >> 32)
+    }
+
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        for number in [
+            self.since_ms,
+            self.since_bytes,
+            self.first,
+            self.last,
+            self.delta,
+            self.versions,
+            self.pending,
+            self.count,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.push(u8::from(self.aggregated));
+        self.messages.save(out);
+    }
+
+    /// Reads what [`save`](Self::save) has appended, or an earlier build.
+    pub(super) fn load(rest: &mut Reader<'_>, earlier: bool) -> Result<Self, Damaged> {
+        Ok(Self {
+            since_ms: rest.u64()?,
+            since_bytes: rest.u64()?,
+            first: rest.u64()?,
+            last: rest.u64()?,
+            delta: rest.u64()?,
+            versions: rest.u64()?,
+            pending: if earlier { 1 } else { rest.u64()? },
+            count: rest.u64()?,
+            aggregated: rest.flag()?,
+            messages: if earlier { Messages::default() } else { rest.messages()? },
+        })
     }
 
     fn due_ms(&self) -> u64 {
@@ -49,17 +80,17 @@ impl Entry {
 
 /// Held versions that are to be announced together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::bridge) struct Summary {
+pub(crate) struct Summary {
     /// The sequence of the version held last, which the summary is.
-    pub(in crate::bridge) seq: u64,
+    pub(crate) seq: u64,
     /// The sum of the increments.
-    pub(in crate::bridge) delta: u64,
+    pub(crate) delta: u64,
     /// The versions that have their fate with it, itself included.
-    pub(in crate::bridge) pending: u64,
+    pub(crate) pending: u64,
     /// The correlation for its envelope, without messages.
-    pub(in crate::bridge) correlation: Correlation,
+    pub(crate) correlation: Correlation,
     /// The messages of the versions that it stands for.
-    pub(in crate::bridge) messages: Messages,
+    pub(crate) messages: Messages,
 }
 
 impl From<Entry> for Summary {
@@ -95,7 +126,7 @@ pub(super) struct Held {
     pending: u64,
     /// Those of earlier builds: see [`Entry::pending`].
     pub(super) settles_early: bool,
-    /// What all records took that were read so far.
+    /// The bytes that all records took that were read so far.
     read_bytes: u64,
     /// When so much is journalled behind an entry, it is due.
     most_bytes: u64,
@@ -104,7 +135,7 @@ pub(super) struct Held {
 /// As many keys as are counted. Most sinks hold nothing, so room is not made in advance.
 const CAPACITY: usize = defaults::LRU_CACHE_SIZE;
 
-/// What a record takes in the log beside its envelope, when it is alone in its frame and another
+/// The bytes that a record takes in the log beside its envelope, when it is alone in its frame and another
 /// frame forgets the Event later. Such frames are not counted by themselves: a position does not
 /// tell which of those that hold no record are behind it.
 const BESIDE: u64 = 160;
@@ -141,6 +172,22 @@ impl Held {
         self.read_bytes = read_bytes;
     }
 
+    /// One version that begins to be held now.
+    pub(super) fn entry(&self, seq: u64, delta: u64, time_ms: u64) -> Entry {
+        Entry {
+            since_ms: time_ms,
+            since_bytes: self.read_bytes,
+            first: seq,
+            last: seq,
+            delta,
+            versions: 1,
+            pending: 1,
+            count: 0,
+            aggregated: false,
+            messages: Messages::default(),
+        }
+    }
+
     /// Holds a version with its message. Answers what has to be announced for want of room.
     pub(super) fn add(&mut self, key: Key, mut new: Entry, message: Key) -> Option<Summary> {
         if let Some(entry) = self.entries.peek_mut(&key) {
@@ -168,7 +215,7 @@ impl Held {
         evicted
     }
 
-    /// What is held under a key, no longer.
+    /// Takes out what is held under a key.
     pub(super) fn take(&mut self, key: Key) -> Option<Entry> {
         let entry = self.entries.pop(&key)?;
         self.taken(&entry);
@@ -227,7 +274,6 @@ impl Held {
         self.most_bytes
     }
 
-    /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

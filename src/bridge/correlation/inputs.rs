@@ -1,4 +1,4 @@
-//! What a decision was made of.
+//! The inputs of a decision.
 //!
 //! A correlator knows no clock, no disk and no chance, so what it decided can be decided again: after
 //! a crash it is brought up with these, from where it was saved to where its sink is. The log is not
@@ -10,22 +10,22 @@ use crate::{
     journal::{CorrelatorInputs, InputBytes, Inputs},
 };
 
-/// See the [module](self).
+/// The inputs of one decision. See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bridge) struct Input {
+pub(crate) struct Input {
     /// The record, which may have brought about no more than summaries.
-    pub(in crate::bridge) seq: u64,
+    pub(crate) seq: u64,
     /// When it was journalled, in milliseconds since the epoch.
-    pub(in crate::bridge) time_ms: u64,
-    /// What all records up to it took in the log.
-    pub(in crate::bridge) read_bytes: u64,
-    /// What it is counted under, and its increments; nothing if it was not decided on.
-    pub(in crate::bridge) counted: Option<(Names, u64)>,
+    pub(crate) time_ms: u64,
+    /// The bytes that all records up to it took in the log.
+    pub(crate) read_bytes: u64,
+    /// The names that it is counted under, and its increments; nothing if it was not decided on.
+    pub(crate) counted: Option<(Names, u64)>,
 }
 
 impl Input {
     /// Adds it to others, all of earlier records.
-    pub(in crate::bridge) fn add_to(&self, inputs: &mut Inputs) {
+    pub(crate) fn add_to(&self, inputs: &mut Inputs) {
         let none = Key::from_bytes([0; 16]);
         let (names, delta) = self
             .counted
@@ -45,7 +45,7 @@ impl Input {
     }
 
     /// The one that [`add_to`](Self::add_to) added.
-    pub(in crate::bridge) fn of(seq: u64, bytes: &InputBytes) -> Self {
+    pub(crate) fn of(seq: u64, bytes: &InputBytes) -> Self {
         let (numbers, rest) = bytes.split_at(24);
         let number = |at: usize| u64::from_le_bytes(numbers.as_chunks().0[at]);
         let key = |at: usize| Key::from_bytes(rest.as_chunks().0[at]);
@@ -58,20 +58,20 @@ impl Input {
 impl Correlator {
     /// Comes to where it was when a record had been read. What is [due](Self::due) has to be taken
     /// after it.
-    pub(super) fn read_to(&mut self, read_bytes: u64) {
+    pub(crate) fn read_to(&mut self, read_bytes: u64) {
         self.held.read_to(read_bytes);
     }
 
     /// Decides as it did before; nothing on a record that was not decided on. What came of it was
     /// done, or is the caller's.
-    pub(super) fn decide_again(&mut self, input: &Input) -> Option<Decision> {
+    pub(crate) fn decide_again(&mut self, input: &Input) -> Option<Decision> {
         let (names, delta) = input.counted.as_ref()?;
         Some(self.decide(names, input.seq, *delta, input.time_ms))
     }
 
     /// Takes what was settled in an earlier run: the decisions are the same again, and what came of
     /// them was done.
-    pub(in crate::bridge) fn catch_up(&mut self, decided: &CorrelatorInputs, from: u64) {
+    pub(crate) fn catch_up(&mut self, decided: &CorrelatorInputs, from: u64) {
         for (seq, bytes) in decided.inputs.of(from..decided.next) {
             let input = Input::of(seq, bytes);
             self.read_to(input.read_bytes);

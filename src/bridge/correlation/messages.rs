@@ -7,7 +7,7 @@ use crate::correlate::Key;
 /// Which versions bore the first and the last of the different messages. Their words stay in the log,
 /// which keeps what is held, so none is kept here and no length of one takes room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::bridge) struct Messages {
+pub(crate) struct Messages {
     /// The messages, in the order in which they first came.
     pub(super) known: Vec<u64>,
     /// The versions that bore the first of them first.
@@ -44,12 +44,12 @@ impl Messages {
     }
 
     /// How many there are, or [`MOST_KNOWN`](Self::MOST_KNOWN) if there may be more.
-    pub(super) fn distinct(&self) -> u64 {
+    pub(crate) fn distinct(&self) -> u64 {
         self.known.len() as u64
     }
 
     /// The versions that bore those that are told, in their order.
-    pub(super) fn sequences(self) -> impl Iterator<Item = u64> {
+    pub(crate) fn sequences(self) -> impl Iterator<Item = u64> {
         self.first.into_iter().chain(self.last.into_iter().map(|(_, seq)| seq))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 /// they do in the API server's own field selector; otherwise all such recorders would be one.
 /// Events and groups are counted in one cache, hence the part that tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bridge) struct Names {
+pub(crate) struct Names {
     /// The very event: what is counted.
     pub(super) event: Key,
     /// Events of one reason about one object: what is aggregated.
@@ -26,7 +26,7 @@ pub(in crate::bridge) struct Names {
 
 impl Names {
     /// Of an event, behind the JSON of its cluster.
-    pub(in crate::bridge) fn of(cluster: KeyPrefix, event: &EventFields<'_>, keys: &Keys) -> Self {
+    pub(crate) fn of(cluster: KeyPrefix, event: &EventFields<'_>, keys: &Keys) -> Self {
         Self::behind(cluster.and(&[&event.metadata.namespace]), event, keys)
     }
 

@@ -1,4 +1,4 @@
-//! What is kept of a correlator across runs.
+//! The state of a correlator that is kept across runs.
 //!
 //! A version byte, whether it suppresses, the secret of the keys, the groups, the counts, the spam
 //! filter and what is held, each as a count and that many entries from the least recent to the most
@@ -32,12 +32,9 @@ const VERSION: u8 = 5;
 const EARLIER: u8 = 2;
 
 impl Correlator {
-    /// What is to be kept of one that knows everything before `position`. Where there is none,
+    /// The state of a correlator that knows everything before `position`. Where there is none,
     /// nothing, instead of the state of an earlier one: that could not be brought up from here.
-    pub(in crate::bridge) fn save(
-        correlator: Option<&Self>,
-        position: Position,
-    ) -> SavedCorrelator {
+    pub(crate) fn save(correlator: Option<&Self>, position: Position) -> SavedCorrelator {
         let bytes = correlator.map(Self::to_bytes).unwrap_or_default().into();
         SavedCorrelator { position, bytes }
     }
@@ -58,20 +55,7 @@ impl Correlator {
         out.extend_from_slice(&(self.held.len() as u32).to_le_bytes());
         for (key, entry) in self.held.iter() {
             out.extend_from_slice(&key.to_bytes());
-            for number in [
-                entry.since_ms,
-                entry.since_bytes,
-                entry.first,
-                entry.last,
-                entry.delta,
-                entry.versions,
-                entry.pending,
-                entry.count,
-            ] {
-                out.extend_from_slice(&number.to_le_bytes());
-            }
-            out.push(u8::from(entry.aggregated));
-            entry.messages.save(&mut out);
+            entry.save(&mut out);
         }
         out.push(u8::from(self.letting_go));
         out
@@ -79,19 +63,19 @@ impl Correlator {
 
     /// The secret of the keys in what [`to_bytes`](Self::to_bytes) left; nothing if it is not of
     /// that form.
-    pub(in crate::bridge) fn keys_of(bytes: &[u8]) -> Option<Keys> {
+    pub(crate) fn keys_of(bytes: &[u8]) -> Option<Keys> {
         let mut rest = Reader(bytes);
         let [version, _] = rest.array().ok()?;
         let (keys, _) = Keys::load(rest.0).ok()?;
         [EARLIER, VERSION].contains(&version).then_some(keys)
     }
 
-    /// What [`to_bytes`](Self::to_bytes) left.
+    /// Reads what [`to_bytes`](Self::to_bytes) left.
     ///
     /// # Errors
     ///
     /// The bytes are not of that form.
-    pub(in crate::bridge) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub(crate) fn load(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut rest = Reader(bytes);
         let [version] = rest.array()?;
         if ![EARLIER, VERSION].contains(&version) {
@@ -116,20 +100,7 @@ impl Correlator {
         let mut rest = Reader(rest);
         let mut held = Held::saved(rest.u64()?, rest.u64()?);
         for _ in 0..rest.u32()? {
-            let key = rest.key()?;
-            let entry = Entry {
-                since_ms: rest.u64()?,
-                since_bytes: rest.u64()?,
-                first: rest.u64()?,
-                last: rest.u64()?,
-                delta: rest.u64()?,
-                versions: rest.u64()?,
-                pending: if earlier { 1 } else { rest.u64()? },
-                count: rest.u64()?,
-                aggregated: rest.flag()?,
-                messages: if earlier { Messages::default() } else { rest.messages()? },
-            };
-            held.restore(key, entry);
+            held.restore(rest.key()?, Entry::load(&mut rest, earlier)?);
         }
         held.settles_early = earlier;
         let letting_go = rest.flag()?;
@@ -138,7 +109,6 @@ impl Correlator {
 }
 
 impl Messages {
-    /// Appends them.
     pub(super) fn save(&self, out: &mut Vec<u8>) {
         out.push(self.known.len() as u8);
         for number in self.known.iter().chain(&self.first) {
@@ -152,7 +122,8 @@ impl Messages {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// The bytes of a state that are still to be read.
+pub(super) struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
@@ -165,11 +136,11 @@ impl Reader<'_> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Damaged> {
+    pub(super) fn u64(&mut self) -> Result<u64, Damaged> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn flag(&mut self) -> Result<bool, Damaged> {
+    pub(super) fn flag(&mut self) -> Result<bool, Damaged> {
         self.array().map(|[byte]| byte != 0)
     }
 
@@ -180,7 +151,7 @@ impl Reader<'_> {
         if count <= most { Ok(count) } else { Err(Damaged) }
     }
 
-    fn messages(&mut self) -> Result<Messages, Damaged> {
+    pub(super) fn messages(&mut self) -> Result<Messages, Damaged> {
         let known = self.count(Messages::MOST_KNOWN)?;
         Ok(Messages {
             known: (0..known).map(|_| self.u64()).collect::<Result<_, _>>()?,

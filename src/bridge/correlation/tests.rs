@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    bridge::{Overflow, SinkProgress},
+    bridge::{Overflow, SinkProgress, sink::stage::CorrelateStage},
     event::{Change, Cluster, Envelope, EnvelopeHead, Incoming, Text},
     journal::{CorrelatorInputs, Directory, Inputs, Log, LogOptions, SinkState, Sync},
 };
@@ -72,7 +72,7 @@ fn records(versions: &[Version]) -> Vec<Read> {
     versions.iter().enumerate().map(record).collect()
 }
 
-/// What a sink would have been sent: sequence, delta, and what stands beside it.
+/// The events that a sink would have been sent: sequence, delta, and what stands beside it.
 type Sent = Vec<(u64, u64, Correlation)>;
 
 #[derive(Default, Debug)]
@@ -252,7 +252,7 @@ fn an_object_has_25_tokens_and_what_is_held_comes_with_its_next_version() {
 }
 
 #[test]
-fn what_is_held_comes_as_a_summary_600_seconds_after_the_first_of_it() {
+fn held_versions_come_as_a_summary_600_seconds_after_the_first() {
     let mut correlator = suppress();
     let records = records(&repeats(0, 0, 28, 10_000));
     run(&mut correlator, &records);
@@ -266,7 +266,7 @@ fn what_is_held_comes_as_a_summary_600_seconds_after_the_first_of_it() {
 }
 
 #[test]
-fn what_is_held_comes_as_a_summary_when_an_eighth_of_the_journal_is_behind_it() {
+fn held_versions_come_as_a_summary_when_an_eighth_of_the_journal_is_behind_them() {
     let records = records(&repeats(0, 0, 200, 10));
     let mut correlator = suppress_in(HOLD_SHARE * 10_000);
     let sent = run(&mut correlator, &records).sent;
@@ -318,7 +318,7 @@ fn no_more_is_held_than_there_is_room_for() {
 }
 
 #[test]
-fn what_is_held_when_the_mode_changes_is_let_go() {
+fn held_versions_are_let_go_when_the_mode_changes() {
     let mut correlator = suppress();
     run(&mut correlator, &records(&repeats(0, 0, 28, 10)));
     assert!(!correlator.lets_go());
@@ -380,7 +380,7 @@ fn run_earlier(correlator: &mut Correlator, records: &[Read]) {
 }
 
 #[test]
-fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fate() {
+fn versions_that_an_earlier_build_held_come_out_first_and_only_the_last_has_no_fate() {
     // It had saved its correlator before it held anything, and after.
     for saved in [20, 30] {
         let mut correlator = suppress();
@@ -405,7 +405,7 @@ fn what_an_earlier_build_held_comes_out_first_and_only_the_last_of_it_has_no_fat
 }
 
 #[test]
-fn what_was_held_at_the_last_save_is_salvaged_as_far_as_it_is_still_held() {
+fn versions_held_at_the_last_save_are_salvaged_as_far_as_they_are_still_held() {
     let mut correlator = suppress();
     let mut versions = repeats(0, 0, 28, 10);
     versions.extend(repeats(1, 0, 30, 10));
@@ -424,7 +424,7 @@ fn what_was_held_at_the_last_save_is_salvaged_as_far_as_it_is_still_held() {
 }
 
 #[test]
-fn what_was_let_go_once_is_no_reason_to_let_go_what_is_held_later() {
+fn versions_that_were_let_go_once_let_go_none_that_are_held_later() {
     let mut correlator = suppress();
     let records = records(&repeats(0, 0, 30, 10));
     // With nothing held there is nothing to let go.
@@ -515,7 +515,7 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
         let correlator = Correlator::new(CorrelateMode::Annotate, keys, ROOMY);
         let progress =
             SinkProgress::new("audit", "memory", Overflow::DropOldest, SinkState::default(), None);
-        let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
+        let mut stage = CorrelateStage::new(correlator, None, &shared, log.handle(), &progress);
         let mut counted = Vec::new();
         for (record, time_ms, _) in &records {
             // Of Events that have nothing to do with each other, unlike the records.

@@ -16,7 +16,7 @@ use super::{
     schema::{Field, Shape, VARIABLES},
     types::Type,
 };
-use crate::suggest::nearest;
+use crate::suggest::did_you_mean;
 
 /// Deeper expressions are refused: evaluation recurses, on the stack of a worker thread.
 const MAX_DEPTH: usize = 48;
@@ -57,7 +57,7 @@ impl Fault {
     }
 }
 
-/// What an expression asks of an event.
+/// A question of an expression to an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Slot {
     /// The members on the way from the envelope.
@@ -65,7 +65,7 @@ pub(super) struct Slot {
     pub(super) asks: Asks,
 }
 
-/// What a slot holds.
+/// The kind of value that a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Asks {
     /// The value itself.
@@ -104,7 +104,7 @@ impl Checker {
             let fault = || too_deep(0).hint("loops that follow each other count twice");
             return if deep { Err(fault()) } else { Ok(()) };
         }
-        Err(Fault::new(0, format!("the expression is {}, not a boolean", type_.name()))
+        Err(Fault::new(0, format!("expected a boolean, found {}", type_.name()))
             .hint("compare it with something, for instance by `==`"))
     }
 
@@ -228,7 +228,10 @@ impl Checker {
         depth: usize,
     ) -> Result<Type, Fault> {
         if self.loops == MAX_LOOPS {
-            return Err(Fault::new(id, format!("loops are nested more than {MAX_LOOPS} deep")));
+            return Err(Fault::new(
+                id,
+                format!("expected at most {MAX_LOOPS} nested loops, found more"),
+            ));
         }
         let element = match self.check(&mut comprehension.iter_range, depth + 1)? {
             Type::List(element) => *element,
@@ -305,15 +308,18 @@ impl Checker {
         if !type_.fits(&Type::Text) {
             return Err(Fault::new(
                 id,
-                format!("`matches` works on a text, not on {}", type_.name()),
+                format!("expected a text before `matches`, found {}", type_.name()),
             ));
         }
         if self.loops > 0 {
             meter::meter_value(&mut text, &type_);
         }
         let Expr::Literal(LiteralValue::String(literal)) = &pattern.expr else {
-            return Err(Fault::new(pattern.id, "the pattern of `matches` must be a literal text")
-                .hint("it is compiled once, not for each event"));
+            return Err(Fault::new(
+                pattern.id,
+                "expected a literal text as the pattern of `matches`, found an expression",
+            )
+            .hint("it is compiled once, not for each event"));
         };
         let regex = RegexBuilder::new(literal.inner())
             .size_limit(MAX_REGEX_BYTES)
@@ -336,7 +342,7 @@ impl Checker {
 }
 
 fn too_deep(id: u64) -> Fault {
-    Fault::new(id, format!("the expression is nested more than {MAX_DEPTH} deep"))
+    Fault::new(id, format!("expected at most {MAX_DEPTH} levels of nesting, found more"))
 }
 
 fn literal_type(literal: &LiteralValue) -> Type {
@@ -362,7 +368,7 @@ fn extend(
     Ok((path, shape))
 }
 
-/// What the member `name` of what stands at `path` is.
+/// The shape of the member `name` of what stands at `path`.
 fn step(id: u64, path: &[String], shape: Shape, name: &str) -> Result<Shape, Fault> {
     match shape {
         Shape::Object(fields) => find_field(id, fields, name).map_or_else(
@@ -395,26 +401,22 @@ fn find_field(id: u64, fields: &'static [Field], name: &str) -> Result<&'static 
         return Ok(field);
     }
     let fault = Fault::new(id, format!("there is no field `{name}`"));
-    Err(if name == "managedFields" {
-        fault.hint("managed fields are not kept")
-    } else if let Some(near) = nearest(name, fields.iter().map(|field| field.name)) {
-        fault.hint(format!("did you mean `{near}`?"))
-    } else {
-        let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
-        fault.hint(format!("the fields here are {}", names.join(", ")))
-    })
+    if name == "managedFields" {
+        return Err(fault.hint("managed fields are not kept"));
+    }
+    let names = fields.iter().map(|field| field.name);
+    let quoted: Vec<_> = names.clone().map(|name| format!("`{name}`")).collect();
+    let all = || format!("the fields here are {}", quoted.join(", "));
+    Err(fault.hint(did_you_mean(name, names, all)))
 }
 
 fn unknown_variable(id: u64, name: &str) -> Fault {
     let fault = Fault::new(id, format!("there is no variable `{name}`"));
     let Shape::Object(event) = VARIABLES[0].shape else { return fault };
     if event.iter().any(|field| field.name == name) {
-        fault.hint(format!("write `event.{name}`"))
-    } else if let Some(near) = nearest(name, VARIABLES.iter().map(|variable| variable.name)) {
-        fault.hint(format!("did you mean `{near}`?"))
-    } else {
-        fault.hint(
-            "the variables are `event`, `change`, `delta` and `cluster`; texts stand in quotes",
-        )
+        return fault.hint(format!("write `event.{name}`"));
     }
+    let all = "the variables are `event`, `change`, `delta` and `cluster`; texts stand in quotes";
+    let names = VARIABLES.iter().map(|variable| variable.name);
+    fault.hint(did_you_mean(name, names, || all.to_owned()))
 }

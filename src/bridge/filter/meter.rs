@@ -1,6 +1,6 @@
 //! The budget of an evaluation: how many steps an expression may take on one event.
 //!
-//! What a step costs is fixed when the expression is compiled, and how many there are follows from
+//! The cost of a step is fixed when the expression is compiled, and how many there are follows from
 //! the event. A loop pays for all its turns before the first one: for what it goes over, and for
 //! each turn as much as its body has nodes. Where the cost of a node grows with a value (a
 //! comparison, a search in a text, a sum of texts or lists), the node pays for the value's size;
@@ -27,7 +27,7 @@ use super::types::Type;
 
 /// So many steps an expression may take on one event: some 10 ms.
 pub(super) const BUDGET: u64 = 100_000;
-/// What a turn of a loop costs beside the nodes of its body.
+/// The cost of a turn of a loop beside the nodes of its body.
 const TURN: u64 = 4;
 /// So many bytes of a text are as much as a step.
 const BYTES_A_STEP: usize = 64;
@@ -139,7 +139,7 @@ fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
 }
 
 thread_local! {
-    /// What the evaluation on this thread has left; nothing if it has spent it.
+    /// The steps that the evaluation on this thread has left; nothing if it has spent them.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -148,7 +148,7 @@ pub(super) fn begin(steps: u64) {
     LEFT.set(Some(steps));
 }
 
-/// What is left; nothing if more was needed than there was.
+/// The steps that are left; nothing if more were needed than there were.
 pub(super) fn left() -> Option<u64> {
     LEFT.get()
 }

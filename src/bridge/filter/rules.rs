@@ -3,7 +3,7 @@
 use cel::common::ast::operators;
 
 use super::{check::Fault, types::Type};
-use crate::suggest::nearest;
+use crate::suggest::did_you_mean;
 
 /// Checks an operator and answers what it makes.
 pub(super) fn operator(id: u64, name: &str, types: &[Type]) -> Result<Type, Fault> {
@@ -15,7 +15,7 @@ pub(super) fn operator(id: u64, name: &str, types: &[Type]) -> Result<Type, Faul
         (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
             match types.iter().find(|type_| !type_.fits(&Type::Bool)) {
                 Some(other) => {
-                    let what = format!("{} stands where a boolean is needed", other.name());
+                    let what = format!("expected a boolean, found {}", other.name());
                     Err(Fault::new(id, what))
                 }
                 None => Ok(Type::Bool),
@@ -46,7 +46,7 @@ pub(super) fn operator(id: u64, name: &str, types: &[Type]) -> Result<Type, Faul
             Type::List(element) if needle.comparable(element) => Ok(Type::Bool),
             Type::Map(_) | Type::Object(_) if needle.fits(&Type::Text) => Ok(Type::Bool),
             Type::Any => Ok(Type::Bool),
-            Type::Text => Err(Fault::new(id, "`in` looks into lists and maps, not into a text")
+            Type::Text => Err(Fault::new(id, "expected a list or a map behind `in`, found a text")
                 .hint("write `text.contains(part)`")),
             _ => Err(Fault::new(id, format!("{} is never in {}", needle.name(), hay.name()))),
         },
@@ -132,16 +132,12 @@ pub(super) fn function(id: u64, name: &str, method: bool, types: &[Type]) -> Res
         }
         _ => {
             let known = METHODS.iter().chain(FUNCTIONS).chain(MACROS).copied();
+            let all = || {
+                let functions = FUNCTIONS[2..].join(", ");
+                format!("there are {}, {functions} and {}", METHODS.join(", "), MACROS.join(", "))
+            };
             let fault = Fault::new(id, format!("there is no function `{name}`"));
-            Err(match nearest(name, known) {
-                Some(near) => fault.hint(format!("did you mean `{near}`?")),
-                None => fault.hint(format!(
-                    "there are {}, {} and {}",
-                    METHODS.join(", "),
-                    FUNCTIONS[2..].join(", "),
-                    MACROS.join(", "),
-                )),
-            })
+            Err(fault.hint(did_you_mean(name, known, all)))
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What an expression may name: the variables and the fields of a core/v1 Event.
+//! The names that an expression may use: the variables and the fields of a core/v1 Event.
 
-/// What a name stands for.
+/// The shape of what a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
     /// A string; absent reads as "".

@@ -275,7 +275,7 @@ impl<'p> Visitor<'_> for Member<'p> {
     }
 }
 
-/// What an absent member reads as.
+/// The value that an absent member reads as.
 fn zero(shape: Shape) -> Box<dyn Val> {
     match shape {
         Shape::Text => Box::new(CelString::from("")),

@@ -91,7 +91,7 @@ fn evaluation_that_fails_is_an_error() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_its_place() {
+fn an_expression_that_cannot_work_is_refused_with_its_place() {
     let deep = format!("{}1{} == 1", "-(".repeat(60), ")".repeat(60));
     let sum = format!("1{} == 1", "+1".repeat(100));
     let chained = format!("[1]{} == [1]", ".map(x, x)".repeat(30));

@@ -4,7 +4,7 @@ use cel::common::ast::operators;
 
 use super::schema::{Field, Shape};
 
-/// What an expression evaluates to.
+/// The type of an expression's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Type {
     Bool,
@@ -81,7 +81,7 @@ impl Type {
         orders(self) && orders(other) && self.comparable(other)
     }
 
-    /// What an arithmetic operator makes of two operands, if it takes them.
+    /// The type of an arithmetic operator's result, if it takes the two operands.
     pub(super) fn arithmetic(operator: &str, left: &Self, right: &Self) -> Option<Self> {
         if !left.fits(right) {
             return None;
@@ -96,7 +96,7 @@ impl Type {
         takes.then(|| known.clone())
     }
 
-    /// What both are, for the branches of a conditional or the elements of a list.
+    /// The type of both, for the branches of a conditional or the elements of a list.
     pub(super) fn join(self, other: &Self) -> Self {
         if self == *other { self } else { Self::Any }
     }

@@ -31,18 +31,18 @@ const UNKNOWN_FOR: Duration = Duration::from_mins(1);
 /// Why something could not be asked, or has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
-    /// What the API server says, or why it says nothing.
+    /// The API server's error, or why it says nothing.
     #[error(transparent)]
     Client(#[from] kube::Error),
-    /// It does not answer.
+    /// The API server does not answer.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Timeout,
-    /// It knows no such kind or resource.
+    /// The API server knows no such kind or resource.
     #[error("the API server has no such resource")]
     Unknown,
 }
 
-/// See the [module](self).
+/// A client of discovery with a memory. See the [module](self).
 pub(super) struct Discovery {
     client: kube::Client,
     rate: Arc<Rate>,
@@ -53,7 +53,7 @@ pub(super) struct Discovery {
     known: Mutex<HashMap<String, Listed<Arc<[Found]>>>>,
 }
 
-/// What was listed, and when.
+/// A list, and when it was made.
 #[derive(Clone)]
 struct Listed<T> {
     what: T,
@@ -61,7 +61,7 @@ struct Listed<T> {
 }
 
 impl<T> Listed<T> {
-    /// What is not in it may be there by now.
+    /// Whether what is not in it may be there by now.
     fn is_old(&self) -> bool {
         self.at.elapsed() >= UNKNOWN_FOR
     }

@@ -5,35 +5,35 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use tokio::time::sleep;
 
-use super::{Enrich, Known, Objects, Reference, Versions, reference::Ref, sighting::Decision};
+use super::{Enrich, Known, Objects, Reference, Versions, observation::Decision, reference::Ref};
 use crate::{
     bridge::now_ms,
     correlate::Key,
-    event::{EnvelopeParts, Missing, Record},
+    event::{EnvelopeParts, Missing, Origin, Record},
 };
 
-/// What one sink is told. Clones are cheap.
+/// The enricher of one sink. Clones are cheap.
 #[derive(Clone)]
-pub(in crate::bridge) struct Enricher {
+pub(crate) struct Enricher {
     pub(super) objects: Arc<Objects>,
     /// Its number among the sinks that ask.
     pub(super) sink: usize,
     pub(super) enrich: Arc<Enrich>,
 }
 
-/// What a sink is told of the object of a record.
+/// The facts that a sink is told of the object of a record.
 #[derive(Clone, Debug)]
-pub(in crate::bridge) struct Told {
+pub(crate) struct ObjectContext {
     /// [`ObjectInfo`](crate::event::ObjectInfo) as JSON.
-    pub(in crate::bridge) json: Bytes,
+    pub(crate) json: Bytes,
     /// Why that is nothing.
-    pub(in crate::bridge) missing: Option<Missing>,
+    pub(crate) missing: Option<Missing>,
 }
 
-impl Told {
+impl ObjectContext {
     /// A record with this in its envelope, and without a correlation. The envelope is taken off
     /// `space`, as [`EnvelopeParts::with`] does it.
-    pub(in crate::bridge) fn put_into(&self, record: &Record, space: &mut BytesMut) -> Record {
+    pub(crate) fn put_into(&self, record: &Record, space: &mut BytesMut) -> Record {
         let mut record = record.clone();
         if let Some(parts) = EnvelopeParts::of(&record.envelope) {
             record.envelope = parts.with(parts.delta, Some(&self.json), None, space);
@@ -43,9 +43,9 @@ impl Told {
 }
 
 impl Enricher {
-    /// What the sink is told of the object of a record that was journalled at `time_ms`. Waits until
+    /// Looks up what the sink is told of the object of a record that was journalled at `time_ms`. Waits until
     /// it is known, and no longer than the budget from then on.
-    pub(in crate::bridge) async fn tell(&self, record: &Record, time_ms: u64) -> Told {
+    pub(crate) async fn tell(&self, record: &Record, time_ms: u64) -> ObjectContext {
         let Some(key) = self.key_of(record) else { return self.told(&no_object()) };
         let view = &self.objects.view;
         loop {
@@ -68,11 +68,11 @@ impl Enricher {
     }
 
     /// A record as it was enriched in an earlier run that decided about it. Blocks on the disk.
-    pub(in crate::bridge) fn stored(&self, record: &Record) -> Record {
+    pub(crate) fn stored(&self, record: &Record) -> Record {
         self.tell_stored(record).put_into(record, &mut BytesMut::new())
     }
 
-    fn tell_stored(&self, record: &Record) -> Told {
+    fn tell_stored(&self, record: &Record) -> ObjectContext {
         let Some(reference) = object_of(record) else { return self.told(&no_object()) };
         let key = reference.as_ref().key(&self.objects.view.keys);
         let stored = self.objects.stored(key).unwrap_or_default();
@@ -88,9 +88,9 @@ impl Enricher {
         recent.or_else(|| Some(object_of(record)?.as_ref().key(&view.keys)))
     }
 
-    fn told(&self, known: &Known) -> Told {
+    fn told(&self, known: &Known) -> ObjectContext {
         let json = known.told(self.sink, &self.enrich);
-        Told { json, missing: known.info.missing }
+        ObjectContext { json, missing: known.info.missing }
     }
 }
 
@@ -100,6 +100,6 @@ fn no_object() -> Known {
 }
 
 fn object_of(record: &Record) -> Option<Reference> {
-    let event = EnvelopeParts::of(&record.envelope)?.fields()?;
-    Some(Ref::of(&event)?.to_owned())
+    let origin = Origin::of(&record.envelope)?;
+    Some(Ref::of(&origin.involved_object)?.to_owned())
 }

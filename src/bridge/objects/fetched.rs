@@ -1,4 +1,4 @@
-//! What was fetched lately, and what was asked for in vain.
+//! Objects that were fetched lately, and those that were asked for in vain.
 
 use std::{
     num::NonZeroUsize,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{bridge::shared::lock, cache::Metadata, event::Missing};
 
-/// What is known to be missing is asked for again after this.
+/// An object that is known to be missing is asked for again after this.
 const MISSING_FOR_MS: u64 = 30_000;
 
 /// There is room at least for all that is asked for at once: each object with its owners. Or one
@@ -41,7 +41,7 @@ impl Fetched {
         Self { entries: Mutex::new(LruCache::with_hasher(capacity, FxBuildHasher)) }
     }
 
-    /// What was fetched of an object, however long ago.
+    /// Finds what was fetched of an object, however long ago.
     pub(super) fn find(&self, object: Ref<'_>, now_ms: u64) -> Found {
         let mut entries = lock(&self.entries);
         match entries.get(&object.to_owned()) {
@@ -69,7 +69,7 @@ impl Fetched {
         lock(&self.entries).put(reference, entry);
     }
 
-    /// It was asked for in vain; what is known of it from before is kept.
+    /// Notes that an object was asked for in vain; what is known of it from before is kept.
     pub(super) fn put_missing(&self, object: Reference, why: Missing, now_ms: u64) {
         let mut entries = lock(&self.entries);
         match entries.get_mut(&object) {

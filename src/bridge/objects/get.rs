@@ -19,15 +19,19 @@ use crate::{cache::Metadata, event::Missing};
 /// No name, kind, group or version is longer.
 const MAX_SEGMENT: usize = 253;
 
-/// Who is asked for objects.
+/// The server that is asked for objects.
 pub(super) trait Api: Send + Sync + 'static {
     /// Gets the metadata of an object, or all of it and with it the node that it is on.
-    fn get<'a>(&'a self, object: Ref<'a>, whole: bool) -> BoxFuture<'a, Result<Got, NotGot>>;
+    fn get<'a>(
+        &'a self,
+        object: Ref<'a>,
+        whole: bool,
+    ) -> BoxFuture<'a, Result<FetchedObject, FetchError>>;
 }
 
 /// An object as it was got.
 #[derive(Clone, Debug)]
-pub(super) struct Got {
+pub(super) struct FetchedObject {
     pub(super) object: Metadata,
     /// The node that it is on, where all of it was asked for.
     pub(super) node: Option<Box<str>>,
@@ -35,22 +39,21 @@ pub(super) struct Got {
 
 /// Why an object was not got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotGot {
+pub(super) enum FetchError {
     /// The API server has it not, or not for us.
     Missing(Missing),
-    /// It is worth trying again, after the wait that the API server asks for.
+    /// The request is worth trying again, after the wait that the API server asks for.
     Later(Option<Duration>),
 }
 
-/// The API server.
 pub(super) struct ApiServer {
     pub(super) client: kube::Client,
     pub(super) discovery: Arc<Discovery>,
 }
 
 impl ApiServer {
-    async fn get(&self, object: Ref<'_>, whole: bool) -> Result<Got, NotGot> {
-        let missing = NotGot::Missing(Missing::NotFound);
+    async fn get(&self, object: Ref<'_>, whole: bool) -> Result<FetchedObject, FetchError> {
+        let missing = FetchError::Missing(Missing::NotFound);
         // They become part of the request's path, and come from whoever may write Events.
         let segments = [object.name, object.namespace, object.kind];
         let (group, version) = group_version(object.api_version);
@@ -74,7 +77,7 @@ impl ApiServer {
         let request = request.map_err(|_| missing)?;
         let answer = self.discovery.ask(self.client.request_text(request)).await;
         let text = answer.map_err(|error| not_got(&error))?;
-        let later = |_| NotGot::Later(None);
+        let later = |_| FetchError::Later(None);
         let metadata: Metadata = serde_json::from_str(&text).map_err(later)?;
         // A same name with another uid is not that object.
         if !is_meant(object, &metadata) {
@@ -83,12 +86,16 @@ impl ApiServer {
         let Placed { spec } =
             if whole { serde_json::from_str(&text).map_err(later)? } else { Placed::default() };
         let node = spec.node_name.filter(|node| !node.is_empty());
-        Ok(Got { object: metadata, node })
+        Ok(FetchedObject { object: metadata, node })
     }
 }
 
 impl Api for ApiServer {
-    fn get<'a>(&'a self, object: Ref<'a>, whole: bool) -> BoxFuture<'a, Result<Got, NotGot>> {
+    fn get<'a>(
+        &'a self,
+        object: Ref<'a>,
+        whole: bool,
+    ) -> BoxFuture<'a, Result<FetchedObject, FetchError>> {
         Box::pin(self.get(object, whole))
     }
 }
@@ -105,18 +112,18 @@ struct Place {
     node_name: Option<Box<str>>,
 }
 
-fn not_got(error: &AskError) -> NotGot {
+fn not_got(error: &AskError) -> FetchError {
     let status = match error {
-        AskError::Unknown => return NotGot::Missing(Missing::NotFound),
+        AskError::Unknown => return FetchError::Missing(Missing::NotFound),
         AskError::Client(kube::Error::Api(status)) => status,
-        AskError::Client(_) | AskError::Timeout => return NotGot::Later(None),
+        AskError::Client(_) | AskError::Timeout => return FetchError::Later(None),
     };
     match status.code {
-        404 => NotGot::Missing(Missing::NotFound),
-        401 | 403 => NotGot::Missing(Missing::Forbidden),
+        404 => FetchError::Missing(Missing::NotFound),
+        401 | 403 => FetchError::Missing(Missing::Forbidden),
         _ => {
             let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            NotGot::Later((asked > 0).then(|| Duration::from_secs(asked.into())))
+            FetchError::Later((asked > 0).then(|| Duration::from_secs(asked.into())))
         }
     }
 }

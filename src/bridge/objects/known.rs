@@ -1,4 +1,4 @@
-//! What is known of an object, and what each sink is told of it.
+//! The facts known of an object, and those that each sink is told of.
 
 use std::sync::OnceLock;
 
@@ -10,7 +10,7 @@ use crate::event::{Missing, ObjectInfo};
 /// For so many sinks it is kept what they are told; for more it is made anew each time.
 const KEPT: usize = 4;
 
-/// What is known of an object, as far as any sink asks for it.
+/// The facts known of an object, as far as any sink asks for them.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) info: ObjectInfo,

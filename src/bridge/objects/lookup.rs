@@ -1,11 +1,16 @@
-//! What is at hand of an object and of the controllers above it, without asking anyone.
+//! Lookups of an object and of the controllers above it among what is at hand, without asking anyone.
 
 use std::{hash::Hasher as _, sync::Arc};
 
 use rustc_hash::FxHasher;
 
-use super::reference::{Ref, Reference};
+use super::{
+    fetched::Fetched,
+    reference::{Ref, Reference},
+    watched::Watched,
+};
 use crate::{
+    bridge::now_ms,
     cache::{Metadata, OwnerReference},
     event::{Missing, Owner},
 };
@@ -16,17 +21,29 @@ pub(super) const MAX_OWNERS: usize = 8;
 /// at the API server has another one, and this annotation.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Where objects are at hand: what is watched, and what was fetched lately.
-pub(super) trait Lookup: Send + Sync + 'static {
-    /// What is known of an object. Does not wait, and costs little.
-    fn find(&self, object: Ref<'_>) -> Found;
+/// The objects at hand: those that are watched, and those that were fetched lately.
+pub(super) struct LocalObjects {
+    pub(super) watched: Arc<Watched>,
+    pub(super) fetched: Fetched,
 }
 
-/// The answer of a [`Lookup`].
+impl LocalObjects {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { watched: Arc::default(), fetched: Fetched::new(capacity) }
+    }
+
+    /// Finds what is known of an object. Does not wait, and costs little.
+    pub(super) fn find(&self, object: Ref<'_>) -> Found {
+        let watched = self.watched.find(object);
+        watched.map_or_else(|| self.fetched.find(object, now_ms()), Found::Object)
+    }
+}
+
+/// The answer of [`LocalObjects::find`].
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     Object(Arc<Metadata>),
-    /// It was asked for lately, in vain.
+    /// The object was asked for lately, in vain.
     Missing(Missing),
     /// Nothing is known: it may be there or not.
     Unknown,
@@ -46,13 +63,11 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The object itself.
     pub(super) fn object(&self) -> &Metadata {
         // It is made with one.
         &self.objects[0]
     }
 
-    /// Its uid.
     pub(super) fn uid(&self) -> &str {
         self.object().uid().unwrap_or_default()
     }
@@ -65,13 +80,13 @@ impl Chain {
     }
 }
 
-/// What is at hand of an object, with the controllers above it if they are wanted.
+/// Looks up an object, with the controllers above it if they are wanted.
 pub(super) fn look_up(
-    lookup: &dyn Lookup,
+    local: &LocalObjects,
     object: Ref<'_>,
     owners_wanted: bool,
 ) -> Result<Chain, Found> {
-    let mut last = match lookup.find(object) {
+    let mut last = match local.find(object) {
         Found::Object(found) => found,
         nothing => return Err(nothing),
     };
@@ -87,7 +102,7 @@ pub(super) fn look_up(
         if owner.is_node() {
             break;
         }
-        match lookup.find(owner) {
+        match local.find(owner) {
             Found::Object(found) => {
                 add(&mut hasher, &found);
                 objects.push(Arc::clone(&found));

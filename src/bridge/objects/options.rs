@@ -1,4 +1,4 @@
-//! What of involved objects is wanted, and how it is read.
+//! Options of enrichment: the parts of involved objects that are wanted, and how they are read.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -34,7 +34,7 @@ impl Default for ObjectOptions {
 }
 
 impl ObjectOptions {
-    /// What the API server has to permit, in words.
+    /// The permissions that the API server has to give, in words.
     pub fn permissions(&self) -> String {
         let watched: Vec<_> = self.watch.iter().map(ToString::to_string).collect();
         let rest = "get for whatever else events are about";
@@ -72,13 +72,13 @@ impl fmt::Display for ResourceName {
 
 /// A text that is no `plural` or `plural.group`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no resource")]
-pub struct NotAResource(String);
+#[error("expected a resource, found `{0}`")]
+pub struct ParseResourceError(String);
 
 impl FromStr for ResourceName {
-    type Err = NotAResource;
+    type Err = ParseResourceError;
 
-    fn from_str(text: &str) -> Result<Self, NotAResource> {
+    fn from_str(text: &str) -> Result<Self, ParseResourceError> {
         let (plural, group) = text.split_once('.').unwrap_or((text, ""));
         let label = |label: &str| {
             !label.is_empty()
@@ -88,12 +88,12 @@ impl FromStr for ResourceName {
         if label(plural) && (no_group || group.split('.').all(label)) {
             Ok(Self::new(plural, group))
         } else {
-            Err(NotAResource(text.to_owned()))
+            Err(ParseResourceError(text.to_owned()))
         }
     }
 }
 
-/// What a sink wants to be told of the objects that events are about.
+/// The parts of the objects that events are about that a sink wants to be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enrich {
     /// Which labels.
@@ -107,7 +107,7 @@ pub struct Enrich {
 }
 
 impl Enrich {
-    /// What of an object's info the sink is told.
+    /// The part of an object's info that the sink is told.
     pub(super) fn of(&self, info: &ObjectInfo) -> ObjectInfo {
         let pick = |keys: &KeyPatterns, from: &std::collections::BTreeMap<String, String>| {
             let wanted = from.iter().filter(|(key, _)| keys.contain(key));

@@ -11,7 +11,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What an Event says.
+    /// The place that an Event claims.
     pub(super) fn claimed(node: &str, uid: &str) -> Self {
         Self { node: node.into(), claimed: true, uid: uid.into() }
     }

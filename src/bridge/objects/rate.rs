@@ -7,9 +7,9 @@ use std::sync::{
 
 use crate::cache::workqueue::TokenBucket;
 
-/// What all requests for enrichment wait for, and are counted by.
+/// The rate of all requests for enrichment, which counts them, too.
 ///
-/// Who is to choose whom to ask for waits first ([`ready`](Self::ready)) and chooses then. Chosen
+/// A caller that chooses whom to ask for waits first ([`ready`](Self::ready)) and chooses then. Chosen
 /// before, whoever asks for much would have the next turns, too.
 pub(super) struct Rate {
     bucket: TokenBucket,

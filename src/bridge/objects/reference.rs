@@ -2,7 +2,7 @@
 
 use crate::{
     correlate::{Key, Keys},
-    event::EventFields,
+    event::{EventFields, ObjectReference},
 };
 
 /// An object by kind, place and, where it is stated, identity.
@@ -28,9 +28,8 @@ pub(super) struct Reference {
 }
 
 impl<'a> Ref<'a> {
-    /// The object that an Event is about; nothing if it names none.
-    pub(super) fn of(event: &'a EventFields<'_>) -> Option<Self> {
-        let object = &event.involved_object;
+    /// The `involvedObject` of an Event; nothing if it names none.
+    pub(super) fn of(object: &'a ObjectReference<'_>) -> Option<Self> {
         let (kind, name): (&str, &str) = (&object.kind, &object.name);
         if kind.is_empty() || name.is_empty() {
             return None;
@@ -61,7 +60,7 @@ impl<'a> Ref<'a> {
         Self { api_version, kind, namespace, name, uid }
     }
 
-    /// What it is kept under.
+    /// The key that the object is kept under.
     pub(super) fn key(&self, keys: &Keys) -> Key {
         keys.separated(&[self.api_version, self.kind, self.namespace, self.name, self.uid])
     }

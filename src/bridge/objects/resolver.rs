@@ -10,12 +10,12 @@ use tokio::sync::Mutex;
 
 use super::{
     Objects, Reference,
-    get::{Api, Got, NotGot},
-    lookup::{Chain, Found, Lookup, look_up},
+    get::{Api, FetchError, FetchedObject},
+    lookup::{Chain, Found, look_up},
+    observation::{Answer, Finding},
     place::Place,
     rate::Rate,
     reference::Ref,
-    sighting::{Answer, Finding},
     view::REFRESH,
 };
 use crate::{
@@ -75,21 +75,21 @@ impl Resolver {
             view.answer(key, Answer::Nothing, now_ms());
             return queue.forget(reference);
         }
-        let at_hand = matches!(self.objects.at_hand.find(object), Found::Object(_));
-        if !at_hand && self.is_stored(reference).await {
+        let local = matches!(self.objects.local.find(object), Found::Object(_));
+        if !local && self.is_stored(reference).await {
             return queue.forget(reference);
         }
         let answer = match self.ask(object).await {
             Ok(finding) => Answer::Known(finding),
-            Err(NotGot::Missing(why)) => Answer::Missing(why),
-            Err(NotGot::Later(after)) if view.waits(key, now_ms()) => {
+            Err(FetchError::Missing(why)) => Answer::Missing(why),
+            Err(FetchError::Later(after)) if view.waits(key, now_ms()) => {
                 view.answer(key, Answer::Trouble(Missing::Unavailable), now_ms());
                 return match after {
                     Some(after) => queue.add_after(reference.clone(), after),
                     None => queue.add_rate_limited(reference.clone()),
                 };
             }
-            Err(NotGot::Later(_)) => Answer::Nothing,
+            Err(FetchError::Later(_)) => Answer::Nothing,
         };
         view.answer(key, answer, now_ms());
         queue.forget(reference);
@@ -107,11 +107,12 @@ impl Resolver {
     }
 
     /// Gets what is not at hand of an object and of the controllers above it.
-    async fn ask(&self, object: Ref<'_>) -> Result<Finding, NotGot> {
-        let Objects { view, at_hand, wanted, .. } = &*self.objects;
+    async fn ask(&self, object: Ref<'_>) -> Result<Finding, FetchError> {
+        let Objects { view, local, wanted, .. } = &*self.objects;
         let key = object.key(&view.keys);
         let mut place = view.place(key);
-        let old = !at_hand.watches(object) && !at_hand.fetched.is_fresh(object, REFRESH, now_ms());
+        let old =
+            !local.watched.watches(object) && !local.fetched.is_fresh(object, REFRESH, now_ms());
         if old {
             let said = place.as_ref().is_some_and(|place| !place.claimed);
             let whole = wanted.node && object.is_pod() && !said;
@@ -120,15 +121,15 @@ impl Resolver {
         let known =
             |chain: &Chain, place: &Option<Place>| wanted.known(object, chain, place.as_ref());
         let chain = loop {
-            let chain = match look_up(&**at_hand, object, wanted.owners) {
+            let chain = match look_up(local, object, wanted.owners) {
                 Ok(chain) => chain,
-                Err(Found::Missing(why)) => return Err(NotGot::Missing(why)),
+                Err(Found::Missing(why)) => return Err(FetchError::Missing(why)),
                 // It was watched, and has gone meanwhile.
                 Err(_) => {
                     place = self.fetch(object, false).await?.or(place);
-                    match look_up(&**at_hand, object, wanted.owners) {
+                    match look_up(local, object, wanted.owners) {
                         Ok(chain) => chain,
-                        Err(_) => return Err(NotGot::Missing(Missing::NotFound)),
+                        Err(_) => return Err(FetchError::Missing(Missing::NotFound)),
                     }
                 }
             };
@@ -136,7 +137,7 @@ impl Resolver {
             view.partial(key, known(&chain, &place));
             match self.fetch(owner.as_ref(), false).await {
                 // What is missing is at hand as missing.
-                Ok(_) | Err(NotGot::Missing(_)) => {}
+                Ok(_) | Err(FetchError::Missing(_)) => {}
                 Err(later) => return Err(later),
             }
         };
@@ -145,7 +146,7 @@ impl Resolver {
             view.partial(key, Arc::clone(&info));
             match self.fetch(object, true).await {
                 Ok(said) => place = said.or(place),
-                Err(NotGot::Missing(_)) => {}
+                Err(FetchError::Missing(_)) => {}
                 Err(later) => return Err(later),
             }
             info = known(&chain, &place);
@@ -155,26 +156,26 @@ impl Resolver {
     }
 
     /// Gets one object, to have it at hand; answers where it is, if `whole` of it was asked for.
-    async fn fetch(&self, object: Ref<'_>, whole: bool) -> Result<Option<Place>, NotGot> {
-        let fetched = &self.objects.at_hand.fetched;
+    async fn fetch(&self, object: Ref<'_>, whole: bool) -> Result<Option<Place>, FetchError> {
+        let fetched = &self.objects.local.fetched;
         match self.api.get(object, whole).await {
-            Ok(Got { object: mut got, node }) => {
+            Ok(FetchedObject { object: mut got, node }) => {
                 // An annotation may be 256 KiB.
                 self.objects.wanted.keep_of(&mut got);
                 let uid: Box<str> = got.uid().unwrap_or_default().into();
                 fetched.put(object.to_owned(), Arc::new(got), now_ms());
                 Ok(node.map(|node| Place { node, claimed: false, uid }))
             }
-            Err(NotGot::Missing(why)) => {
+            Err(FetchError::Missing(why)) => {
                 fetched.put_missing(object.to_owned(), why, now_ms());
-                Err(NotGot::Missing(why))
+                Err(FetchError::Missing(why))
             }
             Err(later) => Err(later),
         }
     }
 }
 
-/// What has failed is asked for again after this, and then after twice as long each time.
+/// A request that has failed is made again after this, and then after twice as long each time.
 pub(super) const RETRY: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(20)..=Duration::from_secs(5);
 

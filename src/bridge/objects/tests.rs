@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{
     Known, Reference,
-    sighting::{Answer, Decision, Finding, News, Sighting},
+    observation::{Answer, Change, Decision, Finding, Observation},
     versions::Versions,
     view::View,
 };
@@ -57,9 +57,9 @@ enum Step {
     /// A sink goes on by so many records, waiting for each as long as it has to.
     Go(usize, usize),
     Pass(u64),
-    /// What is new is taken.
+    /// Changes are taken.
     Take(bool),
-    /// What was taken is on the disk, or is not.
+    /// The changes that were taken are on the disk, or are not.
     Saved(bool),
     /// Retention drops so many records.
     Drop(u64),
@@ -90,7 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the state store does with a commit.
+/// The state store, as far as a commit of the view goes.
 #[derive(Default)]
 struct Stored {
     objects: BTreeMap<u128, SavedObject>,
@@ -124,11 +124,11 @@ struct World {
     /// Which object each record is about, and when it was journalled; the first has the sequence 1.
     records: Vec<(u8, u64)>,
     positions: [usize; SINKS],
-    /// What is about to be saved, with where the sinks were then.
+    /// The changes that are about to be saved, with where the sinks were then.
     taken: Option<(ObjectsCommit, [usize; SINKS])>,
     /// The sequence of the oldest record in the log.
     oldest: u64,
-    /// What was decided, and by how many sinks it was counted on when the state was saved.
+    /// The info that was decided on, and by how many sinks it was counted on when the state was saved.
     decided: BTreeMap<usize, ObjectInfo>,
 }
 
@@ -151,18 +151,20 @@ impl World {
         self.view.keys.separated(&[&object.to_string()])
     }
 
-    fn sighting(&self, object: u8, what: &What) -> Sighting {
+    fn observation(&self, object: u8, what: &What) -> Observation {
         let key = self.key(object);
         let remembered = self.view.remembered(key, self.now_ms);
-        let news = match what {
+        let change = match what {
             // Only what is known is the same.
-            What::Same if matches!(remembered, super::sighting::Remembered::Known(_)) => News::None,
-            What::Same | What::Unknown => News::Unknown(reference(), None),
-            What::Known(number) => News::Known(finding(*number, false)),
-            What::Partial(number) => News::Partial(finding(*number, true), reference()),
-            What::Missing => News::Missing(Missing::NotFound),
+            What::Same if matches!(remembered, super::observation::Remembered::Known(_)) => {
+                Change::None
+            }
+            What::Same | What::Unknown => Change::Unknown(reference(), None),
+            What::Known(number) => Change::Known(finding(*number, false)),
+            What::Partial(number) => Change::Partial(finding(*number, true), reference()),
+            What::Missing => Change::Missing(Missing::NotFound),
         };
-        Sighting { key, news }
+        Observation { key, change }
     }
 
     fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
@@ -171,13 +173,13 @@ impl World {
                 let seq = self.records.len() as u64 + 1;
                 let time_ms = self.now_ms;
                 self.records.push((object, time_ms));
-                let sighting = self.sighting(object, &what);
+                let observation = self.observation(object, &what);
                 if late_ms > 0 {
                     // A sink may read it from the log meanwhile.
                     self.now_ms += late_ms;
                     self.go(0, 1)?;
                 }
-                self.view.observe(seq, time_ms, [Some(sighting)]);
+                self.view.observe(seq, time_ms, [Some(observation)]);
             }
             Step::Answer(object, answer) => {
                 let key = self.key(object);
@@ -259,7 +261,7 @@ impl World {
         }
     }
 
-    /// What was not saved is gone; what no saved position counts on may be decided otherwise.
+    /// Loses what was not saved; what no saved position counts on may be decided otherwise.
     fn crash(&mut self) {
         self.taken = None;
         let oldest = self.oldest as usize - 1;
@@ -284,8 +286,8 @@ impl World {
             if seq < undecided || self.view.is_decided(key, seq) {
                 self.view.touch(key, seq);
             } else {
-                let sighting = self.sighting(object, &What::Unknown);
-                self.view.observe(seq, self.now_ms, [Some(sighting)]);
+                let observation = self.observation(object, &What::Unknown);
+                self.view.observe(seq, self.now_ms, [Some(observation)]);
             }
         }
         self.view.recovered(tail, self.now_ms);
@@ -349,7 +351,7 @@ fn a_clock_that_is_set_back_holds_nobody() {
     let now_ms = 10_000_000;
     let view = View::new(None, Duration::from_millis(BUDGET_MS), CACHE, 1, now_ms);
     let key = view.keys.separated(&["object"]);
-    let unknown = Sighting { key, news: News::Unknown(reference(), None) };
+    let unknown = Observation { key, change: Change::Unknown(reference(), None) };
     view.observe(1, now_ms, [Some(unknown)]);
     view.loaded(key, None);
     let waits = view.decide(key, 1, now_ms, now_ms - 10);
@@ -365,7 +367,7 @@ fn a_flood_of_objects_that_all_wait_is_no_more_work_for_each() {
     let view = View::new(None, Duration::from_millis(BUDGET_MS), CACHE, 1, 0);
     let key = |seq: u64| view.keys.separated(&[&seq.to_string()]);
     for seq in 1..=FLOOD {
-        let unknown = Sighting { key: key(seq), news: News::Unknown(reference(), None) };
+        let unknown = Observation { key: key(seq), change: Change::Unknown(reference(), None) };
         view.observe(seq, 0, [Some(unknown)]);
     }
     for seq in 1..=FLOOD {

@@ -1,4 +1,4 @@
-//! What is known of one object, by the records that it is true of.
+//! Versions of one object, by the records that they are true of.
 //!
 //! A record is enriched with the newest version that begins at it or before it. A version, once it
 //! is there, stays as it is, and one that is added begins behind every record that has been
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Known;
 use crate::event::ObjectInfo;
 
-/// What is known from a record on.
+/// The facts known from a record on.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     /// The sequence of the first record that it is true of.
@@ -28,7 +28,6 @@ impl Versions {
         self.0[..behind].last()
     }
 
-    /// The newest.
     pub(super) fn last(&self) -> Option<&Version> {
         self.0.last()
     }
@@ -68,7 +67,7 @@ impl Versions {
         &self.0[self.0.partition_point(|version| version.from <= sequence)..]
     }
 
-    /// What the state store holds of an object. A version that cannot be read is left out.
+    /// Loads what the state store holds of an object. A version that cannot be read is left out.
     pub(super) fn load(saved: Vec<(u64, Vec<u8>)>) -> Self {
         let mut versions = Self::default();
         for (from, json) in saved {
@@ -81,7 +80,7 @@ impl Versions {
 }
 
 impl Version {
-    /// What the state store holds of it.
+    /// The form in which the state store holds it.
     pub(super) fn save(&self) -> (u64, Vec<u8>) {
         // A struct of strings and maps with string keys always serialises.
         (self.from, serde_json::to_vec(&self.known.info).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What is known of the objects that records are about: the view `objects`.
+//! The view `objects`: what is known of the objects that records are about.
 //!
 //! For each object there are [versions](Versions), and a record is enriched with the one that is true
 //! at it. Ingest adds them in the order of the log. Where it does not know an object, records about
@@ -20,7 +20,7 @@ use self::inner::{Inner, Recovery};
 pub(super) use self::inner::{REFRESH, millis};
 use super::{
     Known, LISTED_WITHIN, Place, Reference, Versions, key_of_stored,
-    sighting::{Answer, Compared, Decision, Remembered, Sighting},
+    observation::{Answer, Comparison, Decision, Observation, Remembered},
 };
 use crate::{
     bridge::shared::lock,
@@ -28,7 +28,7 @@ use crate::{
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };
 
-/// See the [module](self).
+/// The view `objects` of one bridge. See the [module](self).
 pub(super) struct View {
     pub(super) keys: Keys,
     secret: u128,
@@ -97,26 +97,26 @@ impl View {
         uid: &str,
         claim: Option<&str>,
         now_ms: u64,
-    ) -> Compared {
+    ) -> Comparison {
         let claimed = || claim.map(|node| Place::claimed(node, uid));
         let mut inner = self.inner();
         let Some(entry) = inner.entries.get(&key) else {
-            return Compared::News { place: claimed(), patient: false };
+            return Comparison::Change { place: claimed(), patient: false };
         };
         let place = entry.place.as_ref();
-        let news = claim.is_some_and(|node| place.is_none_or(|at| at.gives_way_to(node, uid)));
+        let change = claim.is_some_and(|node| place.is_none_or(|at| at.gives_way_to(node, uid)));
         // Where the Event claims nothing, the claim of another one does not do.
         let doubted = claim.is_none() && place.is_some_and(|at| at.claimed);
         let due = now_ms >= entry.again_ms;
-        if entry.fingerprint != fingerprint || news || ((entry.incomplete || doubted) && due) {
-            let place = if news { claimed() } else { place.cloned() };
-            return Compared::News { place, patient: !due };
+        if entry.fingerprint != fingerprint || change || ((entry.incomplete || doubted) && due) {
+            let place = if change { claimed() } else { place.cloned() };
+            return Comparison::Change { place, patient: !due };
         }
         // Only what was fetched says when it is to be fetched again.
-        if entry.again_ms > 0 && due { Compared::Old } else { Compared::Same }
+        if entry.again_ms > 0 && due { Comparison::Old } else { Comparison::Same }
     }
 
-    /// What is known of an object of which nothing is at hand.
+    /// The state of an object of which nothing is at hand.
     pub(super) fn remembered(&self, key: Key, now_ms: u64) -> Remembered {
         let mut inner = self.inner();
         let Some(entry) = inner.entries.get(&key) else { return Remembered::Nothing };
@@ -137,13 +137,13 @@ impl View {
         &self,
         first: u64,
         time_ms: u64,
-        sightings: impl IntoIterator<Item = Option<Sighting>>,
+        observations: impl IntoIterator<Item = Option<Observation>>,
     ) -> Vec<Reference> {
         let mut asks = Vec::new();
         let mut inner = self.inner();
-        for (seq, sighting) in (first..).zip(sightings) {
-            if let Some(Sighting { key, news }) = sighting {
-                inner.observe(key, seq, time_ms + self.budget_ms, news, &mut asks);
+        for (seq, observation) in (first..).zip(observations) {
+            if let Some(Observation { key, change }) = observation {
+                inner.observe(key, seq, time_ms + self.budget_ms, change, &mut asks);
             }
             inner.observed = inner.observed.max(seq + 1);
         }
@@ -176,7 +176,7 @@ impl View {
         self.inner().entries.peek(&key).is_some_and(|entry| entry.whole)
     }
 
-    /// What is known so far of an object that is asked for.
+    /// Takes in what is known so far of an object that is asked for.
     pub(super) fn partial(&self, key: Key, known: Arc<Known>) {
         let mut inner = self.inner();
         let entry = inner.entries.peek_mut(&key);
@@ -185,7 +185,7 @@ impl View {
         }
     }
 
-    /// What came of asking for an object.
+    /// Takes in the answer to a request for an object.
     pub(super) fn answer(&self, key: Key, answer: Answer, now_ms: u64) {
         let mut inner = self.inner();
         inner.answer(key, answer, now_ms);
@@ -199,7 +199,7 @@ impl View {
         inner.entries.peek(&key).is_some_and(|entry| entry.versions.at(seq).is_some())
     }
 
-    /// What the state store has of an object.
+    /// Takes in what the state store has of an object.
     pub(super) fn loaded(&self, key: Key, stored: Option<SavedObject>) {
         let mut inner = self.inner();
         // Before it is there: who asked for it still has to find it.
@@ -261,13 +261,13 @@ impl View {
         self.changed.notified()
     }
 
-    /// What is to be saved: new versions; and with `all` which record was the last about each object.
+    /// Takes what is to be saved: new versions; and with `all` which record was the last about each object.
     /// `oldest` is the oldest record in the log.
     pub(super) fn take(&self, all: bool, oldest: u64) -> ObjectsCommit {
         self.inner().take(self.secret, all, oldest, self.cache)
     }
 
-    /// It is on the disk.
+    /// Takes in that changes are on the disk.
     pub(super) fn saved(&self, commit: &ObjectsCommit) {
         let mut inner = self.inner();
         for (key, saved) in &commit.changed {
@@ -286,7 +286,7 @@ impl View {
         inner.shrink(self.cache);
     }
 
-    /// It is not.
+    /// Takes in that changes are not on the disk.
     pub(super) fn put_back(&self, commit: &ObjectsCommit) {
         let mut inner = self.inner();
         for (key, saved) in &commit.changed {

@@ -1,4 +1,4 @@
-//! What of objects is kept: all that any sink asks for.
+//! The parts of objects that are kept: all that any sink asks for.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     event::{ObjectInfo, Owner},
 };
 
-/// What every sink asks for, together.
+/// The requests of all sinks together.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     sinks: Vec<Enrich>,
@@ -38,7 +38,7 @@ impl Wanted {
         self.sinks.iter().any(|sink| keys(sink).contain(key))
     }
 
-    /// What is kept of an object, at a place that may be known from elsewhere.
+    /// The facts that are kept of an object, at a place that may be known from elsewhere.
     pub(super) fn known(
         &self,
         object: Ref<'_>,

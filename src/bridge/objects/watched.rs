@@ -16,12 +16,12 @@ use crate::{
     event::UidKey,
 };
 
-/// What was deleted is remembered so long: its last events come after it.
+/// An object that was deleted is remembered so long: its last events come after it.
 const DELETED_FOR: Duration = Duration::from_mins(10);
 /// Of so many; those deleted first go first.
 const DELETED: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// See the [module](self).
+/// The kinds that are watched, and what was deleted of them. See the [module](self).
 #[derive(Default)]
 pub(super) struct Watched {
     /// Each is added when it is known what it is, at the start.
@@ -39,12 +39,10 @@ pub(super) struct WatchedKind {
 }
 
 impl Watched {
-    /// From now on this is watched.
     pub(super) fn add(&self, kind: WatchedKind) {
         self.kinds.write().unwrap_or_else(PoisonError::into_inner).push(kind);
     }
 
-    /// Whether objects like this are watched.
     pub(super) fn watches(&self, object: Ref<'_>) -> bool {
         self.with_kind_of(object, |_| ()).is_some()
     }
@@ -69,7 +67,7 @@ impl Watched {
     }
 }
 
-/// What was deleted lately, by uid.
+/// Objects that were deleted lately, by uid.
 #[derive(Debug)]
 pub(super) struct Deleted {
     objects: Mutex<LruCache<UidKey, (u64, Arc<Metadata>), FxBuildHasher>>,

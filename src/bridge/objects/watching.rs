@@ -21,7 +21,6 @@ use crate::{
 /// The wait before it is asked again what a resource is.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What is needed to watch one resource.
 struct Watching {
     objects: Arc<Objects>,
     client: kube::Client,
@@ -59,8 +58,8 @@ pub(super) async fn start(
     let all = async { while lists.recv().await.is_some() {} };
     if timeout_at(until, all).await.is_err() {
         tracing::warn!(
-            "objects to enrich events with are not all listed yet: intake starts without, and more \
-             of them are fetched one by one"
+            "not all objects for enrichment are listed yet: intake starts without them, and more of them \
+             are fetched one by one"
         );
     }
 }
@@ -88,7 +87,7 @@ impl Watching {
         let mut lists = Vec::new();
         for namespace in namespaces {
             let informer = self.informer(&resource, namespace.as_deref());
-            self.objects.at_hand.watched.add(WatchedKind {
+            self.objects.local.watched.add(WatchedKind {
                 group: resource.group.clone(),
                 kind: resource.kind.clone(),
                 namespace,
@@ -101,7 +100,8 @@ impl Watching {
             });
         }
         for informer in lists {
-            informer.wait_for_cache_sync().await;
+            // One that ends has panicked, and so will this task, below.
+            let _ = informer.wait_for_cache_sync().await;
         }
         drop(self.listed);
         // Cancelled they never end, and with a panic this task panics.
@@ -127,7 +127,7 @@ impl Watching {
             })
             .watch_error_handler(move |error| say(&name, error))
             .build();
-        let watched = Arc::clone(&self.objects.at_hand.watched);
+        let watched = Arc::clone(&self.objects.local.watched);
         let replaced = Arc::clone(&watched);
         let handler = HandlerFuncs::new()
             .on_update(move |old: &Arc<Metadata>, new| {
@@ -153,9 +153,9 @@ fn say(resource: &str, error: &ListWatchError) {
                 resource,
                 %error,
                 hint = "grant get, list and watch (deploy/rbac-enrichment.yaml), or take it out of objects.watch",
-                "the API server does not permit to watch objects to enrich events with"
+                "the API server does not permit watching objects for enrichment"
             );
         }
-        _ => tracing::warn!(resource, %error, "watching objects to enrich events with"),
+        _ => tracing::warn!(resource, %error, "watching objects for enrichment"),
     }
 }

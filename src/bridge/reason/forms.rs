@@ -17,7 +17,33 @@ const SHORTEST_BASE64: usize = 6;
 /// The beginning of a secret is found within a text from so many bytes on, if it is half of the secret.
 const SHORTEST_BEGINNING: usize = 12;
 
-/// What a secret is recognised by.
+/// So many digits of a reference to a character are looked at, zeros in front included.
+const MOST_DIGITS: usize = 12;
+/// The characters of ASCII that have names in HTML, but for those of which secrets are not made.
+const NAMED: [(&str, u8); 20] = [
+    ("amp", b'&'),
+    ("apos", b'\''),
+    ("ast", b'*'),
+    ("bsol", b'\\'),
+    ("colon", b':'),
+    ("comma", b','),
+    ("commat", b'@'),
+    ("dollar", b'$'),
+    ("equals", b'='),
+    ("excl", b'!'),
+    ("gt", b'>'),
+    ("lowbar", b'_'),
+    ("lt", b'<'),
+    ("num", b'#'),
+    ("percnt", b'%'),
+    ("period", b'.'),
+    ("plus", b'+'),
+    ("quest", b'?'),
+    ("quot", b'"'),
+    ("sol", b'/'),
+];
+
+/// A form by which a secret is recognised.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Form {
     bytes: Box<[u8]>,
@@ -51,10 +77,15 @@ impl Form {
         }
     }
 
-    /// Where it stands in some bytes, or most of it from its beginning on. At their end its beginning
-    /// counts from so many bytes on.
-    fn places(&self, bytes: &[u8], shortest: usize) -> Vec<Range<usize>> {
-        let form = &*self.bytes;
+    /// Whether it is found in lines, too: a plain word that is shorter may well stand in two.
+    fn may_be_wrapped(&self) -> bool {
+        self.base64 || self.bytes.len() >= SHORTEST_BEGINNING
+    }
+
+    /// Where it stands in a reading, or most of it from its beginning on. At the end its beginning counts from so
+    /// many bytes on.
+    fn places(&self, reading: &Reading, shortest: usize) -> Vec<Range<usize>> {
+        let (form, bytes) = (&*self.bytes, &*reading.bytes);
         let mut found: Vec<_> =
             memmem::find_iter(bytes, form).map(|at| at..at + form.len()).collect();
         let least = form.len().div_ceil(2).max(SHORTEST_BEGINNING);
@@ -68,11 +99,14 @@ impl Form {
         let cut = (shortest..=longest).rev().find(|len| bytes.ends_with(&form[..*len]));
         found.extend(cut.map(|len| bytes.len() - len..bytes.len()));
         if self.base64 {
-            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
             for Range { start, end } in &mut found {
-                *start -= bytes[..*start].iter().rev().take_while(|byte| is_part(byte)).count();
-                let after = bytes[*end..].iter().take_while(|byte| is_part(byte) || **byte == b'=');
-                *end += after.count();
+                let before = (0..*start).rev();
+                let before = before.take_while(|at| is_part(bytes[*at]) && reading.joins(*at));
+                let is_more = |byte: u8| is_part(byte) || byte == b'=';
+                let after = *end..bytes.len();
+                let after = after.take_while(|at| is_more(bytes[*at]) && reading.joins(at - 1));
+                (*start, *end) = (*start - before.count(), *end + after.count());
             }
         }
         found
@@ -98,9 +132,17 @@ pub(super) fn find(text: &str, secrets: &[Form], shortest: usize) -> Vec<Range<u
     let mut found = Vec::new();
     let mut reading = Reading::of(text);
     for _ in 0..LAYERS {
-        for secret in secrets {
-            let places = secret.places(&reading.bytes, shortest);
+        let mut look_at = |reading: &Reading, form: &Form| {
+            let places = form.places(reading, shortest);
             found.extend(places.into_iter().map(|place| reading.from(place)));
+        };
+        for form in secrets {
+            look_at(&reading, form);
+        }
+        if let Some(joined) = reading.without_spaces() {
+            for form in secrets.iter().filter(|form| form.may_be_wrapped()) {
+                look_at(&joined, form);
+            }
         }
         match reading.unescaped() {
             Some(next) => reading = next,
@@ -140,6 +182,20 @@ impl Reading {
         self.places[range.start].start..end
     }
 
+    /// Whether the byte behind this one comes right behind it in the text.
+    fn joins(&self, at: usize) -> bool {
+        self.places[at].end >= self.places[at + 1].start
+    }
+
+    /// The same with its lines joined, if it has any: a long text is wrapped, and base64 mostly is.
+    fn without_spaces(&self) -> Option<Self> {
+        let kept =
+            self.bytes.iter().zip(&self.places).filter(|(byte, _)| !byte.is_ascii_whitespace());
+        let (bytes, places): (Vec<_>, Vec<_>) =
+            kept.map(|(byte, place)| (*byte, place.clone())).unzip();
+        (bytes.len() < self.bytes.len()).then_some(Self { bytes, places, end: self.end })
+    }
+
     /// The same with one more layer of escapes undone, if there is one.
     fn unescaped(&self) -> Option<Self> {
         let mut next = Self { bytes: Vec::new(), places: Vec::new(), end: self.end };
@@ -166,7 +222,7 @@ fn breaks_off(text: &[u8]) -> bool {
         [b'\\', b'u', ..] => 6,
         [b'\\', b'x', ..] => 4,
         [b'\\', ..] => 2,
-        [b'&', b'#', rest @ ..] if rest.iter().all(u8::is_ascii_alphanumeric) => 10,
+        [b'&', b'#', rest @ ..] if rest.iter().all(u8::is_ascii_alphanumeric) => MOST_DIGITS,
         _ => 0,
     };
     text.len() < shortest
@@ -195,22 +251,28 @@ fn escape(text: &[u8]) -> Option<(Cow<'_, [u8]>, usize)> {
         }
         [b'\\', b'n' | b'r' | b't', ..] => owned(b' ', 2),
         [b'\\', escaped @ (b'\\' | b'/' | b'"' | b'\''), ..] => owned(*escaped, 2),
+        [b'&', b'#', b'x' | b'X', rest @ ..] => {
+            let (digits, end) = digits(rest, u8::is_ascii_hexdigit);
+            Some((character(hex(digits)?)?, 3 + end))
+        }
+        [b'&', b'#', rest @ ..] => {
+            let (digits, end) = digits(rest, u8::is_ascii_digit);
+            let value = std::str::from_utf8(digits).ok()?.parse().ok()?;
+            Some((character(value)?, 2 + end))
+        }
         [b'&', rest @ ..] => {
-            let end = rest.iter().take(9).position(|byte| *byte == b';')?;
-            let value = match &rest[..end] {
-                b"amp" => u32::from(b'&'),
-                b"lt" => u32::from(b'<'),
-                b"gt" => u32::from(b'>'),
-                b"quot" => u32::from(b'"'),
-                b"apos" => u32::from(b'\''),
-                [b'#', b'x' | b'X', digits @ ..] => hex(digits)?,
-                [b'#', digits @ ..] => std::str::from_utf8(digits).ok()?.parse().ok()?,
-                _ => return None,
-            };
-            Some((character(value)?, end + 2))
+            let end = rest.iter().take(7).position(|byte| *byte == b';')?;
+            let (_, byte) = NAMED.iter().find(|(name, _)| name.as_bytes() == &rest[..end])?;
+            owned(*byte, end + 2)
         }
         _ => None,
     }
+}
+
+/// The digits that a text begins with, and where what follows the reference begins: a semicolon may end it.
+fn digits(text: &[u8], is_one: fn(&u8) -> bool) -> (&[u8], usize) {
+    let end = text.iter().take(MOST_DIGITS).take_while(|byte| is_one(byte)).count();
+    (&text[..end], end + usize::from(text.get(end) == Some(&b';')))
 }
 
 fn hex(digits: &[u8]) -> Option<u32> {

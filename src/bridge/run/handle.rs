@@ -6,7 +6,7 @@
 //! so in between another process could have it. Meanwhile it is to the journal what a sink is whose
 //! receiver is down.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -21,10 +21,10 @@ use super::{
 use crate::{
     bridge::{
         Enrich, Overflow, SinkCondition, SinkOptions,
-        restore::{RestoredSink, SavedSinks},
+        state::restore::{RestoredSink, SavedSinks},
         tasks::{Failing as _, answer_of, cause_of},
     },
-    journal::{ReadError, SinkState},
+    journal::{OpenError, ReadError, SinkState},
 };
 
 /// Stops and starts one sink of a running bridge. Clones are the same one; see
@@ -38,10 +38,10 @@ pub struct SinkHandle {
 /// Why a sink was not stopped or started.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkHandleError {
-    /// It cannot be started once more.
+    /// The sink runs, and cannot be started once more.
     #[error("the sink `{0}` runs already\nhint: stop it first")]
     Running(String),
-    /// It cannot be stopped once more.
+    /// The sink is stopped, and cannot be stopped once more.
     #[error("the sink `{0}` is stopped already")]
     Stopped(String),
     /// The bridge has ended, or is about to.
@@ -55,7 +55,7 @@ pub enum SinkHandleError {
         /// The name in the options.
         found: String,
     },
-    /// What is chosen for the life of a bridge.
+    /// The key is one that is chosen for the life of a bridge.
     #[error(
         "`{key}` of the sink `{sink}` cannot change while the bridge runs\nhint: restart the bridge"
     )]
@@ -72,20 +72,15 @@ pub enum SinkHandleError {
         seconds = SAVED_WITHIN.as_secs()
     )]
     NotSaved(String),
-    /// What is saved cannot be read.
+    /// The saved state cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The file of what it has had cannot be used.
-    #[error("cannot open the file of what the sink `{sink}` was delivered: {error}")]
-    File {
-        /// Which sink.
-        sink: String,
-        /// The operating system's answer.
-        error: io::Error,
-    },
+    /// The file of what it has had, or the log, cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
-/// What a handle asks for.
+/// A request of a handle.
 pub(super) enum Request {
     Stop { within: Duration, answer: Answer<SinkState> },
     Start { options: Box<SinkOptions>, answer: Answer<()> },
@@ -113,7 +108,7 @@ impl SinkHandle {
     ///
     /// # Errors
     ///
-    /// It is stopped already, or the bridge is stopping; or it is stopped and could not be saved.
+    /// The sink is stopped already, or the bridge is stopping; or it is stopped and could not be saved.
     pub async fn stop(&self, within: Duration) -> Result<SinkState, SinkHandleError> {
         self.ask(|answer| Request::Stop { within, answer }).await
     }
@@ -124,7 +119,7 @@ impl SinkHandle {
     ///
     /// # Errors
     ///
-    /// It runs already, the options cannot be its own, or the bridge is stopping; or what is saved
+    /// The sink runs already, the options cannot be its own, or the bridge is stopping; or what is saved
     /// cannot be read.
     pub async fn start(&self, options: SinkOptions) -> Result<(), SinkHandleError> {
         let options = Box::new(options);
@@ -145,7 +140,7 @@ impl SinkHandle {
 /// Runs a sink, and does what its handles ask for.
 pub(super) struct SinkRunner {
     pub(super) name: String,
-    /// What cannot change, because others have been told.
+    /// The options that cannot change, because others have been told.
     pub(super) overflow: Overflow,
     pub(super) enrich: Option<Enrich>,
     pub(super) parts: SinkParts,
@@ -154,7 +149,7 @@ pub(super) struct SinkRunner {
     pub(super) requests: mpsc::Receiver<Request>,
     /// Nothing while it is stopped.
     pub(super) run: Option<Run>,
-    /// What the last run has reached may not be on the disk.
+    /// Whether what the last run has reached may not be on the disk.
     pub(super) unsaved: bool,
 }
 
@@ -201,8 +196,8 @@ impl SinkRunner {
         let Some(Run { mut tasks, stop, handing_over }) = self.run.take() else {
             return Ok(Err(SinkHandleError::Stopped(self.name.clone())));
         };
-        let SinkParts { progress, replays, gathering, delivery, .. } = &self.parts;
-        replays.close();
+        let SinkParts { progress, asked, gathering, delivery, .. } = &self.parts;
+        asked.close();
         handing_over.cancel();
         let mut fault = None;
         if !stop.drain(within, stop.ends_in_time(tasks.all_ended(&mut fault))).await {
@@ -210,8 +205,8 @@ impl SinkRunner {
             tracing::warn!(sink, waiting_for = ?tasks.names(), "the sink could not be closed in time");
             tasks.shutdown(&mut fault).await;
         }
-        gathering.rests();
-        delivery.rests();
+        gathering.idle();
+        delivery.idle();
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -251,11 +246,10 @@ impl SinkRunner {
         }
         let (saved, enricher) = (Arc::clone(&self.saved), self.parts.enricher.clone());
         let restoring = spawn_blocking(move || {
-            let restored = saved.reload()?.sink(&sink, enricher.as_ref());
-            Ok::<_, ReadError>((sink, restored))
+            let restored = saved.reload()?.sink(&sink, enricher.as_ref())?;
+            Ok::<_, SinkHandleError>((sink, restored))
         });
-        let (sink, restored) = answer_of(restoring).await?;
-        let from = restored.map_err(|error| SinkHandleError::File { sink: name, error })?;
+        let (sink, from) = answer_of(restoring).await?;
         let RestoredSink { state, correlator, .. } = &from;
         self.parts.progress.begin_again(sink.kind, state, correlator.as_ref());
         tracing::info!(

@@ -129,7 +129,6 @@ impl<'a> Client<'a> {
         Ok(body.to_bytes())
     }
 
-    /// The connection broke.
     pub(super) fn cut(&self, error: &dyn std::error::Error) -> Failure {
         Failure::new(
             format_args!(

@@ -5,59 +5,67 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use clap::{ArgGroup, Args, Subcommand};
 
 use super::{
-    letters::Letters,
+    access::DeadLetters,
     output::{self, Format, ListFormat},
     with_journal,
 };
-use crate::{admin::api::Selection, suggest::nearest};
+use crate::{admin::api::Selection, suggest::did_you_mean};
 
-/// The classes of dead letters, as the README has them.
-const CLASSES: [&str; 4] = ["invalid", "too-large", "max-attempts", "partial-success"];
+/// The classes of dead letters, as docs/dead-letters.md has them.
+const CLASSES: [&str; 5] = ["invalid", "too-large", "blocked", "max-attempts", "partial-success"];
 
 /// See the command's own help.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct DeadLettersArguments {
+pub(crate) struct DeadLettersArguments {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List them, the newest first
+    /// List dead letters, the newest first
     List {
         #[command(flatten)]
         config: Config,
-        /// Only those of this sink
+        /// Only dead letters of this sink
         #[arg(long, value_name = "NAME")]
         sink: Option<String>,
-        /// Only those of this class
+        /// Only dead letters of this class
         #[arg(long, value_parser = CLASSES)]
         class: Option<String>,
-        /// At most so many
+        /// At most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
         limit: u64,
-        /// How to print them
+        /// The output format
         #[arg(long, value_enum, default_value_t = ListFormat::Table)]
         output: ListFormat,
     },
-    /// Show one with all that is known, the event included
+    /// Show all that is known of a dead letter, including the event
     Show {
         #[command(flatten)]
         config: Config,
-        /// Its number, as `list` has it
+        /// Its number, as `list` prints it
         number: u64,
-        /// How to print it
+        /// The output format
         #[arg(long, value_enum, default_value_t = Format::Text)]
         output: Format,
     },
-    /// Send some again; what is delivered is a dead letter no more
+    /// Send dead letters again; those that are delivered are no longer dead letters
     Retry {
         #[command(flatten)]
         config: Config,
         #[command(flatten)]
         which: Which,
     },
-    /// Forget some
+    /// Make a dead letter of the event that holds others up at a sink, the first that the status names
+    PutAway {
+        #[command(flatten)]
+        config: Config,
+        /// The sink
+        #[arg(long, value_name = "NAME")]
+        sink: String,
+    },
+    /// Drop dead letters for good
     Drop {
         #[command(flatten)]
         config: Config,
@@ -68,7 +76,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Config {
-    /// The configuration file of the bridge, of which only `journal` is read
+    /// The configuration file of the bridge; only its section `journal` is read
     #[arg(long = "config", value_name = "FILE")]
     path: PathBuf,
 }
@@ -76,16 +84,16 @@ struct Config {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true)))]
 struct Which {
-    /// Their numbers, as `list` has them
+    /// Their numbers, as `list` prints them
     #[arg(value_name = "NUMBER", group = "which")]
     numbers: Vec<u64>,
-    /// All of them
+    /// All dead letters
     #[arg(long, group = "which")]
     all: bool,
-    /// With --all: all of this sink
+    /// With --all: only those of this sink
     #[arg(long, value_name = "NAME", requires = "all", conflicts_with = "numbers")]
     sink: Option<String>,
-    /// With --all: all of this class
+    /// With --all: only those of this class
     #[arg(long, value_parser = CLASSES, requires = "all", conflicts_with = "numbers")]
     class: Option<String>,
 }
@@ -97,11 +105,11 @@ impl From<Which> for Selection {
 }
 
 /// Runs the command.
-pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode {
+pub(crate) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode {
     match arguments.command {
         Command::List { config, sink, class, limit, output } => {
             with_journal(&config.path, async move |journal| {
-                let letters = Letters::of(&journal).await?;
+                let letters = DeadLetters::of(&journal).await?;
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
                 let (list, more) = letters.list(sink.as_deref(), class.as_deref(), limit).await?;
                 if more {
@@ -119,7 +127,7 @@ pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode 
         }
         Command::Show { config, number, output } => {
             with_journal(&config.path, async move |journal| {
-                let letter = Letters::of(&journal).await?.show(number).await?;
+                let letter = DeadLetters::of(&journal).await?.show(number).await?;
                 output::print(&match output {
                     Format::Text => output::whole(&letter),
                     Format::Json => output::json(&letter)?,
@@ -127,16 +135,20 @@ pub(in crate::cli) fn dead_letters(arguments: DeadLettersArguments) -> ExitCode 
             })
         }
         Command::Retry { config, which } => with_journal(&config.path, async move |journal| {
-            let mut letters = Letters::of(&journal).await?;
+            let mut letters = DeadLetters::of(&journal).await?;
             let sink = which.sink.clone();
             let count = letters.retry(which.into()).await?;
             note_none(count, sink.as_deref(), &journal.sinks);
             let when = if letters.is_running() { "" } else { " when the bridge starts again" };
             output::print(&format!("{}: will be sent again{when}\n", counted(count)))
         }),
+        Command::PutAway { config, sink } => with_journal(&config.path, async move |journal| {
+            let held = DeadLetters::of(&journal).await?.put_away(sink).await?;
+            output::print(&output::put_away(&held))
+        }),
         Command::Drop { config, which } => with_journal(&config.path, async move |journal| {
             let sink = which.sink.clone();
-            let count = Letters::of(&journal).await?.drop_letters(which.into()).await?;
+            let count = DeadLetters::of(&journal).await?.drop_letters(which.into()).await?;
             note_none(count, sink.as_deref(), &journal.sinks);
             output::print(&format!("{}: dropped\n", counted(count)))
         }),
@@ -157,23 +169,14 @@ fn note_none(count: u64, sink: Option<&str>, sinks: &[String]) {
 
 /// That no sink has this name. It is no error: letters of a sink that was there once are kept.
 fn doubt(sink: Option<&str>, sinks: &[String]) -> String {
-    match sink {
-        Some(name) if !sinks.iter().any(|sink| sink == name) => {
-            match nearest(name, sinks.iter().map(String::as_str)) {
-                Some(near) => {
-                    format!(", nor is a sink `{name}` configured: did you mean `{near}`?")
-                }
-                None => {
-                    let sinks = sinks.join(", ");
-                    format!(", nor is a sink `{name}` configured: the sinks are {sinks}")
-                }
-            }
-        }
-        _ => String::new(),
-    }
+    let Some(name) = sink.filter(|name| !sinks.iter().any(|sink| sink == name)) else {
+        return String::new();
+    };
+    let all = || format!("the sinks are {}", sinks.join(", "));
+    let hint = did_you_mean(name, sinks.iter().map(String::as_str), all);
+    format!(", nor is a sink `{name}` configured: {hint}")
 }
 
-/// Says something beside the data.
 fn note(what: &str) {
     // Nobody is left to tell when stderr is closed.
     let _ = writeln!(std::io::stderr(), "{what}");

@@ -1,15 +1,17 @@
-//! What the commands print: text for people, in which nothing that came from outside can move the
+//! Output of the commands: text for people, in which nothing that came from outside can move the
 //! cursor, and JSON for programs.
 
-use std::{fmt::Write as _, io::Write as _, process::ExitCode};
+use std::{fmt::Write as _, process::ExitCode};
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::Failure;
 use crate::{
-    admin::api::Letter,
-    journal::LetterState,
+    admin::api::DeadLetterView,
+    bridge::HeldUp,
+    cli::written,
+    journal::DeadLetterState,
     plain::{escaped, plain},
 };
 
@@ -17,17 +19,11 @@ use crate::{
 const CELL: usize = 40;
 const LAST_CELL: usize = 60;
 
-/// Prints data on stdout.
 pub(super) fn print(text: &str) -> Result<ExitCode, Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        // `tidings dead-letters list | head` is no failure.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::from(&error)),
-    }
+    written(text).map_err(|error| Failure::from(&error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// As indented JSON.
 pub(super) fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::from(&error))?;
     Ok(escaped(&text) + "\n")
@@ -51,8 +47,19 @@ pub(super) enum Format {
     Json,
 }
 
-/// A line for each letter.
-pub(super) fn table(letters: &[Letter]) -> String {
+pub(super) fn put_away(held: &HeldUp) -> String {
+    let HeldUp { by, namespace, object, id, events, reason } = held;
+    let behind = match events.saturating_sub(1) {
+        0 => String::new(),
+        behind => format!(", with {behind} more behind it"),
+    };
+    let reason = reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+    let waited = format!("{object} in {namespace} ({id}), which waited in a {}", by.as_str());
+    let said = plain(&format!("{waited}{behind}{reason}")).into_owned();
+    said + "\nput away: `tidings dead-letters list` has it within a second\n"
+}
+
+pub(super) fn table(letters: &[DeadLetterView]) -> String {
     let head = ["NUMBER", "TIME", "SINK", "CLASS", "ATTEMPTS", "STATE", "OBJECT", "REASON"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(letters.iter().map(|letter| {
@@ -83,11 +90,10 @@ pub(super) fn table(letters: &[Letter]) -> String {
     text
 }
 
-/// Everything about one.
-pub(super) fn whole(letter: &Letter) -> String {
+pub(super) fn whole(letter: &DeadLetterView) -> String {
     let unidentified = match letter.unidentified {
         0 => String::new(),
-        n => format!("{n} events of a batch, which of them the receiver did not say"),
+        n => format!("{n} events of a batch; the receiver did not say which"),
     };
     let lines = [
         ("number", letter.number.to_string()),
@@ -121,14 +127,14 @@ pub(super) fn whole(letter: &Letter) -> String {
     text
 }
 
-fn state(letter: &Letter) -> &'static str {
+fn state(letter: &DeadLetterView) -> &'static str {
     match letter.state {
-        LetterState::Kept => "kept",
-        LetterState::RetryRequested => "retry",
+        DeadLetterState::Kept => "kept",
+        DeadLetterState::RetryRequested => "retry",
     }
 }
 
-fn object(letter: &Letter) -> String {
+fn object(letter: &DeadLetterView) -> String {
     letter.object.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
@@ -145,36 +151,28 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::DeadLetter;
+    use crate::{event::Record, journal::DeadLetter};
 
-    fn letters() -> Vec<Letter> {
+    fn letters() -> Vec<DeadLetterView> {
         let envelope = br#"{"id":"de6021c7-1259","cluster":{},"change":"created","time":"t","observedTime":"t","occurrences":1,"delta":1,"replayed":false,"event":{"metadata":{"name":"web-1.1"},"involvedObject":{"kind":"Pod","namespace":"shop","name":"web-1"},"message":"esc \u001b[31m"}}"#;
+        let record = Record { seq: 1259, envelope: bytes::Bytes::from_static(envelope) };
+        let reason = "HTTP 400 Bad Request: \u{1b}[31mno such field\r\nin the body of what was sent, and more of it";
+        let times_ms = [1_795_000_000_000, 1_795_000_061_000];
         let letter = DeadLetter {
             number: 7,
-            sink: "pager".to_owned(),
-            seq: 1259,
-            id: "de6021c7-1259".to_owned(),
-            class: "invalid".to_owned(),
-            reason: "HTTP 400 Bad Request: \u{1b}[31mno such field\r\nin the body of what was sent, and more of it"
-                .to_owned(),
-            attempts: 1,
-            first_ms: 1_795_000_000_000,
-            time_ms: 1_795_000_061_000,
-            unidentified: 0,
-            state: LetterState::Kept,
             forward: Some("archive".to_owned()),
-            envelope: bytes::Bytes::from_static(envelope),
+            ..DeadLetter::new("pager", &record, "invalid", reason, 1, times_ms)
         };
         let unidentified = DeadLetter {
             number: 12,
             sink: "otel".to_owned(),
             unidentified: 3,
             id: String::new(),
-            state: LetterState::RetryRequested,
+            state: DeadLetterState::RetryRequested,
             envelope: bytes::Bytes::new(),
             ..letter.clone()
         };
-        vec![Letter::whole(&unidentified), Letter::whole(&letter)]
+        vec![DeadLetterView::whole(&unidentified), DeadLetterView::whole(&letter)]
     }
 
     #[test]

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     admin::api::ReplayRequest,
-    bridge::{ReplayProgress, ReplayState},
-    config::{JournalOnly, JournalSettings, Span},
+    bridge::{JournalOptions, ReplayProgress, ReplayState},
+    config::{JournalOnly, Span},
     event::timestamp,
     plain::plain,
 };
@@ -37,23 +37,23 @@ const EVERY: Duration = Duration::from_secs(5);
 /// See the command's own help.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("begin").required(true)))]
-pub(in crate::cli) struct ReplayArguments {
-    /// The configuration file of the bridge, of which only `journal` is read
+pub(crate) struct ReplayArguments {
+    /// The configuration file of the bridge; only its section `journal` is read
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The sink that gets them
+    /// The sink to send events to
     #[arg(long, value_name = "NAME")]
     sink: String,
-    /// From this time on: how long ago (`2h`, `1h30m`), or a time (`2026-11-21T14:57:00Z`)
+    /// Start at this time: how long ago (`2h`, `1h30m`), or a time (`2026-11-21T14:57:00Z`)
     #[arg(long, value_name = "TIME", value_parser = since, group = "begin")]
     since: Option<Timestamp>,
-    /// From this position of the journal on, as a replay that was ended names it
+    /// Start at this position of the journal, as a replay that ended early names it
     #[arg(long, value_name = "POSITION", group = "begin")]
     from: Option<u64>,
-    /// Only events for which this CEL expression is true, and that the sink's own `match` wants
+    /// Only events for which both this CEL expression and the sink's own `match` are true
     #[arg(long = "match", value_name = "CEL")]
     filter: Option<String>,
-    /// How to print the result
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
@@ -64,14 +64,14 @@ fn since(text: &str) -> Result<Timestamp, String> {
     }
     let ago = text.parse().ok().and_then(|Span(ago)| Timestamp::now().checked_sub(ago).ok());
     ago.ok_or_else(|| {
-        "neither how long ago, such as `2h` or `1h30m`, nor a time as in RFC 3339, such as \
+        "expected how long ago, such as `2h` or `1h30m`, or a time as in RFC 3339, such as \
          `2026-11-21T14:57:00Z`"
             .to_owned()
     })
 }
 
 /// Runs the command.
-pub(in crate::cli) fn replay(arguments: ReplayArguments) -> ExitCode {
+pub(crate) fn replay(arguments: ReplayArguments) -> ExitCode {
     let ReplayArguments { config, sink, since, from, filter, output } = arguments;
     let since = since.map(|time| time.to_string());
     let asked = ReplayRequest { sink, since, from, filter };
@@ -80,7 +80,7 @@ pub(in crate::cli) fn replay(arguments: ReplayArguments) -> ExitCode {
     })
 }
 
-/// What is printed at the end.
+/// The summary that is printed at the end.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome<'a> {
@@ -99,7 +99,7 @@ enum End {
 }
 
 async fn run(
-    journal: &JournalSettings,
+    journal: &JournalOptions,
     asked: ReplayRequest,
     format: Format,
 ) -> Result<ExitCode, Failure> {
@@ -161,7 +161,7 @@ async fn run(
     }
 }
 
-/// What became of it, in a line or a few.
+/// The outcome of a replay, in a line or a few.
 fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     let ReplayProgress { position, until, read, matched, delivered, refused, gone, state, .. } =
         progress;
@@ -169,7 +169,7 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
         "{sink}: {delivered} of {matched} wanted events were sent again; {read} were read"
     )];
     if *refused > 0 {
-        lines.push(format!("the receiver refused {refused}; the bridge's log has its words"));
+        lines.push(format!("the receiver refused {refused}; the bridge's log has its reasons"));
     }
     if *gone > 0 {
         lines.push(format!(
@@ -187,7 +187,7 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
     }
     if *state != ReplayState::Done {
         lines.push(format!(
-            "not done: it ended before position {until}; go on with --from {position}"
+            "not complete: it ended before position {until}; go on with --from {position}"
         ));
     }
     lines.join("\n") + "\n"
@@ -207,7 +207,7 @@ fn beyond(asked: &ReplayRequest, progress: &ReplayProgress) -> Option<String> {
         && from >= end
     {
         return Some(format!(
-            "there is nothing from position {from} on that the sink has been sent: that ends before \
+            "the sink has been sent nothing from position {from} on: what it was sent ends before \
              position {end}"
         ));
     }
@@ -217,10 +217,9 @@ fn beyond(asked: &ReplayRequest, progress: &ReplayProgress) -> Option<String> {
         .then(|| format!("the journal has nothing older than {oldest:.0}: the replay begins there"))
 }
 
-/// The lines of a body.
 struct Lines {
     body: Incoming,
-    /// What came behind the last line feed.
+    /// The bytes behind the last line feed.
     rest: Vec<u8>,
 }
 
@@ -247,7 +246,7 @@ struct Teller<'a> {
     asked: &'a ReplayRequest,
     terminal: bool,
     told: Option<(Instant, bool)>,
-    /// It has said what the journal does not have.
+    /// Whether it has said what the journal does not have.
     noted: bool,
 }
 

@@ -2,16 +2,13 @@
 
 use super::Failure;
 use crate::{
-    admin::api::{Letter, Refusal, Selection},
+    admin::api::{DeadLetterView, Refusal, Selection},
     config::JournalOnly,
     journal::{
-        DeadLettersReader, Directory, LetterError, LetterQuery, Letters, OpenError, ReadError,
-        State,
+        DeadLetterError, DeadLetterQuery, DeadLetterSelection, DeadLettersReader, Directory,
+        OpenError, ReadError, State,
     },
 };
-
-/// Letters read at once: an envelope may be 1.5 MiB long, and a list needs little of it.
-const READ_AT_ONCE: usize = 16;
 
 /// The journal, held for as long as this lives.
 pub(super) struct Stopped<'a> {
@@ -49,36 +46,29 @@ impl<'a> Stopped<'a> {
         Ok(Self { store, sinks: &of.sinks })
     }
 
-    /// The newest, and whether there are more.
     pub(super) fn list(
         &self,
         sink: Option<&str>,
         class: Option<&str>,
         limit: usize,
-    ) -> Result<(Vec<Letter>, bool), Failure> {
+    ) -> Result<(Vec<DeadLetterView>, bool), Failure> {
         let Some((_, reader)) = &self.store else { return Ok((Vec::new(), false)) };
         let (sink, class) = (sink.map(str::to_owned), class.map(str::to_owned));
-        let mut query = LetterQuery { sink, class, limit: READ_AT_ONCE, before: None };
-        let mut letters = Vec::new();
-        while letters.len() <= limit {
-            let read = reader.list(&query).map_err(|error| Failure::from(&error))?;
-            letters.extend(read.iter().map(Letter::listed));
-            query.before = read.last().map(|letter| letter.number);
-            if read.len() < READ_AT_ONCE {
-                break;
-            }
-        }
+        // One more than is shown tells whether there are more.
+        let query = DeadLetterQuery { sink, class, limit: limit.saturating_add(1), before: None };
+        let read = reader.list(&query, DeadLetterView::listed);
+        let mut letters = read.map_err(|error| Failure::from(&error))?;
         let more = letters.len() > limit;
         letters.truncate(limit);
         Ok((letters, more))
     }
 
-    pub(super) fn show(&self, number: u64) -> Result<Letter, Failure> {
+    pub(super) fn show(&self, number: u64) -> Result<DeadLetterView, Failure> {
         let read = |(_, reader): &(State, DeadLettersReader)| reader.get(number);
         let read: Result<_, ReadError> = self.store.as_ref().map(read).transpose();
         match read.map_err(|error| Failure::from(&error))?.flatten() {
-            Some(letter) => Ok(Letter::whole(&letter)),
-            None => Err(Failure::from(&LetterError::NoSuchLetter(number))),
+            Some(letter) => Ok(DeadLetterView::whole(&letter)),
+            None => Err(Failure::from(&DeadLetterError::NoSuchDeadLetter(number))),
         }
     }
 
@@ -94,13 +84,13 @@ impl<'a> Stopped<'a> {
     fn change(
         &mut self,
         which: Selection,
-        change: impl FnOnce(&mut State, &Letters) -> Result<u64, LetterError>,
+        change: impl FnOnce(&mut State, &DeadLetterSelection) -> Result<u64, DeadLetterError>,
     ) -> Result<u64, Failure> {
         let letters = which.letters().map_err(|error: Refusal| Failure::from(&error))?;
         let changed = match (&mut self.store, &letters) {
             (Some((state, _)), letters) => change(state, letters),
-            (None, Letters::Numbers(numbers)) if !numbers.is_empty() => {
-                Err(LetterError::NoSuchLetter(numbers[0]))
+            (None, DeadLetterSelection::Numbers(numbers)) if !numbers.is_empty() => {
+                Err(DeadLetterError::NoSuchDeadLetter(numbers[0]))
             }
             (None, _) => Ok(0),
         };

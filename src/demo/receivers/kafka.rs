@@ -38,7 +38,7 @@ pub struct KafkaReceiver {
     reader: Option<JoinHandle<()>>,
 }
 
-/// What the thread that owns the cluster is told.
+/// An order to the thread that owns the cluster.
 enum Order {
     Down(oneshot::Sender<()>),
     Up(oneshot::Sender<()>),

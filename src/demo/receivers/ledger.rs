@@ -1,4 +1,4 @@
-//! What arrived at a receiver: each id, how often, in which order, and with what increments.
+//! The ledger of a receiver: each id, how often it arrived, in which order, and with what increments.
 
 use std::{
     collections::HashMap,
@@ -43,7 +43,7 @@ pub struct Tally {
     pub delta: u64,
     /// First arrivals that came after a later version of the same object.
     pub out_of_order: u64,
-    /// What could not be read.
+    /// The number of bodies that could not be read.
     pub unreadable: u64,
     /// When something last came.
     pub last: Option<Instant>,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_counted() {
+    fn a_body_without_an_envelope_is_counted_as_unreadable() {
         let ledger = Ledger::default();
         assert!(!ledger.note_envelope(b"<html>"));
         assert_eq!(ledger.tally().unreadable, 1);

@@ -19,7 +19,7 @@ use super::DemoError;
 /// How long the bridge may take to end when it is asked to.
 const END_WITHIN: Duration = Duration::from_secs(15);
 
-/// What the demo reads of `/api/v1/status`.
+/// The members of `/api/v1/status` that the demo reads.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SinkStatus {
     pub(super) name: String,
@@ -31,7 +31,6 @@ struct Status {
     sinks: Vec<SinkStatus>,
 }
 
-/// The process.
 pub(super) struct BridgeProcess {
     config: PathBuf,
     log: PathBuf,
@@ -62,7 +61,6 @@ impl BridgeProcess {
         Ok(bridge)
     }
 
-    /// Starts it again.
     pub(super) fn restart(&mut self) -> Result<(), DemoError> {
         let failed = DemoError::start("the bridge");
         let spawn = || {

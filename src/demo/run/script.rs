@@ -1,4 +1,4 @@
-//! What happens when: outages and crashes over the time of a demo.
+//! The script of a demo: outages and crashes over its time.
 
 use std::time::Duration;
 
@@ -11,13 +11,9 @@ use crate::demo::receivers::Outage;
 pub(super) enum Action {
     /// A sink goes away, by its place in the row.
     TakeDown(usize, Outage),
-    /// It comes back.
     BringBack(usize),
-    /// `kill -9` of the bridge.
     Kill,
-    /// It is started again.
     Restart,
-    /// The time is over.
     End,
 }
 
@@ -59,7 +55,7 @@ impl Script {
         ]);
     }
 
-    /// What is being done, in a sentence.
+    /// The scene, what is being done, in a sentence.
     pub(super) fn scene(&self) -> Option<&'static str> {
         self.scene
     }

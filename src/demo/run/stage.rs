@@ -5,7 +5,7 @@ use std::{
     fs::Permissions,
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -18,11 +18,14 @@ use super::{
     bridge::{BridgeProcess, SinkStatus},
     script::Action,
 };
-use crate::demo::{
-    api_server::{ApiServer, Options},
-    picture::{BridgeState, BridgeView, Picture, SinkState, SinkView, SourceView},
-    receivers::{KafkaReceiver, OtlpReceiver, Outage, Receiver, WebhookReceiver},
-    story::{Narrator, tell},
+use crate::{
+    demo::{
+        api_server::{ApiServer, Options},
+        picture::{BridgeState, BridgeView, Picture, SinkState, SinkView, SourceView},
+        receivers::{KafkaReceiver, OtlpReceiver, Outage, Receiver, WebhookReceiver},
+        story::{Narrator, tell},
+    },
+    locks::lock,
 };
 
 /// Stories shown at once.
@@ -31,7 +34,7 @@ const STORIES: usize = 5;
 const RATE_OVER: Duration = Duration::from_secs(2);
 const TOPIC: &str = "k8s-events";
 
-/// What was written, which is the truth that the sinks are held against.
+/// The Events that were written, which are the truth that the sinks are held against.
 #[derive(Default)]
 struct Written {
     ids: Vec<(String, Instant)>,
@@ -39,7 +42,6 @@ struct Written {
     stories: VecDeque<String>,
 }
 
-/// A sink as the demo knows it.
 struct Sink {
     name: &'static str,
     kind: &'static str,
@@ -47,13 +49,13 @@ struct Sink {
     down: bool,
 }
 
-/// What is said at the end, and what is wrong, if anything is.
+/// The summary at the end, and what is wrong, if anything is.
 pub(super) struct Summary {
     pub(super) lines: Vec<String>,
     pub(super) wrong: Option<String>,
 }
 
-/// See the [module](self).
+/// The stage of a demo. See the [module](self).
 pub(super) struct Stage {
     server: Arc<ApiServer>,
     written: Arc<Mutex<Written>>,
@@ -69,7 +71,6 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Starts every part.
     pub(super) fn set(seed: u64) -> Result<Self, DemoError> {
         let server = ApiServer::start(Options { seed, ..Options::default() })
             .map_err(DemoError::start("the API server"))?;
@@ -126,17 +127,13 @@ impl Stage {
         })
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to tell stories; aborting the task ends them.
     pub(super) fn tell(&self, rate: f64) -> JoinHandle<()> {
         let (server, written) = (Arc::clone(&self.server), Arc::clone(&self.written));
         let mut narrator = Narrator::new(self.seed);
         tokio::spawn(async move {
             tell(&server, &mut narrator, rate, |step, done| {
-                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut written = lock(&written);
                 written.ids.push((done.id(), Instant::now()));
                 written.delta += step.delta;
                 if let Some(caption) = &step.caption {
@@ -151,7 +148,6 @@ impl Stage {
         })
     }
 
-    /// Does what the script says.
     pub(super) async fn act(&mut self, action: Action) -> Result<(), DemoError> {
         match action {
             Action::TakeDown(sink, how) => self.take_down(sink, how).await,
@@ -191,14 +187,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Asks the bridge how its sinks do.
     pub(super) async fn look(&mut self) {
         self.status = self.bridge.sinks().await;
     }
 
-    /// Whether every sink has everything.
     pub(super) fn is_settled(&self) -> bool {
-        let written = self.written().ids.len() as u64;
+        let written = lock(&self.written).ids.len() as u64;
         self.sinks.iter().all(|sink| sink.receiver.ledger().tally().distinct >= written)
     }
 
@@ -207,9 +201,9 @@ impl Stage {
         self.ended_well = self.bridge.end().await;
     }
 
-    /// What there is to see.
+    /// The picture of all that there is to see.
     pub(super) fn picture(&self, uptime: Duration, scene: Option<&str>) -> Picture {
-        let written = self.written();
+        let written = lock(&self.written);
         let now = Instant::now();
         let recent = written.ids.iter().rev().take_while(|(_, at)| now - *at < RATE_OVER).count();
         let sinks = self.sinks.iter().map(|sink| {
@@ -242,7 +236,6 @@ impl Stage {
                 written: written.ids.len() as u64,
                 rate: recent as f64 / RATE_OVER.min(uptime).as_secs_f64().max(0.1),
                 watches: self.server.open_watches(),
-                gaps: Vec::new(),
             },
             bridge: BridgeView {
                 state: match (self.bridge.is_running(), self.status.is_empty()) {
@@ -260,7 +253,7 @@ impl Stage {
 
     /// Holds what arrived against what was written.
     pub(super) fn summary(&self) -> Summary {
-        let written = self.written();
+        let written = lock(&self.written);
         let mut lines = vec![format!(
             "{} events were written; {} outage(s) of a sink, {} kill(s) of the bridge",
             written.ids.len(),

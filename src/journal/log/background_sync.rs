@@ -13,7 +13,7 @@ pub struct SyncJob {
     mark: Mark,
 }
 
-/// What came of a [`SyncJob`].
+/// The result of a [`SyncJob`].
 #[derive(Debug)]
 pub struct SyncDone {
     path: Arc<PathBuf>,

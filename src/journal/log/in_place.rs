@@ -8,7 +8,7 @@
 use std::io;
 
 use super::{Log, rotation::Active};
-use crate::journal::{Damage, DamageKind, private, scan::Scanner};
+use crate::journal::{Damage, private, scan::Scanner};
 
 impl Log {
     /// Sees that the directory is there and that what was appended is in it under its name. What is
@@ -17,7 +17,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// What the operating system answers; nothing can be appended then, until a later call succeeds.
+    /// The operating system's error; nothing can be appended then, until a later call succeeds.
     pub fn keep_in_place(&mut self, now_ms: u64) -> io::Result<()> {
         if self.is_in_place(now_ms)? { Ok(()) } else { self.start_segment(now_ms) }
     }
@@ -61,15 +61,9 @@ impl Log {
     /// States that a segment was taken away: its frames have a place again, or cannot be had any more,
     /// which their readers count.
     pub(super) fn note_taken_away(&self, old: &Active, is_cut: bool, now_ms: u64) {
-        self.directory.damages().note(Damage {
-            kind: DamageKind::File,
-            file: old.name(),
-            offset: 0,
-            bytes: 0,
-            from_ms: Some(old.start.newest_ms).filter(|ms| *ms > 0),
-            to_ms: now_ms,
-            records: 0,
-            reason: if is_cut { Damage::CUT } else { Damage::TAKEN_AWAY }.to_owned(),
-        });
+        let reason = if is_cut { Damage::CUT } else { Damage::TAKEN_AWAY };
+        let from_ms = Some(old.start.newest_ms).filter(|ms| *ms > 0);
+        let damage = Damage { from_ms, ..Damage::of_file(old.name(), reason, now_ms) };
+        self.directory.damages().note(damage);
     }
 }

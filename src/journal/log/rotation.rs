@@ -22,13 +22,15 @@ use super::{
 pub(super) struct Active {
     pub file: File,
     pub path: Arc<PathBuf>,
+    /// Of the format.
+    pub version: u32,
     pub length: u64,
     pub first_frame_ms: Option<u64>,
-    /// What its header says.
+    /// The mark in its header.
     pub start: Mark,
     /// Up to here it is on stable storage, as far as is known.
     pub synced: Mark,
-    /// What follows `length` could not be cut off: no frame can go there.
+    /// Whether what follows `length` could not be cut off: no frame can go there then.
     pub broken: bool,
 }
 
@@ -36,6 +38,11 @@ impl Log {
     /// Seals the active segment and starts another one. After a failed sync the new one starts with
     /// a copy of what that should have written.
     pub(super) fn start_segment(&mut self, now_ms: u64) -> io::Result<()> {
+        self.start_segment_of(format::WITHOUT_SHED, now_ms)
+    }
+
+    /// The same, for a frame that needs this version of the format.
+    pub(super) fn start_segment_of(&mut self, version: u32, now_ms: u64) -> io::Result<()> {
         self.start_due = true;
         // One that was taken away since somebody looked must not be sealed.
         let in_place = self.is_in_place(now_ms)?;
@@ -47,27 +54,10 @@ impl Log {
             Some(active) if !in_place => !self.has_all_from(active, active.start.length)?,
             _ => false,
         };
-        // Where the new segment starts: as a rule at the tail, without a copy of anything.
-        let base = match &self.active {
-            _ if is_cut => self.mark(0),
-            Some(active) if self.sync_failed && !active.is_start(active.synced.position) => {
-                active.synced.clone()
-            }
-            // It takes over the name, so it takes over the frames too.
-            Some(active) if self.sync_failed || active.is_start(self.tail) => active.start.clone(),
-            _ => self.mark(0),
-        };
+        let base = self.next_start(is_cut);
         let carried = self.active.as_ref().filter(|_| base.length > 0);
-        let header = SegmentHeader {
-            version: format::VERSION,
-            first: base.position.next,
-            skipped: base.position.skipped,
-            created_ms: now_ms,
-            newest_ms: base.newest_ms,
-            cluster: self.cluster.clone(),
-            resume: base.resume.iter().map(|(k, v)| (k.to_string(), *v)).collect(),
-        }
-        .encode();
+        let version = carried.map_or(version, |active| active.version.max(version));
+        let header = self.header(version, &base, now_ms);
         let path = self.directory.path().join(format::segment_name(base.position.next));
         let temporary = path.with_extension("log.tmp");
         let written =
@@ -78,17 +68,10 @@ impl Log {
         })?;
         let first_frame_ms = carried.and(Some(now_ms));
         let path = Arc::new(path);
-        let segment = Segment {
-            generation: 0,
-            first: base.position.next,
-            start: base.position,
-            path: Arc::clone(&path),
-            data_start: header.len() as u64,
-            length,
-            before_ms: base.newest_ms,
-            newest_ms: self.newest_ms,
-            index,
-        };
+        let (position, frames) = (base.position, header.len() as u64..length);
+        let times_ms = [base.newest_ms, self.newest_ms];
+        let segment =
+            Segment::new(position.next, position, Arc::clone(&path), frames, times_ms, index);
         let old = self.active.take();
         if let (Some(old), false) = (&old, in_place) {
             self.note_taken_away(old, is_cut, now_ms);
@@ -98,8 +81,16 @@ impl Log {
         self.replace_last(segment, old);
         let start = Mark { length: header.len() as u64, ..base };
         let synced = start.clone();
-        self.active =
-            Some(Active { file, path, length, first_frame_ms, start, synced, broken: false });
+        self.active = Some(Active {
+            file,
+            path,
+            version,
+            length,
+            first_frame_ms,
+            start,
+            synced,
+            broken: false,
+        });
         // The file has its name, so it is the one that is in use; but after a power cut it could be
         // without one: then all of it is written again.
         self.sync_failed = true;
@@ -114,6 +105,33 @@ impl Log {
         self.sync_failed = false;
         self.note_synced();
         Ok(())
+    }
+
+    /// Where the next segment starts: as a rule at the tail, without a copy of anything.
+    fn next_start(&self, is_cut: bool) -> Mark {
+        match &self.active {
+            _ if is_cut => self.mark(0),
+            Some(active) if self.sync_failed && !active.is_start(active.synced.position) => {
+                active.synced.clone()
+            }
+            // It takes over the name, so it takes over the frames too.
+            Some(active) if self.sync_failed || active.is_start(self.tail) => active.start.clone(),
+            _ => self.mark(0),
+        }
+    }
+
+    /// The header of a segment that starts at a mark.
+    fn header(&self, version: u32, start: &Mark, now_ms: u64) -> Vec<u8> {
+        SegmentHeader {
+            version,
+            first: start.position.next,
+            skipped: start.position.skipped,
+            created_ms: now_ms,
+            newest_ms: start.newest_ms,
+            cluster: self.cluster.clone(),
+            resume: start.resume.iter().map(|(k, v)| (k.to_string(), *v)).collect(),
+        }
+        .encode()
     }
 
     /// Writes a segment and gives it its name.
@@ -195,7 +213,6 @@ impl Log {
 }
 
 impl Active {
-    /// The name of its file.
     pub(super) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -211,6 +228,7 @@ impl Active {
         Self {
             file: reopened.file,
             path: path.unwrap_or_default(),
+            version: reopened.version,
             length: reopened.length,
             first_frame_ms: reopened.first_frame_ms,
             // What the process before us appended may not have been synced.

@@ -10,8 +10,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
@@ -20,12 +19,14 @@ use redb::{
 };
 
 use super::{
-    DeadLetter, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState,
-    Letters, META, NamespaceLetters, ReadError, json,
+    DeadLetter, DeadLetterCounts, DeadLetterError, DeadLetterFate, DeadLetterOutcome,
+    DeadLetterQuery, DeadLetterSelection, DeadLetterState, META, NamespaceDeadLetters, ReadError,
+    json,
     letter_shares::{LetterShares, is_of},
     parse,
-    seen_table::Store,
+    seen_table::{Store, WeakStore},
 };
+use crate::locks::lock;
 
 /// By number, in the order in which they died: everything but the envelope as JSON, the envelope.
 const LETTERS: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
@@ -39,16 +40,15 @@ const ARRIVED: TableDefinition<'_, &str, u64> = TableDefinition::new("dead lette
 const NEXT: &str = "next dead letter";
 
 /// The counts by sink, and the namespaces that have most, for whoever reads them beside the commits.
-type Shared = Arc<Mutex<(BTreeMap<String, LetterCounts>, Vec<NamespaceLetters>)>>;
+type Shared = Arc<Mutex<(BTreeMap<String, DeadLetterCounts>, Vec<NamespaceDeadLetters>)>>;
 
-/// What there is of dead letters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeadLetters {
     /// The most that they may take, in bytes.
     pub(super) limit: u64,
     next: u64,
     bytes: u64,
-    counts: BTreeMap<String, LetterCounts>,
+    counts: BTreeMap<String, DeadLetterCounts>,
     shares: LetterShares,
     /// A commit failed, and may be in the file all the same.
     pub(super) in_doubt: bool,
@@ -59,30 +59,22 @@ pub(super) struct DeadLetters {
 /// keep the journal open: once the state is dropped nothing can be read.
 #[derive(Clone, Debug)]
 pub struct DeadLettersReader {
-    store: Weak<Store>,
-    path: Arc<Path>,
+    store: WeakStore,
     shared: Shared,
 }
 
 impl DeadLettersReader {
     pub(super) fn new(store: &Arc<Store>, letters: &DeadLetters) -> Self {
-        let (path, shared) = (store.path().into(), Arc::clone(&letters.shared));
-        Self { store: Arc::downgrade(store), path, shared }
+        Self { store: WeakStore::of(store), shared: Arc::clone(&letters.shared) }
     }
 
-    fn read<T>(
+    /// The letters that a query asks for, each as `view` shows it: one envelope at a time is in memory.
+    pub fn list<T>(
         &self,
-        call: impl FnOnce(&redb::Database) -> Result<T, redb::Error>,
-    ) -> Result<T, ReadError> {
-        match self.store.upgrade() {
-            Some(store) => store.read_or_say(call),
-            None => Err(ReadError::new(&self.path, "the journal is closed")),
-        }
-    }
-
-    /// The letters that a query asks for.
-    pub fn list(&self, query: &LetterQuery) -> Result<Vec<DeadLetter>, ReadError> {
-        self.read(|database| {
+        query: &DeadLetterQuery,
+        view: impl Fn(&DeadLetter) -> T,
+    ) -> Result<Vec<T>, ReadError> {
+        self.store.read(|database| {
             let table = database.begin_read()?.open_table(LETTERS)?;
             let mut letters = Vec::new();
             let before = query.before.unwrap_or(u64::MAX);
@@ -93,7 +85,7 @@ impl DeadLettersReader {
                 let (number, row) = item?;
                 let letter = read(number.value(), row.value())?;
                 if matches(&letter, query.sink.as_deref(), query.class.as_deref()) {
-                    letters.push(letter);
+                    letters.push(view(&letter));
                 }
             }
             Ok(letters)
@@ -102,7 +94,7 @@ impl DeadLettersReader {
 
     /// One letter; nothing if it is not kept, or not any more.
     pub fn get(&self, number: u64) -> Result<Option<DeadLetter>, ReadError> {
-        self.read(|database| {
+        self.store.read(|database| {
             let table = database.begin_read()?.open_table(LETTERS)?;
             table.get(number)?.map(|row| read(number, row.value())).transpose()
         })
@@ -117,7 +109,7 @@ impl DeadLettersReader {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<DeadLetter>, ReadError> {
-        self.read(|database| {
+        self.store.read(|database| {
             let transaction = database.begin_read()?;
             let due = transaction.open_table(DUE)?;
             let table = transaction.open_table(LETTERS)?;
@@ -138,12 +130,12 @@ impl DeadLettersReader {
     }
 
     /// The counts by sink, as of the last commit.
-    pub fn counts(&self) -> BTreeMap<String, LetterCounts> {
+    pub fn counts(&self) -> BTreeMap<String, DeadLetterCounts> {
         lock(&self.shared).0.clone()
     }
 
     /// The ten namespaces whose letters take most, as of the last commit.
-    pub fn namespaces(&self) -> Vec<NamespaceLetters> {
+    pub fn namespaces(&self) -> Vec<NamespaceDeadLetters> {
         lock(&self.shared).1.clone()
     }
 
@@ -205,7 +197,7 @@ impl DeadLetters {
         &mut self,
         transaction: &WriteTransaction,
         new: &[DeadLetter],
-        fates: &BTreeMap<String, Vec<LetterFate>>,
+        fates: &BTreeMap<String, Vec<DeadLetterFate>>,
     ) -> Result<bool, redb::Error> {
         if new.is_empty() && fates.is_empty() && self.bytes <= self.limit {
             return Ok(false);
@@ -236,16 +228,22 @@ impl DeadLetters {
             let over = self.shares.over(self.limit);
             let over = over.as_ref().map(|(namespace, over)| (&**namespace, *over));
             let numbers = match over {
-                Some((namespace, over)) => tables.oldest(Some(namespace), excess.min(over))?,
-                None => tables.oldest(None, excess)?,
+                Some((namespace, over)) => {
+                    let from = self.shares.from(namespace);
+                    tables.oldest(from, Some(namespace), excess.min(over))?
+                }
+                None => tables.oldest(0, None, excess)?,
             };
-            if numbers.is_empty() {
-                break;
-            }
+            let Some(last) = numbers.last().copied() else { break };
             for number in numbers {
                 let Some(letter) = self.remove(tables, number)? else { continue };
                 self.counts.entry(letter.sink.clone()).or_default().overflowed += letter.events();
                 self.note_gone(tables, &letter.sink)?;
+            }
+            // A flood has the same namespace give way with each letter: what was passed over once is
+            // not read again.
+            if let Some((namespace, _)) = over {
+                self.shares.gone_below(namespace, last + 1);
             }
         }
         Ok(())
@@ -255,16 +253,16 @@ impl DeadLetters {
     pub(super) fn retry(
         &mut self,
         transaction: &WriteTransaction,
-        which: &Letters,
+        which: &DeadLetterSelection,
         configured: &[String],
-    ) -> Result<Result<u64, LetterError>, redb::Error> {
+    ) -> Result<Result<u64, DeadLetterError>, redb::Error> {
         let mut tables = Tables::open(transaction)?;
         let why_not = |letter: &DeadLetter| {
             if letter.unidentified > 0 || letter.envelope.is_empty() {
-                return Some(LetterError::Unidentified(letter.number));
+                return Some(DeadLetterError::Unidentified(letter.number));
             }
             let is_configured = configured.contains(&letter.sink);
-            (!is_configured).then(|| LetterError::NotConfigured {
+            (!is_configured).then(|| DeadLetterError::NotConfigured {
                 number: letter.number,
                 sink: letter.sink.clone(),
             })
@@ -277,11 +275,13 @@ impl DeadLetters {
         for number in numbers {
             let Some(mut letter) = tables.get(number)? else { continue };
             match why_not(&letter) {
-                Some(error) if matches!(which, Letters::Numbers(_)) => return Ok(Err(error)),
+                Some(error) if matches!(which, DeadLetterSelection::Numbers(_)) => {
+                    return Ok(Err(error));
+                }
                 Some(error) => refused = refused.or(Some(error)),
                 None => {
                     queued += 1;
-                    letter.state = LetterState::RetryRequested;
+                    letter.state = DeadLetterState::RetryRequested;
                     self.insert(&mut tables, &letter)?;
                 }
             }
@@ -290,12 +290,11 @@ impl DeadLetters {
         Ok(refused.filter(|_| queued == 0).map_or(Ok(queued), Err))
     }
 
-    /// Drops letters. Answers how many went.
     pub(super) fn drop(
         &mut self,
         transaction: &WriteTransaction,
-        which: &Letters,
-    ) -> Result<Result<u64, LetterError>, redb::Error> {
+        which: &DeadLetterSelection,
+    ) -> Result<Result<u64, DeadLetterError>, redb::Error> {
         let mut tables = Tables::open(transaction)?;
         let numbers = match tables.numbers(which)? {
             Ok(numbers) => numbers,
@@ -315,32 +314,32 @@ impl DeadLetters {
         &mut self,
         tables: &mut Tables<'_>,
         by: &str,
-        fate: &LetterFate,
+        fate: &DeadLetterFate,
     ) -> Result<(), redb::Error> {
         let letter = self.remove(tables, fate.number)?;
         match (&fate.outcome, letter) {
             // This was in the commit that failed.
-            (LetterOutcome::Delivered, None) if self.in_doubt => {}
+            (DeadLetterOutcome::Delivered, None) if self.in_doubt => {}
             // It went while it was on its way.
-            (LetterOutcome::Delivered, None) => {
+            (DeadLetterOutcome::Delivered, None) => {
                 let counts = self.counts.entry(by.to_owned()).or_default();
                 counts.arrived += 1;
                 tables.arrived.insert(by, counts.arrived)?;
             }
-            (LetterOutcome::Refused { class, reason, attempts, time_ms }, Some(mut letter)) => {
-                letter.state = LetterState::Kept;
+            (DeadLetterOutcome::Refused { class, reason, attempts, time_ms }, Some(mut letter)) => {
+                letter.state = DeadLetterState::Kept;
                 letter.class.clone_from(class);
                 letter.reason.clone_from(reason);
                 letter.attempts = letter.attempts.saturating_add(*attempts);
                 letter.time_ms = *time_ms;
                 self.insert(tables, &letter)?;
             }
-            (LetterOutcome::Forwarded, Some(mut letter)) => {
+            (DeadLetterOutcome::Forwarded, Some(mut letter)) => {
                 letter.forward = None;
                 self.insert(tables, &letter)?;
             }
-            (LetterOutcome::Delivered, Some(_))
-            | (LetterOutcome::Refused { .. } | LetterOutcome::Forwarded, None) => {}
+            (DeadLetterOutcome::Delivered, Some(_))
+            | (DeadLetterOutcome::Refused { .. } | DeadLetterOutcome::Forwarded, None) => {}
         }
         Ok(())
     }
@@ -376,7 +375,7 @@ impl DeadLetters {
     /// Counts a letter in or out.
     fn count(&mut self, letter: &DeadLetter, size: u64, add: fn(u64, u64) -> u64) {
         self.bytes = add(self.bytes, size);
-        self.shares.count(&letter.envelope, size, add);
+        self.shares.count(letter.number, &letter.envelope, size, add);
         let counts = self.counts.entry(letter.sink.clone()).or_default();
         counts.letters = add(counts.letters, 1);
         counts.events = add(counts.events, letter.events());
@@ -415,10 +414,16 @@ impl<'a> Tables<'a> {
         self.letters.get(number)?.map(|row| read(number, row.value())).transpose()
     }
 
-    /// The numbers of the oldest letters, of one namespace where it is given, that take so many bytes.
-    fn oldest(&self, namespace: Option<&str>, bytes: u64) -> Result<Vec<u64>, redb::Error> {
+    /// The numbers of the oldest letters from a number on, of one namespace where it is given, that
+    /// take so many bytes.
+    fn oldest(
+        &self,
+        from: u64,
+        namespace: Option<&str>,
+        bytes: u64,
+    ) -> Result<Vec<u64>, redb::Error> {
         let (mut numbers, mut taken) = (Vec::new(), 0);
-        for item in self.letters.iter()? {
+        for item in self.letters.range(from..)? {
             if taken >= bytes {
                 break;
             }
@@ -432,20 +437,23 @@ impl<'a> Tables<'a> {
     }
 
     /// The numbers of letters, each of which there is.
-    fn numbers(&self, which: &Letters) -> Result<Result<Vec<u64>, LetterError>, redb::Error> {
+    fn numbers(
+        &self,
+        which: &DeadLetterSelection,
+    ) -> Result<Result<Vec<u64>, DeadLetterError>, redb::Error> {
         match which {
-            Letters::Numbers(numbers) => {
+            DeadLetterSelection::Numbers(numbers) => {
                 let mut numbers = numbers.clone();
                 numbers.sort_unstable();
                 numbers.dedup();
                 for number in &numbers {
                     if self.letters.get(number)?.is_none() {
-                        return Ok(Err(LetterError::NoSuchLetter(*number)));
+                        return Ok(Err(DeadLetterError::NoSuchDeadLetter(*number)));
                     }
                 }
                 Ok(Ok(numbers))
             }
-            Letters::Of { sink, class } => {
+            DeadLetterSelection::Of { sink, class } => {
                 let mut numbers = Vec::new();
                 for item in self.letters.iter()? {
                     let (number, row) = item?;
@@ -460,7 +468,6 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Makes the tables that are not there.
 pub(super) fn make(transaction: &WriteTransaction) -> Result<(), redb::Error> {
     Tables::open(transaction)?;
     Ok(())
@@ -477,9 +484,4 @@ fn read(number: u64, (json, envelope): (&[u8], &[u8])) -> Result<DeadLetter, red
 
 fn size((json, envelope): (&[u8], &[u8])) -> u64 {
     (json.len() + envelope.len()) as u64
-}
-
-/// What a panicking holder leaves is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,20 +7,22 @@ use std::{
     io,
     ops::Bound,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use redb::{BackendError, StorageBackend, backends::FileBackend};
 
-use crate::journal::private;
+#[cfg(test)]
+use crate::journal::disk;
+use crate::{journal::private, locks::lock};
 
-/// What the operating system answered last, if that was an error.
+/// The last answer of the operating system, if that was an error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble(Arc<Mutex<Option<io::Error>>>);
 
 impl Trouble {
     pub(super) fn take(&self) -> Option<io::Error> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0).take()
     }
 
     /// Notes it. An end that comes too soon is no word of the operating system's.
@@ -28,13 +30,13 @@ impl Trouble {
         result.inspect_err(|error| {
             if let Some(code) = error.raw_os_error() {
                 let error = io::Error::from_raw_os_error(code);
-                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *lock(&self.0) = Some(error);
             }
         })
     }
 }
 
-/// See the [module](self).
+/// The file of the state. See the [module](self).
 #[derive(Debug)]
 pub(super) struct StateFile {
     file: FileBackend,
@@ -42,7 +44,6 @@ pub(super) struct StateFile {
 }
 
 impl StateFile {
-    /// Opens the file, or makes it.
     pub(super) fn open(path: &Path, trouble: Trouble) -> io::Result<Self> {
         // Neither opening nor reading something else says clearly that it is no file.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -64,7 +65,7 @@ impl StorageBackend for StateFile {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         #[cfg(test)]
-        self.trouble.note(faults::read())?;
+        self.trouble.note(disk::faults::read())?;
         self.trouble.note(self.file.read(offset, out))
     }
 
@@ -106,29 +107,5 @@ impl StorageBackend for StateFile {
 
     fn query_lock_range(&self, start: Range, end: Range) -> Result<bool, BackendError> {
         self.file.query_lock_range(start, end)
-    }
-}
-
-/// Reads that fail, on the thread of a test.
-#[cfg(test)]
-pub(super) mod faults {
-    use std::{cell::RefCell, collections::BTreeMap, io};
-
-    thread_local! {
-        static READS: RefCell<(u32, BTreeMap<u32, i32>)> = RefCell::default();
-    }
-
-    /// From now on these reads, counted from 0, fail with these errors. Answers how many there were
-    /// since the last call.
-    pub(in crate::journal) fn fail(reads: impl IntoIterator<Item = (u32, i32)>) -> u32 {
-        READS.replace((0, reads.into_iter().collect())).0
-    }
-
-    pub(super) fn read() -> io::Result<()> {
-        READS.with_borrow_mut(|(count, failing)| {
-            *count += 1;
-            let code = failing.get(&(*count - 1));
-            code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(*code)))
-        })
     }
 }

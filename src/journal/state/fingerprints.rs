@@ -26,7 +26,6 @@ fn hash(fingerprint: u32) -> u64 {
 }
 
 impl Fingerprints {
-    /// With room for so many.
     pub(super) fn with_capacity(count: usize) -> Self {
         Self(HashTable::with_capacity(count))
     }
@@ -51,7 +50,6 @@ impl Fingerprints {
         }
     }
 
-    /// How many uids the table has.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -7,19 +7,20 @@ use std::{
     os::unix::fs::FileExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use redb::{Database, StorageBackend};
 
 use super::{CACHE, Loaded, Unusable, load, unusable};
+use crate::locks::lock;
 
-/// What is written goes to memory in blocks of so many bytes.
+/// Writes go to memory in blocks of so many bytes.
 const BLOCK: u64 = 4096;
 
-/// What a state holds.
+/// The contents of a state.
 #[derive(Debug)]
-pub(in crate::journal) struct Look {
+pub(crate) struct Look {
     pub loaded: Loaded,
     pub dead_letters: u64,
     pub dead_letter_bytes: u64,
@@ -29,8 +30,8 @@ pub(in crate::journal) struct Look {
 ///
 /// # Errors
 ///
-/// What is wrong with it, in words.
-pub(in crate::journal) fn look(path: &Path) -> Result<Look, String> {
+/// The damage, in words.
+pub(crate) fn look(path: &Path) -> Result<Look, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     let length = file.metadata().map_err(|e| e.to_string())?.len();
     let overlay =
@@ -49,7 +50,7 @@ pub(in crate::journal) fn look(path: &Path) -> Result<Look, String> {
             Ok(Look { loaded, dead_letters, dead_letter_bytes })
         }
         Ok(Err(Unusable::Damaged(reason))) => Err(reason),
-        Ok(Err(Unusable::Refused(error) | Unusable::Unread(error))) => Err(error.to_string()),
+        Ok(Err(Unusable::Unread(error))) => Err(error.to_string()),
         Ok(Err(Unusable::Newer(version))) => Err(format!("it is of the newer format {version}")),
         Ok(Err(Unusable::Held)) => Err("another process has it".to_owned()),
         Err(_) => Err("reading it failed in a way not foreseen".to_owned()),
@@ -71,10 +72,6 @@ struct Changed {
 }
 
 impl Overlay {
-    fn changed(&self) -> MutexGuard<'_, Changed> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A block as it is in the file; zeros beyond its end.
     fn block(&self, number: u64) -> io::Result<Vec<u8>> {
         let mut block = vec![0; BLOCK as usize];
@@ -91,11 +88,11 @@ impl Overlay {
 
 impl StorageBackend for Overlay {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.changed().length)
+        Ok(lock(&self.changed).length)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let changed = self.changed();
+        let changed = lock(&self.changed);
         let end = offset.checked_add(out.len() as u64);
         if end.is_none_or(|end| end > changed.length) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -119,7 +116,7 @@ impl StorageBackend for Overlay {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        let mut changed = self.changed();
+        let mut changed = lock(&self.changed);
         if length < changed.length {
             // Should it grow again, there are zeros.
             for number in length / BLOCK..changed.length.div_ceil(BLOCK) {
@@ -141,7 +138,7 @@ impl StorageBackend for Overlay {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut changed = self.changed();
+        let mut changed = lock(&self.changed);
         let mut at = offset;
         let mut rest = data;
         while !rest.is_empty() {

@@ -1,14 +1,14 @@
-//! What the state is made of.
+//! The model of the state.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{LetterFate, LetterState, ObjectsCommit, ObjectsView};
+use super::{DeadLetterFate, DeadLetterState, ObjectsCommit, ObjectsView, PassedChanges};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    event::{SeenEntry, UidKey},
-    journal::{Inputs, Position, Resume, Standing},
+    event::{Record, SeenEntry, UidKey},
+    journal::{Inputs, Position, Resume, Standing, ranges::Ranges},
 };
 
 /// How many records met which fate, for one sink.
@@ -44,7 +44,7 @@ impl std::ops::AddAssign for Totals {
     }
 }
 
-/// What is stored of a sink.
+/// The stored state of a sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkState {
     /// Where it stands.
@@ -54,23 +54,57 @@ pub struct SinkState {
     pub totals: Totals,
     /// For each source, up to where everything has a fate and is not held.
     pub positions: BTreeMap<String, Resume>,
+    /// Records behind the position that have their fates, or are set aside.
+    /// [Saved apart](StateCommit::passed); states of earlier builds have them here.
+    #[serde(default, skip_serializing)]
+    pub(crate) passed: Ranges,
+    /// How many records are set aside: the state has copies of them, and they have no fate.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub set_aside: u64,
 }
 
-/// What is stored of a sink's correlator: a view of the log.
+/// How many records have no fate, in a log that ends there: so many are set aside, and so many behind the
+/// position have one, or are set aside.
+pub(crate) fn pending(standing: Standing, tail: Position, set_aside: u64, passed: u64) -> u64 {
+    let behind = tail.ordinal().saturating_sub(standing.position.ordinal());
+    behind.saturating_sub(passed) + standing.held.versions + set_aside
+}
+
+// serde calls it with a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A record that is set aside: tried now and then, while others go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// How often it was sent before.
+    pub attempts: u32,
+    /// When it was first sent, milliseconds since the epoch.
+    pub first_ms: u64,
+    /// The bytes that are sent.
+    pub envelope: Bytes,
+}
+
+/// Changes of a sink's set-aside records, by sequence; nothing: it has its fate.
+pub type SetAsideChanges = BTreeMap<u64, Option<SetAside>>;
+
+/// The stored state of a sink's correlator: a view of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedCorrelator {
-    /// It knows everything before it. Never beyond the sink's own position.
+    /// The position that it knows everything before. Never beyond the sink's own.
     pub position: Position,
     /// The state, in the correlator's own form; empty when there was none up to here.
     pub bytes: Bytes,
 }
 
-/// What a sink's correlator has decided by since it was saved, up to the sink's own position.
+/// The inputs of a sink's correlator since it was saved, up to the sink's own position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CorrelatorInputs {
     /// They are all that there are before this sequence.
     pub next: u64,
-    /// What all records before it took in the log, as the correlator counts them.
+    /// The size that all records before it took in the log, as the correlator counts them.
     pub read_bytes: u64,
     /// See [`Inputs`].
     pub inputs: Inputs,
@@ -84,7 +118,7 @@ impl CorrelatorInputs {
     }
 }
 
-/// What is stored of a source. States of earlier versions have the first two members only.
+/// The stored state of a source. States of earlier versions have the first two members only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceState {
@@ -93,7 +127,7 @@ pub struct SourceState {
     /// When the journal was first started, milliseconds since the epoch; in states of earlier
     /// versions the source.
     pub first_start_ms: u64,
-    /// What follows knows the log up to before this sequence; 0: there is nothing of it.
+    /// The sequence before which the members below know the log; 0: there is nothing of them.
     #[serde(default)]
     pub as_of: u64,
     /// Where the source stood there.
@@ -109,7 +143,7 @@ pub struct SourceState {
     /// An Event as it was read, by which the history it was read from is known again.
     #[serde(default)]
     pub witness: Option<SavedWitness>,
-    /// What a list has brought so far that has to be stated when it is whole.
+    /// The counts of a list so far, which have to be stated when it is whole.
     #[serde(default)]
     pub unfinished: Option<Unfinished>,
 }
@@ -130,7 +164,7 @@ pub struct SavedWitness {
     pub resource_version: u64,
 }
 
-/// What a list that closes a gap has brought so far.
+/// The counts so far of a list that closes a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unfinished {
@@ -152,12 +186,12 @@ impl Unfinished {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
-    /// What it is named by; the store gives it, from 0 on and none twice.
+    /// The number that it is named by; the store gives it, from 0 on and none twice.
     #[serde(skip)]
     pub number: u64,
     /// Where it is.
     #[serde(default)]
-    pub state: LetterState,
+    pub state: DeadLetterState,
     /// The sink that it is still to be forwarded to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<String>,
@@ -179,12 +213,39 @@ pub struct DeadLetter {
     pub time_ms: u64,
     /// How many events of a batch were refused without being named; 0: it is the event itself.
     pub unidentified: u64,
-    /// What was refused; empty if that is not known.
+    /// The envelope that was refused; empty if that is not known.
     #[serde(skip)]
     pub envelope: Bytes,
 }
 
 impl DeadLetter {
+    /// The dead letter of a record that was first sent, and given up, at these times: kept, and without
+    /// a number.
+    pub(crate) fn new(
+        sink: &str,
+        record: &Record,
+        class: &str,
+        reason: impl Into<String>,
+        attempts: u32,
+        [first_ms, time_ms]: [u64; 2],
+    ) -> Self {
+        Self {
+            number: 0,
+            state: DeadLetterState::Kept,
+            forward: None,
+            sink: sink.to_owned(),
+            seq: record.seq,
+            id: record.id().to_owned(),
+            class: class.to_owned(),
+            reason: reason.into(),
+            attempts,
+            first_ms,
+            time_ms,
+            unidentified: 0,
+            envelope: record.envelope.clone(),
+        }
+    }
+
     /// How many events it stands for.
     pub fn events(&self) -> u64 {
         self.unidentified.max(1)
@@ -192,19 +253,19 @@ impl DeadLetter {
 
     /// The sinks that are to be sent it.
     pub(super) fn due_at(&self) -> impl Iterator<Item = &str> {
-        let again = (self.state == LetterState::RetryRequested).then_some(&*self.sink);
+        let again = (self.state == DeadLetterState::RetryRequested).then_some(&*self.sink);
         again.into_iter().chain(self.forward.as_deref())
     }
 }
 
-/// What changed since the last commit, all of which is stored or none.
+/// Changes since the last commit, all of which are stored or none.
 #[derive(Clone, Debug, Default)]
 pub struct StateCommit {
     /// Sinks, each whole; those not named stay as they are.
     pub sinks: BTreeMap<String, SinkState>,
     /// Correlators by sink, each whole; those not named stay as they are.
     pub correlators: BTreeMap<String, SavedCorrelator>,
-    /// What correlators have decided by since the last commit, or since they were saved if that is later.
+    /// The inputs of correlators since the last commit, or since they were saved if that is later.
     pub inputs: BTreeMap<String, CorrelatorInputs>,
     /// Changes of the view `seen`, in the order of the uids, which is several times cheaper to
     /// write than any other; nothing instead of an entry: the uid is forgotten.
@@ -213,11 +274,15 @@ pub struct StateCommit {
     pub sources: BTreeMap<String, SourceState>,
     /// The view `seen` now holds everything before this sequence.
     pub applied: u64,
+    /// Changes of which records behind sinks' positions have their fates, or are set aside.
+    pub passed: BTreeMap<String, PassedChanges>,
+    /// Changes of what sinks have set aside.
+    pub set_aside: BTreeMap<String, SetAsideChanges>,
     /// New dead letters; they get their numbers here.
     pub dead_letters: Vec<DeadLetter>,
-    /// What became of older ones, by the sink that they were sent to.
-    pub letter_fates: BTreeMap<String, Vec<LetterFate>>,
-    /// What is new in the view `objects`.
+    /// The fates of older ones, by the sink that they were sent to.
+    pub letter_fates: BTreeMap<String, Vec<DeadLetterFate>>,
+    /// Changes of the view `objects`.
     pub objects: ObjectsCommit,
     /// The cluster's uid, when it is news.
     pub cluster_uid: Option<String>,
@@ -225,14 +290,14 @@ pub struct StateCommit {
     pub heartbeats: Option<Vec<String>>,
 }
 
-/// What the last commit left.
+/// The state as the last commit left it.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// Every sink that was ever committed.
     pub sinks: BTreeMap<String, SinkState>,
     /// Their correlators.
     pub correlators: BTreeMap<String, SavedCorrelator>,
-    /// What each of these has decided by since it was saved.
+    /// The inputs of each of these since it was saved.
     pub inputs: BTreeMap<String, CorrelatorInputs>,
     /// Every source that was ever committed.
     pub sources: BTreeMap<String, SourceState>,
@@ -254,7 +319,8 @@ impl Loaded {
     /// The highest sequence that any view knows: the floor for
     /// [`Log::open`](crate::journal::Log::open).
     pub fn highest_sequence(&self) -> u64 {
-        let next = self.sinks.values().map(|sink| sink.standing.position.next).max();
+        let of_sink = |sink: &SinkState| sink.standing.position.next.max(sink.passed.end());
+        let next = self.sinks.values().map(of_sink).max();
         let objects = self.objects.map_or(0, |view| view.next);
         next.unwrap_or(0).max(self.applied).max(objects).saturating_sub(1)
     }

@@ -26,11 +26,11 @@ pub struct ObjectsView {
     pub applied: u64,
     /// Records before this sequence are enriched with what is kept, or are not for good.
     pub decided: u64,
-    /// It knows of no record from this sequence on.
+    /// The sequence from which on it knows of no record.
     pub next: u64,
 }
 
-/// What is kept of one object.
+/// The saved state of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedObject {
     /// The sequence of the last record about it.
@@ -40,7 +40,7 @@ pub struct SavedObject {
     pub versions: Vec<(u64, Vec<u8>)>,
 }
 
-/// What is new in the view.
+/// Changes of the view.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectsCommit {
     /// By key: the last record, and the versions that are new. They take the place of those that are
@@ -57,7 +57,7 @@ pub struct ObjectsCommit {
 pub struct ObjectsReader(pub(super) Arc<Store>);
 
 impl ObjectsReader {
-    /// What is kept of an object.
+    /// Reads the saved state of an object.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{self, Seek as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
 };
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
@@ -13,11 +13,15 @@ use redb::{TableDefinition, WriteTransaction};
 use super::{Directory, NAME, file::Trouble, fingerprints::Fingerprints, open_database};
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Damage, private},
+    journal::{Damage, OpenError, private},
+    locks::lock,
 };
 
 /// uid: resourceVersion, occurrences, source.
 const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
+/// uid: resourceVersion, increments shed by then, of those that have any. It holds for that version: a
+/// build that does not know the table leaves rows of earlier ones in it.
+const SHED: TableDefinition<'_, u128, (u64, u16)> = TableDefinition::new("shed");
 
 /// Why the view could not be read. What was asked for is to be asked for again later.
 #[derive(Debug, thiserror::Error)]
@@ -28,15 +32,21 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    pub(super) fn new(path: &Path, reason: impl Into<String>) -> Self {
+    fn new(path: &Path, reason: impl Into<String>) -> Self {
         Self { path: path.to_owned(), reason: reason.into() }
     }
 }
 
-/// What the owner of the state and the readers of the view share.
+impl From<ReadError> for OpenError {
+    fn from(ReadError { path, reason }: ReadError) -> Self {
+        Self::Unread { path, source: io::Error::other(reason) }
+    }
+}
+
+/// The store that the owner of the state and the readers of the view share.
 #[derive(Debug)]
 pub(super) struct Store {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Nothing after a failed commit, until the next: redb does not go on with a file that failed
     /// it.
     database: RwLock<Option<Database>>,
@@ -63,7 +73,7 @@ impl Store {
     /// Sees that the file is there under its name. One that was taken away is stated as damage, and
     /// written again from what is still open.
     pub(super) fn keep_in_place(&self, now_ms: u64) -> Result<(), redb::Error> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         if private::is_at(&file, &self.path)? {
             return Ok(());
         }
@@ -92,12 +102,8 @@ impl Store {
     fn open_again(&self) -> Result<Database, redb::Error> {
         let opened = open_database(&self.path, false, Trouble::default())?;
         // A commit that failed may be in the file all the same.
-        *self.known() = fingerprints(&opened)?;
+        *lock(&self.known) = fingerprints(&opened)?;
         Ok(opened)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Calls with the database, which is opened again if need be, and is closed on failure.
@@ -106,7 +112,7 @@ impl Store {
         call: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, redb::Error> {
         {
-            let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = lock(&self.file);
             let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
             if database.is_none() {
                 // Another one would be made, and would know nothing.
@@ -146,7 +152,7 @@ impl Store {
 
     /// Changes have been committed; for each, whether the table had its uid before.
     pub(super) fn note(&self, changes: &[(UidKey, Option<SeenEntry>)], replaced: &[bool]) {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         for ((uid, entry), replaced) in changes.iter().zip(replaced) {
             match (entry, replaced) {
                 (Some(_), false) => known.insert(*uid),
@@ -155,9 +161,29 @@ impl Store {
             }
         }
     }
+}
 
-    fn known(&self) -> MutexGuard<'_, Fingerprints> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+/// The store for whoever reads it beside the commits. Clones are cheap. It does not keep the journal open:
+/// once the state is dropped nothing can be read.
+#[derive(Clone, Debug)]
+pub(super) struct WeakStore {
+    store: Weak<Store>,
+    path: Arc<Path>,
+}
+
+impl WeakStore {
+    pub(super) fn of(store: &Arc<Store>) -> Self {
+        Self { store: Arc::downgrade(store), path: store.path.as_path().into() }
+    }
+
+    pub(super) fn read<T>(
+        &self,
+        call: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, ReadError> {
+        match self.store.upgrade() {
+            Some(store) => store.read_or_say(call),
+            None => Err(ReadError::new(&self.path, "the journal is closed")),
+        }
     }
 }
 
@@ -170,18 +196,24 @@ impl SeenTable {
         Self(store)
     }
 
-    /// What has been committed of an Event. Reads the disk only where there probably is something.
+    /// The committed entry of an Event. Reads the disk only where there probably is one.
     pub fn get(&self, uid: UidKey) -> Result<Option<SeenEntry>, ReadError> {
-        if !self.0.known().may_contain(uid) {
+        if !lock(&self.0.known).may_contain(uid) {
             return Ok(None);
         }
         self.0.read_or_say(|database| {
-            let table = database.begin_read()?.open_table(SEEN)?;
-            Ok(table.get(uid.0)?.map(|value| entry(value.value())))
+            let transaction = database.begin_read()?;
+            let table = transaction.open_table(SEEN)?;
+            let Some(entry) = table.get(uid.0)?.map(|value| entry(value.value())) else {
+                return Ok(None);
+            };
+            let shed = transaction.open_table(SHED)?.get(uid.0)?.map(|value| value.value());
+            let shed = shed.filter(|(version, _)| *version == entry.resource_version);
+            Ok(Some(entry.with_shed(shed.map_or(0, |(_, increments)| increments.into()))))
         })
     }
 
-    /// Up to `limit` Events, ascending in their uids, from one on.
+    /// Up to `limit` Events, ascending in their uids, from one on; without what was shed of them.
     pub fn page(&self, from: UidKey, limit: usize) -> Result<Vec<(UidKey, SeenEntry)>, ReadError> {
         self.0.read_or_say(|database| {
             let table = database.begin_read()?.open_table(SEEN)?;
@@ -196,7 +228,7 @@ impl SeenTable {
 
     /// How many Events there are.
     pub fn len(&self) -> usize {
-        self.0.known().len()
+        lock(&self.0.known).len()
     }
 
     /// Whether there are none.
@@ -209,15 +241,15 @@ fn entry((resource_version, occurrences, source): (u64, u32, u16)) -> SeenEntry 
     SeenEntry::new(resource_version, u64::from(occurrences), source)
 }
 
-/// Makes the table if it is not there.
 pub(super) fn make(transaction: &WriteTransaction) -> Result<(), redb::Error> {
     transaction.open_table(SEEN)?;
+    transaction.open_table(SHED)?;
     Ok(())
 }
 
-/// Removes the table.
 pub(super) fn clear(transaction: &WriteTransaction) -> Result<(), redb::Error> {
     transaction.delete_table(SEEN)?;
+    transaction.delete_table(SHED)?;
     Ok(())
 }
 
@@ -227,6 +259,7 @@ pub(super) fn write(
     changes: &[(UidKey, Option<SeenEntry>)],
 ) -> Result<Vec<bool>, redb::Error> {
     let mut table = transaction.open_table(SEEN)?;
+    let mut all_shed = transaction.open_table(SHED)?;
     let mut replaced = Vec::with_capacity(changes.len());
     for (uid, entry) in changes {
         let before = match entry {
@@ -236,12 +269,20 @@ pub(super) fn write(
             }
             None => table.remove(uid.0)?.is_some(),
         };
+        match entry.map(|entry| (entry.resource_version, entry.shed)) {
+            Some((version, increments @ 1..)) => {
+                all_shed.insert(uid.0, (version, increments))?;
+            }
+            _ if before && !all_shed.is_empty()? => {
+                all_shed.remove(uid.0)?;
+            }
+            _ => {}
+        }
         replaced.push(before);
     }
     Ok(replaced)
 }
 
-/// Reads what is in the table.
 pub(super) fn fingerprints(database: &Database) -> Result<Fingerprints, redb::Error> {
     let table = database.begin_read()?.open_table(SEEN)?;
     let mut known = Fingerprints::with_capacity(table.len()? as usize);

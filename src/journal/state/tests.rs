@@ -1,11 +1,9 @@
 //! The state, whole and damaged.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::{
-    event::{SeenEntry, UidKey},
-    journal::{Holding, Resume, Standing},
+    event::{Record, SeenEntry, UidKey},
+    journal::{Holding, Ranges, Resume, Standing},
 };
 
 mod gone;
@@ -15,21 +13,9 @@ mod unread;
 const LIMIT: u64 = 1000;
 
 fn letter(seq: u64, sink: &str, bytes: usize) -> DeadLetter {
-    DeadLetter {
-        number: 0,
-        state: LetterState::Kept,
-        forward: None,
-        sink: sink.to_owned(),
-        seq,
-        id: format!("uid-{seq}"),
-        class: "invalid".to_owned(),
-        reason: "no".to_owned(),
-        attempts: 3,
-        first_ms: 1,
-        time_ms: 2,
-        unidentified: 0,
-        envelope: vec![b'x'; bytes].into(),
-    }
+    let record = Record { seq, envelope: vec![b'x'; bytes].into() };
+    let letter = DeadLetter::new(sink, &record, "invalid", "no", 3, [1, 2]);
+    DeadLetter { id: format!("uid-{seq}"), ..letter }
 }
 
 fn entry(resource_version: u64) -> SeenEntry {
@@ -42,7 +28,9 @@ fn inputs(next: u64, of: std::ops::Range<u64>) -> CorrelatorInputs {
     CorrelatorInputs { next, read_bytes: next * 100, inputs }
 }
 
-fn sample() -> StateCommit {
+/// A commit of sinks, correlators and dead letters.
+fn sample_of_sinks() -> StateCommit {
+    let passed: Ranges = serde_json::from_str("[43,2,5,1]").unwrap();
     let sink = SinkState {
         standing: Standing {
             position: Position { next: 41, skipped: 3 },
@@ -50,11 +38,26 @@ fn sample() -> StateCommit {
         },
         totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
         positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
+        passed: passed.clone(),
+        set_aside: 1,
     };
+    let aside = SetAside { attempts: 9, first_ms: 4, envelope: Bytes::from_static(b"{}") };
     let correlator = SavedCorrelator {
         position: Position { next: 38, skipped: 3 },
         bytes: Bytes::from_static(b"state"),
     };
+    StateCommit {
+        sinks: [("audit".to_owned(), sink)].into(),
+        correlators: [("audit".to_owned(), correlator)].into(),
+        inputs: [("audit".to_owned(), inputs(41, 38..41))].into(),
+        passed: [("audit".to_owned(), PassedChanges::all(&passed))].into(),
+        set_aside: [("audit".to_owned(), [(39, Some(aside))].into())].into(),
+        dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
+        ..StateCommit::default()
+    }
+}
+
+fn sample() -> StateCommit {
     let source = SourceState {
         id: 1,
         first_start_ms: 5,
@@ -66,23 +69,22 @@ fn sample() -> StateCommit {
         unfinished: Some(Unfinished { replayed: 2, skipped: 1 }),
     };
     StateCommit {
-        sinks: [("audit".to_owned(), sink)].into(),
-        correlators: [("audit".to_owned(), correlator)].into(),
-        inputs: [("audit".to_owned(), inputs(41, 38..41))].into(),
         seen: Arc::new((0..500).map(|uid| (UidKey(uid), Some(entry(uid as u64)))).collect()),
         sources: [("all".to_owned(), source)].into(),
         applied: 40,
-        objects: ObjectsCommit::default(),
-        dead_letters: vec![letter(12, "audit", 30), letter(13, "pager", 30)],
-        letter_fates: BTreeMap::new(),
         cluster_uid: Some("c".to_owned()),
         heartbeats: Some(vec!["h-1".to_owned(), "h-2".to_owned()]),
+        ..sample_of_sinks()
     }
 }
 
 fn is_sample(state: &State, loaded: &Loaded) -> bool {
     let (sample, seen) = (sample(), state.seen());
+    let mut set_aside = SetAsideChanges::new();
+    let add = |sequence, copy| _ = set_aside.insert(sequence, Some(copy));
+    state.set_aside().for_each("audit", add).unwrap();
     loaded.sinks == sample.sinks
+        && set_aside == sample.set_aside["audit"]
         && loaded.correlators == sample.correlators
         && loaded.inputs == sample.inputs
         && loaded.sources == sample.sources
@@ -94,7 +96,49 @@ fn is_sample(state: &State, loaded: &Loaded) -> bool {
 }
 
 #[test]
-fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
+fn passed_records_are_read_as_earlier_builds_saved_them_and_in_rows_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let earlier =
+        r#"{"position":{"next":41,"skipped":3},"totals":{},"positions":{},"passed":[43,2,5,1]}"#;
+    let (state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    let put = |database: &Database| {
+        let transaction = database.begin_write()?;
+        transaction.open_table(SINKS)?.insert("audit", earlier.as_bytes())?;
+        Ok(transaction.commit()?)
+    };
+    state.store.with_database(put).unwrap();
+    drop(state);
+    let version = |state: &State| {
+        let read = |database: &Database| {
+            let version = database.begin_read()?.open_table(META)?.get("version")?;
+            Ok(version.map(|version| version.value()))
+        };
+        state.store.read_or_say(read).unwrap()
+    };
+    let (mut state, mut loaded) = State::open(&directory, LIMIT, 0).unwrap();
+    let mut sink = loaded.sinks.remove("audit").unwrap();
+    assert!(sink.passed.iter().eq(&[43..45, 50..51]));
+    assert_eq!(version(&state), Some(2));
+    let mut changes = PassedChanges::all(&sink.passed);
+    for next in [60, 70] {
+        changes.add(&mut sink.passed, next..next + 1);
+        let sinks = [("audit".to_owned(), sink.clone())].into();
+        let passed = [("audit".to_owned(), std::mem::take(&mut changes))].into();
+        state.commit(&StateCommit { sinks, passed, ..StateCommit::default() }).unwrap();
+        drop(state);
+        state = State::open(&directory, LIMIT, 0).unwrap().0;
+        let loaded = state.sinks().load().unwrap();
+        assert_eq!((&loaded.sinks["audit"], version(&state)), (&sink, Some(3)));
+    }
+    changes.drop_before(&mut sink.passed, 100);
+    let passed = [("audit".to_owned(), changes)].into();
+    state.commit(&StateCommit { passed, ..StateCommit::default() }).unwrap();
+    assert_eq!(version(&state), Some(2), "builds before it can go on");
+}
+
+#[test]
+fn a_commit_is_loaded_and_an_entry_that_it_does_not_name_stays() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
@@ -104,7 +148,8 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     drop(state);
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
     assert!(is_sample(&state, &loaded) && loaded.set_aside.is_none());
-    assert_eq!(loaded.highest_sequence(), 40);
+    // Of a record behind the position.
+    assert_eq!(loaded.highest_sequence(), 50);
     // The same low 32 bits as another one.
     let twin = UidKey(8 | 1 << 64);
     let seen = vec![
@@ -134,11 +179,38 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     drop((state, seen));
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
     assert_eq!((loaded.sinks.len(), loaded.sources.len()), (1, 1));
-    assert_eq!(loaded.highest_sequence(), 49);
+    assert_eq!(loaded.highest_sequence(), 50);
     check(&state.seen());
     state.commit(&StateCommit { seen: gone, applied: 50, ..StateCommit::default() }).unwrap();
     assert_eq!(state.seen().get(UidKey(8)).unwrap(), None);
     assert_eq!(state.seen().get(twin).unwrap(), Some(entry(4)));
+}
+
+#[test]
+fn shed_increments_are_known_for_the_version_that_they_were_saved_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = Directory::open(dir.path()).unwrap();
+    let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    let sources = sample().sources;
+    let mut commit = |seen: Vec<_>| {
+        let seen = Arc::new(seen);
+        state.commit(&StateCommit { seen, sources: sources.clone(), ..StateCommit::default() })
+    };
+    let shed = |uid, version| (UidKey(uid), Some(entry(version).with_shed(9)));
+    commit(vec![shed(1, 5), shed(2, 5), shed(3, 5), shed(4, 5)]).unwrap();
+    commit(vec![(UidKey(2), Some(entry(6))), (UidKey(3), None)]).unwrap();
+    commit(vec![(UidKey(3), Some(entry(5)))]).unwrap();
+    drop(state);
+    // A build that knows nothing of it.
+    let database = redb::Database::open(directory.path().join(NAME)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = redb::TableDefinition::<u128, (u64, u32, u16)>::new("seen");
+    transaction.open_table(table).unwrap().insert(4, (6, 2, 1)).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let (state, _) = State::open(&directory, LIMIT, 0).unwrap();
+    let known = [1, 2, 3, 4].map(|uid| state.seen().get(UidKey(uid)).unwrap().unwrap());
+    assert_eq!(known, [entry(5).with_shed(9), entry(6), entry(5), entry(6)]);
 }
 
 #[test]
@@ -172,7 +244,7 @@ fn inputs_of_a_correlator_add_up_until_it_is_saved_behind_them() {
 }
 
 #[test]
-fn what_a_first_start_left_of_seen_without_sources_is_not_trusted() {
+fn a_view_seen_without_sources_of_a_first_start_is_not_trusted() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
@@ -191,7 +263,7 @@ fn a_commit_after_a_failed_one_opens_the_file_again() {
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     state.commit(&StateCommit { seen: sample().seen, ..StateCommit::default() }).unwrap();
     state.store.close();
-    assert!(state.dead_letters().list(&LetterQuery::default()).is_err());
+    assert!(state.dead_letters().list(&DeadLetterQuery::default(), |_| ()).is_err());
     // Not: it is not there.
     assert!(state.seen().get(UidKey(1)).is_err());
     assert!(state.objects().get(1).is_err());
@@ -203,7 +275,7 @@ fn a_commit_after_a_failed_one_opens_the_file_again() {
 }
 
 #[test]
-fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
+fn a_damaged_state_opens_as_it_was_or_anew() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
@@ -288,7 +360,7 @@ fn every_object_is_looked_at_before_long() {
 
 /// An fsync may fail when everything is in the file already.
 #[test]
-fn what_a_failed_commit_has_stored_all_the_same_is_found() {
+fn dead_letters_that_a_failed_commit_stored_all_the_same_are_found() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
@@ -304,20 +376,20 @@ fn what_a_failed_commit_has_stored_all_the_same_is_found() {
     assert_eq!(state.seen().len(), 500);
 }
 
-fn query(sink: Option<&str>, limit: usize, before: Option<u64>) -> LetterQuery {
-    LetterQuery { sink: sink.map(str::to_owned), class: None, limit, before }
+fn query(sink: Option<&str>, limit: usize, before: Option<u64>) -> DeadLetterQuery {
+    DeadLetterQuery { sink: sink.map(str::to_owned), class: None, limit, before }
 }
 
-fn seqs(letters: &DeadLettersReader, query: &LetterQuery) -> Vec<u64> {
-    letters.list(query).unwrap().into_iter().map(|letter| letter.seq).collect()
+fn seqs(letters: &DeadLettersReader, query: &DeadLetterQuery) -> Vec<u64> {
+    letters.list(query, |letter| letter.seq).unwrap()
 }
 
 fn add(state: &mut State, dead_letters: Vec<DeadLetter>) {
     state.commit(&StateCommit { dead_letters, ..StateCommit::default() }).unwrap();
 }
 
-fn settle(state: &mut State, by: &str, number: u64, outcome: LetterOutcome) {
-    let letter_fates = [(by.to_owned(), vec![LetterFate { number, outcome }])].into();
+fn settle(state: &mut State, by: &str, number: u64, outcome: DeadLetterOutcome) {
+    let letter_fates = [(by.to_owned(), vec![DeadLetterFate { number, outcome }])].into();
     state.commit(&StateCommit { letter_fates, ..StateCommit::default() }).unwrap();
 }
 
@@ -329,7 +401,7 @@ fn the_newest_dead_letters_are_kept_and_what_goes_is_counted() {
     let (mut state, _) = State::open(&directory, 3 * size, 0).unwrap();
     let letters = state.dead_letters();
     add(&mut state, (12..=14).map(|seq| letter(seq, "audit", 100)).collect());
-    let counts = LetterCounts { letters: 3, events: 3, bytes: 3 * size, ..Default::default() };
+    let counts = DeadLetterCounts { letters: 3, events: 3, bytes: 3 * size, ..Default::default() };
     assert_eq!(letters.counts(), [("audit".to_owned(), counts)].into());
     let several = DeadLetter { unidentified: 4, ..letter(15, "pager", 100) };
     add(&mut state, vec![several]);
@@ -342,10 +414,10 @@ fn the_newest_dead_letters_are_kept_and_what_goes_is_counted() {
     // A smaller bound holds from the next commit on, and the numbers go on after a start.
     drop((state, letters));
     let (mut state, _) = State::open(&directory, 2 * size, 0).unwrap();
-    state.drop_letters(&Letters::Numbers(vec![3])).unwrap();
+    state.drop_letters(&DeadLetterSelection::Numbers(vec![3])).unwrap();
     add(&mut state, vec![letter(16, "audit", 100)]);
     let letters = state.dead_letters();
-    let listed = letters.list(&query(None, 9, None)).unwrap();
+    let listed = letters.list(&query(None, 9, None), DeadLetter::clone).unwrap();
     let numbers: Vec<_> = listed.iter().map(|letter| (letter.number, letter.seq)).collect();
     assert_eq!(numbers, [(4, 16), (2, 14)]);
     assert_eq!((letters.counts()["audit"].overflowed, letters.counts()["pager"].dropped), (2, 4));
@@ -364,14 +436,15 @@ fn a_letter_is_due_until_it_has_been_sent() {
     for (numbers, why) in
         [(vec![0, 9], "no dead letter 9"), (vec![0, 2], "`gone` is not"), (vec![0, 4], "which")]
     {
-        let error = state.retry_letters(&Letters::Numbers(numbers), &configured).unwrap_err();
+        let error =
+            state.retry_letters(&DeadLetterSelection::Numbers(numbers), &configured).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
-    let gone = Letters::Of { sink: Some("gone".to_owned()), class: None };
+    let gone = DeadLetterSelection::Of { sink: Some("gone".to_owned()), class: None };
     assert!(state.retry_letters(&gone, &configured).is_err());
     let letters = state.dead_letters();
     assert_eq!((letters.due_count("a"), letters.due_count("other")), (0, 2), "nothing is marked");
-    let all = Letters::Of { sink: None, class: Some("invalid".to_owned()) };
+    let all = DeadLetterSelection::Of { sink: None, class: Some("invalid".to_owned()) };
     assert_eq!(state.retry_letters(&all, &configured).unwrap(), 3);
     drop((state, letters));
     let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
@@ -381,34 +454,34 @@ fn a_letter_is_due_until_it_has_been_sent() {
         due.into_iter().map(|letter| letter.number).collect::<Vec<_>>()
     };
     assert_eq!((due("a", 0), due("a", 2), due("other", 0)), (vec![0, 1], vec![3], vec![1, 3]));
-    settle(&mut state, "a", 0, LetterOutcome::Delivered);
-    let refused = || LetterOutcome::Refused {
+    settle(&mut state, "a", 0, DeadLetterOutcome::Delivered);
+    let refused = || DeadLetterOutcome::Refused {
         class: "too-large".to_owned(),
         reason: "1 MiB".to_owned(),
         attempts: 2,
         time_ms: 77,
     };
     settle(&mut state, "a", 1, refused());
-    settle(&mut state, "other", 1, LetterOutcome::Forwarded);
+    settle(&mut state, "other", 1, DeadLetterOutcome::Forwarded);
     assert_eq!((due("a", 0), due("other", 0)), (vec![3], vec![3]));
     let again = letters.get(1).unwrap().unwrap();
     assert_eq!(
         (again.state, &*again.class, &*again.reason),
-        (LetterState::Kept, "too-large", "1 MiB")
+        (DeadLetterState::Kept, "too-large", "1 MiB")
     );
     assert_eq!((again.attempts, again.first_ms, again.time_ms, again.forward), (5, 1, 77, None));
     // Dropped while it was on its way, and delivered all the same.
-    assert_eq!(state.drop_letters(&Letters::Numbers(vec![3])).unwrap(), 1);
+    assert_eq!(state.drop_letters(&DeadLetterSelection::Numbers(vec![3])).unwrap(), 1);
     assert_eq!((due("a", 0), due("other", 0), letters.counts()["a"].dropped), (vec![], vec![], 1));
-    settle(&mut state, "a", 3, LetterOutcome::Delivered);
-    settle(&mut state, "other", 3, LetterOutcome::Forwarded);
+    settle(&mut state, "a", 3, DeadLetterOutcome::Delivered);
+    settle(&mut state, "other", 3, DeadLetterOutcome::Forwarded);
     // What is shown as a counter does not fall.
     let counts = letters.counts()["a"];
     assert_eq!((counts.dropped, counts.arrived, counts.events), (1, 1, 3));
     drop(state);
     let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
     assert_eq!(state.dead_letters().counts()["a"], counts);
-    assert!(state.drop_letters(&Letters::Numbers(vec![3])).is_err());
+    assert!(state.drop_letters(&DeadLetterSelection::Numbers(vec![3])).is_err());
 }
 
 /// As when an fsync fails whose write is in the file.
@@ -418,12 +491,12 @@ fn counts_do_not_drift_when_a_failed_commit_is_made_again() {
     let directory = Directory::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
     add(&mut state, vec![letter(1, "a", 9), letter(2, "a", 9)]);
-    state.drop_letters(&Letters::Numbers(vec![1])).unwrap();
+    state.drop_letters(&DeadLetterSelection::Numbers(vec![1])).unwrap();
     let commit = StateCommit {
         dead_letters: vec![letter(3, "a", 9)],
         letter_fates: [(
             "a".to_owned(),
-            vec![LetterFate { number: 0, outcome: LetterOutcome::Delivered }],
+            vec![DeadLetterFate { number: 0, outcome: DeadLetterOutcome::Delivered }],
         )]
         .into(),
         ..StateCommit::default()
@@ -462,9 +535,9 @@ fn letters_are_not_changed_while_a_failed_commit_is_to_be_made_again() {
     });
     state.note_failed_commit();
     assert!(failed.is_err());
-    let all = Letters::Of { sink: None, class: None };
+    let all = DeadLetterSelection::Of { sink: None, class: None };
     let refused = state.drop_letters(&all).unwrap_err();
-    assert!(matches!(refused, LetterError::Store(_)), "{refused}");
+    assert!(matches!(refused, DeadLetterError::Store(_)), "{refused}");
     state.commit(&again).unwrap();
     assert_eq!(state.drop_letters(&all).unwrap(), 2);
     let counts = state.dead_letters().counts()["a"];

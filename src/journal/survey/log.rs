@@ -7,12 +7,11 @@ use crate::journal::{
     Position,
     disk::RealDisk,
     format::{self, HeaderRead, SegmentHeader},
+    gap_detector::GapDetector,
     recovery::read_header,
     scan::Scanner,
-    trail::Trail,
 };
 
-/// A segment as it was listed.
 struct Listed {
     first: u64,
     path: PathBuf,
@@ -22,7 +21,7 @@ struct Listed {
 impl Survey {
     /// Walks every frame of every segment.
     pub(super) fn log(&mut self) -> Result<(), SurveyError> {
-        let mut trail = Trail::default();
+        let mut gap_detector = GapDetector::default();
         let mut tail = Position::START;
         let mut begun = false;
         let listed = self.list()?;
@@ -43,7 +42,7 @@ impl Survey {
                 }
                 Ok(HeaderRead::Damaged) | Err(_) => None,
             };
-            self.enter(segment, header.as_ref(), &mut trail, &mut tail, begun);
+            self.enter(segment, header.as_ref(), &mut gap_detector, &mut tail, begun);
             begun = true;
             let start = header.map_or(0, |(_, end)| end);
             let limit = listed.get(at + 1).map(|next| next.first);
@@ -68,7 +67,7 @@ impl Survey {
                 if limit.is_some_and(|limit| frame.next() > limit) || !tail.admits(&frame) {
                     continue;
                 }
-                if let Some(damage) = trail.frame(offset, &frame) {
+                if let Some(damage) = gap_detector.frame(offset, &frame) {
                     self.damage(&damage);
                 }
                 end = offset + frame.bytes() as u64;
@@ -91,7 +90,6 @@ impl Survey {
         Ok(())
     }
 
-    /// The files of the log in order.
     fn list(&mut self) -> Result<Vec<Listed>, SurveyError> {
         let mut listed = Vec::new();
         for entry in
@@ -114,7 +112,7 @@ impl Survey {
         &mut self,
         segment: &Listed,
         header: Option<&(SegmentHeader, u64)>,
-        trail: &mut Trail,
+        gap_detector: &mut GapDetector,
         tail: &mut Position,
         begun: bool,
     ) {
@@ -124,15 +122,17 @@ impl Survey {
                 // What was before it is not known.
                 *tail = Position { next: segment.first, skipped: 0 };
             }
-            trail.enter(segment.name.clone(), 0, *tail, 0);
+            gap_detector.enter(segment.name.clone(), 0, *tail, 0);
             return;
         };
         let here = Position { next: header.first, skipped: header.skipped };
-        if begun && let Some(damage) = trail.leave(trail.offset(), here, header.newest_ms) {
+        if begun
+            && let Some(damage) = gap_detector.leave(gap_detector.offset(), here, header.newest_ms)
+        {
             self.damage(&damage);
         }
         *tail = here;
-        trail.enter(segment.name.clone(), *start, here, header.newest_ms);
+        gap_detector.enter(segment.name.clone(), *start, here, header.newest_ms);
         for (source, resume) in &header.resume {
             self.sources.insert(source.clone(), *resume);
         }

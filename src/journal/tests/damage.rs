@@ -1,4 +1,4 @@
-//! What is said of damage, and what becomes of the files that cannot be used.
+//! Damage: what is said of it, and what becomes of the files that cannot be used.
 
 use super::*;
 use crate::journal::{Damage, DamageKind, Survey};
@@ -33,7 +33,7 @@ fn asides(bench: &Bench) -> Vec<String> {
 }
 
 #[test]
-fn what_is_missing_is_said_once_with_its_interval() {
+fn missing_records_are_stated_once_with_their_interval() {
     let bench = Bench::interval();
     let places = frames_at(&bench, &[1000, 2000, 3000, 4000]);
     let path = bench.segments().remove(0);
@@ -108,7 +108,7 @@ fn an_end_that_is_missing_is_said_with_what_the_views_know_of_it() {
 }
 
 #[test]
-fn what_cannot_be_used_is_set_aside_for_some_time() {
+fn a_file_that_cannot_be_used_is_set_aside_for_some_time() {
     let bench = Bench::interval();
     for hour in 0..6 {
         fs::create_dir(bench.dir.path().join(format::segment_name(hour))).unwrap();

@@ -31,7 +31,7 @@ fn a_write_cut_short_leaves_the_log_and_the_builder_as_they_were() {
 }
 
 #[test]
-fn where_a_write_cut_short_cannot_be_taken_back_another_segment_is_started() {
+fn another_segment_is_started_where_a_write_cut_short_cannot_be_taken_back() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
     append(&mut log, "one", 1);
@@ -66,7 +66,7 @@ fn a_whole_frame_that_failed_and_could_not_be_taken_back_is_not_read_beside_its_
 }
 
 #[test]
-fn what_a_failed_sync_should_have_written_is_written_again_elsewhere() {
+fn bytes_of_a_failed_sync_are_written_again_elsewhere() {
     for synced_first in [true, false] {
         let bench = Bench::interval();
         let (mut log, _) = bench.open();
@@ -146,7 +146,7 @@ fn a_segment_that_cannot_be_started_is_started_by_a_later_append() {
 }
 
 #[test]
-fn what_cannot_be_unlinked_stays_in_the_log() {
+fn a_segment_that_cannot_be_unlinked_stays_in_the_log() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
     fill(&mut log, 90);

@@ -119,7 +119,7 @@ fn a_directory_that_is_taken_away_is_made_again_with_what_is_open_and_the_rest_i
 }
 
 #[test]
-fn where_nothing_can_be_put_back_nothing_is_appended_until_it_can() {
+fn nothing_is_appended_until_the_log_can_be_put_back() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
     append(&mut log, "one", 1);
@@ -139,7 +139,7 @@ fn where_nothing_can_be_put_back_nothing_is_appended_until_it_can() {
 }
 
 #[test]
-fn what_is_put_in_the_place_of_a_file_in_use_is_set_aside() {
+fn a_file_in_the_place_of_one_in_use_is_set_aside() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
     append(&mut log, "one", 1);
@@ -231,7 +231,7 @@ fn a_segment_that_is_written_again_after_a_failed_sync_was_not_taken_away() {
 }
 
 #[test]
-fn what_was_taken_away_is_put_back_before_it_is_synced() {
+fn a_segment_that_was_taken_away_is_put_back_before_it_is_synced() {
     for another in [false, true] {
         let bench = Bench::interval();
         let (mut log, _) = bench.open();

@@ -6,7 +6,7 @@
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
+    sync::{Arc, Mutex, Once, Weak},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use super::{
     BODY_WAIT, REASON_BYTES,
     connect::{BoxError, Connector, Route, Stream},
 };
+use crate::bridge::lock;
 
 /// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
 /// a request that meets the close is lost without an answer, and [sent anew](super::HttpPoster::post).
@@ -54,12 +55,15 @@ impl Client {
             // Whoever else asks meanwhile does with the old one.
             current.1 = Instant::now();
         }
+        let old_ones_stay = |error: &dyn std::fmt::Display| {
+            tracing::warn!(%error, "connections cannot be renewed: the old ones stay in use");
+        };
         // To read the system's certificates takes a while.
         let route = Arc::clone(&self.route);
         match tokio::task::spawn_blocking(move || route.connector()).await {
             Ok(Ok(connector)) => lock(&self.current).0 = Pool::new(connector),
-            Ok(Err(error)) => tracing::warn!(%error, "old connections are used on"),
-            Err(error) => tracing::warn!(%error, "old connections are used on"),
+            Ok(Err(error)) => old_ones_stay(&error),
+            Err(error) => old_ones_stay(&error),
         }
         Arc::clone(&lock(&self.current).0)
     }
@@ -178,16 +182,12 @@ async fn go_on<T>(exchange: &mut Option<Box<Exchange>>, awaited: impl Future<Out
     .await
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         bridge::Secrets,
-        sinks::{TlsOptions, test_server::TestServer},
+        sinks::{TlsOptions, http::test_server::TestServer},
     };
 
     #[tokio::test]

@@ -49,10 +49,8 @@ fn a_summary_says_the_same_messages_after_a_crash() {
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = || {
-        let runtime = Runtime::new().unwrap();
         let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let (runtime, bridge) = start();
     let view = bridge.view();

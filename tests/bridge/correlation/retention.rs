@@ -1,4 +1,4 @@
-//! What a correlator decides on records that retention took, in a journal of another size, and where
+//! Decisions of a correlator on records that retention took, in a journal of another size, and where
 //! `match` is another one.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -10,7 +10,9 @@ use tidings::{
 use tokio::runtime::Runtime;
 
 use super::{loud_saying, suppress};
-use crate::support::{MemorySink, Setup, Tuning, server, settled, sink_status, stop, until};
+use crate::support::{
+    MemorySink, Setup, Tuning, server, settled, sink_status, started, stop, until,
+};
 
 async fn has_or_holds(view: &BridgeView, versions: u64) {
     until("all is had, held or lost", || {
@@ -26,13 +28,11 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = |events| {
-        let runtime = Runtime::new().unwrap();
         let batch = BatchOptions { events, ..suppress().batch };
         let patient = Tuning { timeout: Duration::from_secs(600), batch, ..suppress() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, patient);
         setup.retention = 1 << 20;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let large = "large ".repeat(10_000);
     let mut versions = 0;
@@ -44,7 +44,7 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
         runtime.block_on(has_or_holds(&view, versions));
         std::thread::sleep(Duration::from_secs(2));
         sink.hold(true);
-        let oldest = view.log.oldest().ordinal();
+        let oldest = view.log().oldest().ordinal();
         // More than the 4 MiB that stay for a sink that moves, and what is held comes out with each.
         for at in 0..100 {
             events[25 + at % 5].again(&server);
@@ -54,7 +54,7 @@ fn increments_add_up_where_a_sink_past_retention_takes_what_it_was_given_before_
             versions += 2;
         }
         runtime.block_on(until("what it was given goes", || {
-            view.log.oldest().ordinal() > oldest + 100
+            view.log().oldest().ordinal() > oldest + 100
         }));
         let had = sink.received().len();
         sink.hold(false);
@@ -86,12 +86,10 @@ fn sums_stay_the_same(runs: [(u64, Option<&'static str>); 4]) {
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = |(size, filter)| {
-        let runtime = Runtime::new().unwrap();
         let tuning = Tuning { filter, ..suppress() };
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
         setup.retention = size;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let large = "large ".repeat(500);
     let mut versions = 0;
@@ -142,17 +140,15 @@ fn another_match_changes_no_sum_that_was_delivered_before_a_kill() {
 }
 
 #[test]
-fn what_the_receiver_took_stays_delivered_where_the_match_is_changed_after_a_kill() {
+fn records_that_the_receiver_took_stay_delivered_where_the_match_is_changed_after_a_kill() {
     for correlate in [CorrelateMode::None, CorrelateMode::Suppress] {
         let outer = Runtime::new().unwrap();
         let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
         let journal = tempfile::tempdir().unwrap();
         let start = |filter| {
-            let runtime = Runtime::new().unwrap();
             let tuning = Tuning { filter, correlate, ..suppress() };
             let setup = Setup::new(&server, journal.path()).tuned("pager", &sink, tuning);
-            let bridge = runtime.block_on(setup.start());
-            (runtime, bridge)
+            started(setup)
         };
         let (runtime, bridge) = start(None);
         let view = bridge.view();
@@ -197,11 +193,9 @@ fn a_kill_right_after_a_start_with_another_size_keeps_what_was_decided_by_that_s
     let (server, sink) = (outer.block_on(async { server() }), MemorySink::default());
     let journal = tempfile::tempdir().unwrap();
     let start = |size| {
-        let runtime = Runtime::new().unwrap();
         let mut setup = Setup::new(&server, journal.path()).tuned("pager", &sink, suppress());
         setup.retention = size;
-        let bridge = runtime.block_on(setup.start());
-        (runtime, bridge)
+        started(setup)
     };
     let (runtime, bridge) = start(1 << 30);
     runtime.block_on(until("a watch", || server.open_watches() == 1));

@@ -1,4 +1,4 @@
-//! What goes wrong, and in which order.
+//! Harms, and their order.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::receiver::Mode;
 /// So many of the stage's webhooks are harmed by chance; the one behind them is away for long.
 const WEBHOOKS: usize = 3;
 
-/// What goes wrong for a while.
+/// A harm that lasts for a while.
 #[derive(Clone, Debug)]
 pub(super) enum Harm {
     /// Perhaps its next start is killed, too, after so long.
@@ -128,7 +128,7 @@ fn collects() -> impl Iterator<Item = Collects> {
     [Collects::Nothing { retry_after: None }, asks, Collects::Unavailable].into_iter()
 }
 
-/// What a Collector does to poison.
+/// The way of a Collector with poison.
 pub(super) const WITHOUT_POISON: Collects = Collects::AllWithout(POISON);
 
 fn produces() -> impl Iterator<Item = Produces> {

@@ -20,10 +20,10 @@ pub(super) struct Others {
     pub(super) secure: NastyWebhook,
     pub(super) collectors: [NastyCollector; 2],
     pub(super) broker: Broker,
-    /// What signs the certificate of `secure`.
+    /// The authority that signs the certificate of `secure`.
     authority: Authority,
     reader: KafkaReceiver,
-    /// What was received of late, by sink.
+    /// The latest arrivals, by sink.
     arrived: [(&'static str, Vec<Arrival>); 4],
     folder: TempDir,
 }
@@ -44,7 +44,7 @@ impl Others {
         }
     }
 
-    /// What the configuration says of them.
+    /// The configuration of the sinks.
     pub(super) fn config(&self) -> Vec<(&'static str, Value)> {
         let ca = self.authority.write(self.folder.path());
         let [grpc, http] = COLLECTORS;

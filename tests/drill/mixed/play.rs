@@ -36,7 +36,7 @@ pub(super) struct Play {
     // First, so that the bridge ends before what it is connected to.
     pub(super) stage: Stage,
     pub(super) others: Others,
-    /// What came and went while nobody could see it, and when.
+    /// The times at which something came and went while nobody could see it.
     pub(super) unseen: Vec<Timestamp>,
     /// Events that no Collector may be shown again,
     pub(super) large: Vec<String>,
@@ -121,7 +121,7 @@ impl Play {
         match harm {
             Harm::Webhook(sink, mode) => stage.sinks[*sink].receiver.set(mode.clone()).await,
             Harm::Poison(sink) => {
-                stage.sinks[*sink].receiver.set(Mode::Refuse(400, POISON)).await;
+                stage.sinks[*sink].receiver.set(Mode::refuse(400, &[POISON])).await;
                 stage.writer().write_alone("Poison", POISON);
             }
             Harm::Secure(manner) => others.secure.set(manner.clone()),

@@ -1,4 +1,4 @@
-//! What the bridge has stated of gaps and of new epochs, over all its lives.
+//! Statements of the bridge about gaps and new epochs, over all its lives.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What a process that lives on holds: the same in the end as at first.
+//! Resources of a process that lives on: the same in the end as at first.
 
 use crate::bridge::Bridge;
 use crate::sampler::{Sample, Sampler, median};

@@ -1,4 +1,4 @@
-//! What each sink received, chapter by chapter, and whether it adds up.
+//! The tally of what each sink received, chapter by chapter, and whether it adds up.
 //!
 //! A chapter has one history of the API server. It ends when nothing is pending and nothing held, so
 //! what belongs to which history is not in doubt: a restored API server gives out numbers a second
@@ -65,7 +65,7 @@ impl Tally {
         self.produced += produced.len();
     }
 
-    /// What is acknowledged may yet be on its way to the one who reads the topic.
+    /// Waits for what is acknowledged, and may yet be on its way to the one who reads the topic.
     async fn all_is_read(&self, others: &mut Others) {
         let before = self.sum(TOPIC).map_or(0, |sum| sum.delivered + sum.again);
         let delivered = number(sink_of(&self.status, TOPIC), "delivered");

@@ -8,14 +8,14 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 type Cluster = MockCluster<'static, DefaultProducerContext>;
-/// What the thread that owns the cluster is to do with it.
+/// An order to the thread that owns the cluster.
 type Order = Box<dyn FnOnce(&Cluster) + Send>;
 
 const ALL_BROKERS: i32 = -1;
 /// More requests than are sent while it refuses them.
 const MANY: usize = 10_000;
 
-/// What the broker does with what is produced.
+/// The way of the broker with what is produced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Produces {
     /// Takes it.

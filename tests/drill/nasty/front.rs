@@ -1,4 +1,4 @@
-//! What stands in front of an API server: it ends TLS, passes on what is said, and can break off in
+//! A proxy in front of an API server: it ends TLS, passes on what is said, and can break off in
 //! the middle of a line, fall silent, answer by itself, and show another certificate.
 
 use std::future::pending;
@@ -26,7 +26,7 @@ const LINE: &[u8] = b"{\"type\":\"";
 /// Where a watch is told how long to last.
 const LASTS: &[u8] = b"timeoutSeconds=";
 
-/// What becomes of a connection.
+/// The fate of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// All is passed on.
@@ -37,7 +37,7 @@ pub(crate) enum Way {
     Dark,
 }
 
-/// What becomes of the connections that there are.
+/// The fate of the connections that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Cut,

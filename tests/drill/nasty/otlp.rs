@@ -27,7 +27,7 @@ use tonic::{Code, Request, Response, Status};
 use super::patience::Patience;
 use crate::ledger::{Delivery, SharedLedger};
 
-/// What it does with a request.
+/// The way of the receiver with a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Collects {
     /// Takes it.
@@ -42,6 +42,8 @@ pub(crate) enum Collects {
     Unavailable,
     /// Takes nothing of more than so many bytes, as the real one with a limit of its own.
     AtMost(usize),
+    /// Takes nothing of a request with a record that holds this text: this code, or 500.
+    Refuses(Code, &'static str),
 }
 
 /// Why a request is not taken.
@@ -50,6 +52,7 @@ enum Turned {
     Exhausted(Option<Duration>),
     Unavailable,
     TooLarge(String),
+    Refused(Code),
 }
 
 struct Shared {
@@ -127,7 +130,7 @@ impl NastyCollector {
 }
 
 impl Shared {
-    /// What becomes of a request.
+    /// Answers a request.
     fn collect(
         &self,
         request: &ExportLogsServiceRequest,
@@ -154,6 +157,12 @@ impl Shared {
                 if length > most {
                     let larger = format!("received message larger than max ({length} vs. {most})");
                     return Err(Turned::TooLarge(larger));
+                }
+                Vec::new()
+            }
+            Collects::Refuses(code, text) => {
+                if arrived.iter().any(|delivery| delivery.body.contains(text)) {
+                    return Err(Turned::Refused(code));
                 }
                 Vec::new()
             }
@@ -193,6 +202,7 @@ async fn over_http(State(shared): State<Arc<Shared>>, body: Bytes) -> HttpRespon
         }
         Err(Turned::TooLarge(words)) => (StatusCode::PAYLOAD_TOO_LARGE, words).into_response(),
         Err(Turned::Unavailable) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        Err(Turned::Refused(_)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         Err(Turned::Exhausted(None)) => {
             (StatusCode::TOO_MANY_REQUESTS, "the quota is used up").into_response()
         }
@@ -237,6 +247,7 @@ fn turned_away(why: Turned) -> Status {
     let retry_after = match why {
         Turned::Exhausted(retry_after) => retry_after,
         Turned::Unavailable => return Status::unavailable("shutting down"),
+        Turned::Refused(code) => return Status::new(code, "blocked by a rule about texts"),
         // What the real one says, which is written in Go.
         Turned::TooLarge(words) => return Status::resource_exhausted(format!("grpc: {words}")),
     };

@@ -22,7 +22,7 @@ impl Patience {
         *asked = Some((since, now + wait));
     }
 
-    /// Who was asked is no more, and who comes now has not heard of it.
+    /// Forgets who was asked: that one is no more, and who comes now has not heard of it.
     pub(super) fn forget(&self) {
         *self.lock() = None;
     }

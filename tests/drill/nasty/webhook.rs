@@ -22,7 +22,7 @@ use crate::ledger::{Delivery, SharedLedger, envelopes};
 const TAKEN: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 const GIGABYTE: usize = 1 << 30;
 
-/// What the webhook does with a request.
+/// The way of the webhook with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Manner {
     /// Takes it.
@@ -43,7 +43,7 @@ pub(crate) enum Manner {
     Huge,
 }
 
-/// What was asked of the webhook since it was last told how to be.
+/// Counts of requests to the webhook since it was last told how to be.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) connections: usize,

@@ -12,12 +12,14 @@ use crate::bridge::metric;
 use crate::judge::{self, Arrival, Key};
 use crate::mixed::stated::Stated;
 
-/// What was found to be false, over all rounds.
+/// Statements that were found to be false, over all rounds.
 #[derive(Default)]
 pub(super) struct Oracle {
     findings: Vec<String>,
     /// The versions that are in the journal, or were.
     journalled: HashMap<Key, Journalled>,
+    /// Of each sink.
+    accounts: HashMap<&'static str, Account>,
     /// Sink and law of each: what is false once stays so.
     broken: HashSet<(String, &'static str)>,
     sources_changed: usize,
@@ -44,6 +46,37 @@ impl Oracle {
     }
 }
 
+/// The statements that a sink had left out at its last check, as it cannot know better: a kill kept it from reading
+/// answers. A later check may only add those of its own kills.
+#[derive(Default)]
+struct Account {
+    /// Versions that are stated as lost, or arrived and may be stated as filtered.
+    arguable: u64,
+    /// Versions that arrived and are stated as one of these.
+    unread: u64,
+    /// Repeats that are not stated.
+    unstated_repeats: u64,
+    /// Versions that a kill found without an answer while there was more that is arguable.
+    doubtful: HashSet<Key>,
+}
+
+/// The versions that are in the journal, by what was to become of them at a sink.
+#[derive(Default)]
+struct Tally {
+    /// A match that may have been asked refuses them.
+    may_filter: u64,
+    /// Every one does.
+    must_filter: u64,
+    had_and_may_filter: u64,
+    /// They are wanted, and did not arrive.
+    missing: u64,
+    /// They are refused, and did not arrive.
+    refused: u64,
+    refused_increments: u64,
+    /// The deltas of all else that did not arrive.
+    absent: Vec<u64>,
+}
+
 /// How a version came into the journal.
 #[derive(Clone, Copy)]
 struct Journalled {
@@ -60,7 +93,8 @@ pub(super) struct Law<'a> {
     versions: &'a [Version],
     /// By life of the bridge.
     sources: &'a [Sources],
-    kills: &'a [Instant],
+    /// The moment before the first kill since the last check.
+    killed: Instant,
 }
 
 impl<'a> Law<'a> {
@@ -69,9 +103,9 @@ impl<'a> Law<'a> {
         when: String,
         versions: &'a [Version],
         sources: &'a [Sources],
-        kills: &'a [Instant],
+        killed: Instant,
     ) -> Self {
-        Self { oracle, when, versions, sources, kills }
+        Self { oracle, when, versions, sources, killed }
     }
 
     fn hold(&mut self, of: &str, law: &'static str, holds: bool, found: impl FnOnce() -> String) {
@@ -80,7 +114,7 @@ impl<'a> Law<'a> {
         }
     }
 
-    /// What was journalled is what was written within the sources, but for what is stated as
+    /// Holds that what was journalled is what was written within the sources, but for what is stated as
     /// skipped; and each Event's deltas add up. A sink that is to have all of it says what it is.
     pub(super) fn journal(&mut self, all: &Sink, log: &[Value]) {
         let sources = self.sources.last().expect("it was configured");
@@ -146,47 +180,50 @@ impl<'a> Law<'a> {
             format!("stated {}, journalled {seen}", fate("seen"))
         });
 
-        let had = first_of_each(&arrivals);
-        let doubtful = self.doubtful(&arrivals);
-        let had_count = had.len() as u64;
-        // Gone from the journal before an answer was read, it has no other fate than lost.
-        let unread = if fate("lost") > 0 { doubtful.len() as u64 } else { 0 };
-        let (mut may_filter, mut must_filter, mut had_and_filtered) = (0, 0, 0);
-        // Increments that arrived, with what may be stated otherwise.
-        let mut arguable = 0;
-        let (mut missing, mut heavy) = (0, 0);
-        for version in self.versions {
-            let id = &version.produced.id;
-            let Some(journalled) = self.oracle.journalled.get(id) else { continue };
-            let wanted = sink.wanted(version, journalled.life);
-            let told = had.get(id).copied().unwrap_or(0);
-            if wanted != Wanted::Yes || (unread > 0 && doubtful.contains(id)) {
-                arguable += told;
-            }
-            may_filter += u64::from(wanted != Wanted::Yes);
-            must_filter += u64::from(wanted == Wanted::No);
-            had_and_filtered += u64::from(wanted != Wanted::Yes && had.contains_key(id));
-            if !had.contains_key(id) {
-                missing += u64::from(wanted == Wanted::Yes);
-                heavy += journalled.delta.saturating_sub(1);
-            }
+        let mut account = self.oracle.accounts.remove(name).unwrap_or_default();
+        let unanswered = sink.receiver.unanswered_since(self.killed);
+        let unanswered: Vec<_> = unanswered.into_iter().flat_map(|at| &arrivals[at]).collect();
+        self.arrived(sink, said, &arrivals, &unanswered, &mut account);
+        self.repeats(sink, said, verdict.repeated, &arrivals, &unanswered, &mut account);
+        self.oracle.accounts.insert(name, account);
+        self.totals(sink, said, before);
+    }
+
+    /// Holds that what arrived is delivered, and what did not has the fate that is due to it.
+    fn arrived(
+        &mut self,
+        sink: &Sink,
+        said: &Value,
+        arrivals: &[Arrival],
+        unanswered: &[&Arrival],
+        account: &mut Account,
+    ) {
+        let (name, fate) = (sink.name, |fate: &str| number(said, fate));
+        let had = first_of_each(arrivals);
+        let (delivered, lost, had_count) = (fate("delivered"), fate("lost"), had.len() as u64);
+        let tally = self.tally(sink, &had);
+        let Tally { may_filter, must_filter, had_and_may_filter, missing, .. } = tally;
+        // Before an answer was read it may be gone from the journal, or another match be asked.
+        let unanswered: HashSet<Key> = unanswered.iter().map(|arrival| arrival.id).collect();
+        let arguable = lost + had_and_may_filter;
+        let more = arguable.saturating_sub(account.arguable).min(unanswered.len() as u64);
+        let unread = account.unread..=account.unread + more;
+        if more > 0 {
+            account.doubtful.extend(unanswered);
         }
-        let delivered = fate("delivered");
-        let may = had_count.saturating_sub(unread + had_and_filtered)..=had_count;
-        self.hold(name, "delivered is what arrived", may.contains(&delivered), || {
-            format!("stated {delivered}, arrived {had_count}, of which {unread} at a kill")
+        account.arguable = arguable;
+        account.unread = had_count.saturating_sub(delivered);
+
+        let holds = delivered <= had_count && unread.contains(&account.unread);
+        self.hold(name, "delivered is what arrived", holds, || {
+            format!("stated {delivered}, arrived {had_count}, of which {unread:?} before a kill")
         });
         let filtered = fate("filtered");
-        let (may_at_most, lost) = (may_filter, fate("lost"));
-        let holds = filtered <= may_at_most && filtered + lost >= must_filter;
+        let holds = filtered <= may_filter && filtered + lost >= must_filter;
         self.hold(name, "filtered is what match refuses", holds, || {
-            format!("stated {filtered}, refused {must_filter} to {may_at_most}, lost {lost}")
+            format!("stated {filtered}, refused {must_filter} to {may_filter}, lost {lost}")
         });
-        let poison = self.versions.iter().filter(|version| {
-            let id = &version.produced.id;
-            version.poison && self.oracle.journalled.contains_key(id) && !had.contains_key(id)
-        });
-        let poison = if sink.refuses { poison.count() as u64 } else { 0 };
+        let poison = if sink.refuses { self.poison(&had) } else { 0 };
         let dead = fate("deadLettered");
         self.hold(name, "dead-lettered is what was refused", dead == poison, || {
             format!("stated {dead}, refused {poison}")
@@ -197,17 +234,49 @@ impl<'a> Law<'a> {
         let (away, held) = (fate("correlatedAway"), fate("held"));
         let others = dead + lost + away + held;
         // What match refuses may have been lost before it was asked.
-        let undecided = may_filter - filtered.min(may_filter) + unread + had_and_filtered;
-        let holds = (missing..=missing + undecided).contains(&others);
-        self.hold(name, "what is missing is stated", holds, || {
+        let undecided = may_filter - filtered.min(may_filter);
+        let may = missing..=missing + undecided + unread.end();
+        self.hold(name, "what is missing is stated", may.contains(&others), || {
             format!("missing {missing}, stated: dead {dead}, lost {lost}, away {away}, held {held}")
         });
         self.hold(name, "only suppress holds", sink.mode == "suppress" || away + held == 0, || {
             format!("correlated away {away}, held {held}")
         });
-        self.increments(sink, said, &had, heavy, arguable);
-        self.repeats(sink, said, &arrivals, verdict.repeated);
-        self.totals(sink, said, before);
+        self.increments(sink, said, &had, tally, account);
+    }
+
+    /// Counts what is in the journal, of which a sink had this.
+    fn tally(&self, sink: &Sink, had: &HashMap<Key, u64>) -> Tally {
+        let mut tally = Tally::default();
+        for version in self.versions {
+            let id = &version.produced.id;
+            let Some(journalled) = self.oracle.journalled.get(id) else { continue };
+            let wanted = sink.wanted(version, journalled.life);
+            tally.may_filter += u64::from(wanted != Wanted::Yes);
+            tally.must_filter += u64::from(wanted == Wanted::No);
+            match (had.get(id), wanted) {
+                (Some(_), Wanted::Yes) => {}
+                (Some(_), _) => tally.had_and_may_filter += 1,
+                (None, Wanted::No) => {
+                    tally.refused += 1;
+                    tally.refused_increments += journalled.delta;
+                }
+                (None, wanted) => {
+                    tally.missing += u64::from(wanted == Wanted::Yes);
+                    tally.absent.push(journalled.delta);
+                }
+            }
+        }
+        tally
+    }
+
+    /// How many versions that are in the journal a receiver refuses, which has had these.
+    fn poison(&self, had: &HashMap<Key, u64>) -> u64 {
+        let poison = self.versions.iter().filter(|version| {
+            let id = &version.produced.id;
+            version.poison && self.oracle.journalled.contains_key(id) && !had.contains_key(id)
+        });
+        poison.count() as u64
     }
 
     /// The arrivals of versions that are to come in order: of those that each life of the bridge
@@ -249,14 +318,14 @@ impl<'a> Law<'a> {
         }
     }
 
-    /// What comes out is what goes in, less what is stated.
+    /// Holds that what comes out is what goes in, less what is stated.
     fn increments(
         &mut self,
         sink: &Sink,
         said: &Value,
         had: &HashMap<Key, u64>,
-        heavy: u64,
-        arguable: u64,
+        tally: Tally,
+        account: &Account,
     ) {
         if sink.mode != "suppress" {
             let given = |id| self.oracle.journalled.get(id).map(|journalled| &journalled.delta);
@@ -271,8 +340,13 @@ impl<'a> Law<'a> {
         let journalled: u64 = deltas.sum();
         let fates = ["filtered", "deadLettered", "lost", "held"];
         let stated: u64 = fates.iter().map(|fate| number(said, fate)).sum();
-        let most = journalled.saturating_sub(stated) + arguable;
-        let least = journalled.saturating_sub(stated + heavy);
+        // What is refused is known by name. Which else has these fates is not, only how much.
+        let other = stated.saturating_sub(tally.refused);
+        let due = journalled.saturating_sub(tally.refused_increments);
+        let gone = the_most(tally.absent, other);
+        let doubtful = account.doubtful.iter().filter_map(|id| had.get(id)).copied().collect();
+        let most = due.saturating_sub(other) + the_most(doubtful, account.unread);
+        let least = due.saturating_sub(gone);
         let holds = (least..=most).contains(&arrived);
         self.hold(sink.name, "the increments that go in come out", holds, || {
             let fates = fates.map(|fate| format!("{fate} {}", number(said, fate))).join(", ");
@@ -280,13 +354,27 @@ impl<'a> Law<'a> {
         });
     }
 
-    /// What was taken again is stated, but what a kill found without an answer.
-    fn repeats(&mut self, sink: &Sink, said: &Value, arrivals: &[Arrival], repeated: u64) {
-        let unanswered = self.doubtful_repeats(arrivals);
+    /// Holds that what was taken again is stated, but what a kill found without an answer.
+    fn repeats(
+        &mut self,
+        sink: &Sink,
+        said: &Value,
+        repeated: u64,
+        arrivals: &[Arrival],
+        unanswered: &[&Arrival],
+        account: &mut Account,
+    ) {
+        let mut times = HashMap::<Key, usize>::new();
+        for arrival in arrivals {
+            *times.entry(arrival.id).or_default() += 1;
+        }
+        let again = unanswered.iter().filter(|arrival| times[&arrival.id] > 1).count() as u64;
         let stated = number(said, "redelivered");
-        let holds = (repeated.saturating_sub(unanswered)..=repeated).contains(&stated);
+        let unstated = account.unstated_repeats..=account.unstated_repeats + again;
+        account.unstated_repeats = repeated.saturating_sub(stated);
+        let holds = stated <= repeated && unstated.contains(&account.unstated_repeats);
         self.hold(sink.name, "redelivered is what was taken again", holds, || {
-            format!("stated {stated}, taken again {repeated}, {unanswered} of them at a kill")
+            format!("stated {stated}, taken again {repeated}, of which {unstated:?} at a kill")
         });
     }
 
@@ -308,30 +396,12 @@ impl<'a> Law<'a> {
             self.hold(sink.name, law, holds, || format!("{then}, then {now}"));
         }
     }
-
-    /// What arrived last before each kill: its answer may not have been read.
-    fn doubtful(&self, arrivals: &[Arrival]) -> HashSet<Key> {
-        let last = self.kills.iter().filter_map(|kill| last_before(arrivals, *kill));
-        last.flatten().map(|arrival| arrival.id).collect()
-    }
-
-    fn doubtful_repeats(&self, arrivals: &[Arrival]) -> u64 {
-        let mut at = HashMap::<Key, usize>::new();
-        for arrival in arrivals {
-            *at.entry(arrival.id).or_default() += 1;
-        }
-        let again = |arrival: &&Arrival| at.get(&arrival.id).is_some_and(|times| *times > 1);
-        let last = self.kills.iter().filter_map(|kill| last_before(arrivals, *kill));
-        last.flatten().filter(again).count() as u64
-    }
 }
 
-/// The request that was taken last before an instant.
-fn last_before(arrivals: &[Arrival], kill: Instant) -> Option<&[Arrival]> {
-    let end = arrivals.partition_point(|arrival| arrival.at <= kill);
-    let at = arrivals[..end].last()?.at;
-    let start = arrivals[..end].partition_point(|arrival| arrival.at < at);
-    Some(&arrivals[start..end])
+/// The sum of so many of these, the largest.
+fn the_most(mut numbers: Vec<u64>, count: u64) -> u64 {
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers.iter().take(usize::try_from(count).expect("a count")).sum()
 }
 
 /// Each id with the delta that it was first told with.
@@ -348,7 +418,7 @@ fn first_of_each(arrivals: &[Arrival]) -> HashMap<Key, u64> {
 enum Wanted {
     Yes,
     No,
-    /// It is up to which life decided.
+    /// The answer is up to which life decided.
     Either,
 }
 

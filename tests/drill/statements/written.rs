@@ -1,4 +1,4 @@
-//! What is written to the API server, with what a `match` and a source ask of it.
+//! Versions that are written to the API server, with what a `match` and a source ask of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,12 +11,14 @@ use crate::judge::{Key, Produced};
 /// So many Events there are at a time; then they occur again.
 const LIVE: usize = 400;
 const PODS: usize = 24;
-pub(super) const NAMESPACES: [&str; 4] = ["team-0", "team-1", "team-2", "team-3"];
+/// So many that none has more than its share of the journal, though only five of them may be followed.
+pub(super) const NAMESPACES: [&str; 8] =
+    ["team-0", "team-1", "team-2", "team-3", "team-4", "team-5", "team-6", "team-7"];
 /// The reason of what is large.
 pub(super) const BULK: &str = "Bulk";
 /// The reason of what is written to see it arrive.
 const PROBE: &str = "Probe";
-/// What one receiver refuses.
+/// The message that one receiver refuses.
 pub(super) const POISON: &str = "poison";
 
 const STORIES: [(&str, bool); 4] =
@@ -51,7 +53,7 @@ struct Live {
     version: Version,
 }
 
-/// Who writes.
+/// The writer.
 pub(super) struct Writer {
     server: Arc<ApiServer>,
     history: History,
@@ -96,15 +98,14 @@ impl Writer {
         self
     }
 
-    /// Writes so many bytes in large messages about what is in these namespaces, and some others.
+    /// Writes so many bytes in large messages about what is in these namespaces in turn, and some others.
     pub(super) async fn bulk(mut self, bytes: usize, namespaces: &[&'static str]) -> Self {
         const EACH: usize = 64 << 10;
         let pods = (0..PODS).filter(|pod| namespaces.contains(&namespace_of(*pod)));
         let pods: Vec<usize> = pods.collect();
         let written = tokio::task::spawn_blocking(move || {
-            for _ in 0..bytes.div_ceil(EACH) {
-                let pod = pods[self.random.usize(..pods.len())];
-                self.create(pod, BULK, false, &"x".repeat(EACH));
+            for pod in pods.iter().cycle().take(bytes.div_ceil(EACH)) {
+                self.create(*pod, BULK, false, &"x".repeat(EACH));
                 self.live.pop();
                 self.write();
             }

@@ -24,7 +24,7 @@ pub(crate) struct ApiServer {
     scratch: Scratch,
 }
 
-/// What a test can choose about an [`ApiServer`].
+/// Options of an [`ApiServer`].
 #[derive(Default)]
 pub(crate) struct ApiServerOptions {
     /// Users beside `admin`, who may do what RBAC objects grant them and nothing else.

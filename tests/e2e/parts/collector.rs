@@ -10,7 +10,7 @@ use super::{free_port, http_client, installed};
 
 /// A Collector that writes the logs it receives to a file.
 ///
-/// It answers before the file is flushed, a tenth of a second later, so [`Part::kill9`] loses what
+/// The Collector answers before the file is flushed, a tenth of a second later, so [`Part::kill9`] loses what
 /// it had accepted shortly before; [`Part::stop`] does not.
 pub(crate) struct Collector {
     process: Process,

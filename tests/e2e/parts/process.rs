@@ -1,4 +1,4 @@
-//! What all parts share: a process, its log, its life and its temporary folder.
+//! Processes of the parts: their logs, their lives and their temporary folders.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 /// How long a part may take until it is ready. Kafka takes 4 s on two idle cores.
 const START_DEADLINE: Duration = Duration::from_secs(90);
-/// How long a part may take to end by itself after SIGTERM.
+/// How long a part may take to end by itself after SIGTERM: an API server waits for open watches for a minute, and writers
+/// wait no longer for it than that.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 /// How often a part that starts or stops is looked at.
 const POLL: Duration = Duration::from_millis(25);

@@ -30,18 +30,18 @@ pub(crate) struct KafkaReceiver {
 
 impl KafkaReceiver {
     /// Makes the topic and starts to read it.
-    pub(crate) async fn start(kafka: &Kafka, topic: &'static str) -> Self {
+    pub(crate) async fn start(kafka: &Kafka, topic: &str) -> Self {
         make_topic(kafka.bootstrap(), topic, &[]).await;
         Self::read(kafka.bootstrap(), topic, SharedLedger::default())
     }
 
     /// Starts to read a topic that there is, made by [`make_topic`] or with as many partitions.
-    pub(crate) fn read(bootstrap: &str, topic: &'static str, ledger: SharedLedger) -> Self {
+    pub(crate) fn read(bootstrap: &str, topic: &str, ledger: SharedLedger) -> Self {
         let (finish, abandon) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let reader = Reader {
             // Made here, so that what is wrong with it fails the test.
             consumer: consumer(&client(bootstrap), topic).expect("a consumer"),
-            topic,
+            topic: topic.to_owned(),
             ledger: ledger.clone(),
             finish: Arc::clone(&finish),
             abandon: Arc::clone(&abandon),
@@ -110,7 +110,7 @@ fn consumer(config: &ClientConfig, topic: &str) -> KafkaResult<BaseConsumer> {
 
 struct Reader {
     consumer: BaseConsumer,
-    topic: &'static str,
+    topic: String,
     ledger: SharedLedger,
     finish: Arc<AtomicBool>,
     abandon: Arc<AtomicBool>,
@@ -132,7 +132,7 @@ impl Reader {
     fn has_read_all(&self) -> bool {
         let Ok(positions) = self.consumer.position() else { return false };
         positions.elements().iter().all(|element| {
-            let end = self.consumer.fetch_watermarks(self.topic, element.partition(), POLL * 50);
+            let end = self.consumer.fetch_watermarks(&self.topic, element.partition(), POLL * 50);
             match (end, element.offset()) {
                 (Ok((_, end)), Offset::Offset(next)) => next >= end,
                 // Nothing of this partition has been read.

@@ -25,7 +25,7 @@ use crate::ledger::{Delivery, SharedLedger, envelopes};
 /// The key of the signatures, in the form in which it is configured.
 pub(crate) const SECRET: &str = "whsec_dGlkaW5ncyBlbmQtdG8tZW5kIHRlc3Rz";
 
-/// What the webhook does with a request.
+/// The way of the webhook with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Mode {
     /// Takes it.
@@ -46,7 +46,7 @@ struct Shared {
     requests: Mutex<Requests>,
 }
 
-/// What was asked of the webhook.
+/// Counts of requests to the webhook.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Requests {
     /// Requests that were taken.

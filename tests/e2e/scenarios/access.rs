@@ -1,4 +1,4 @@
-//! What the API server lets the bridge do.
+//! Permissions of the bridge at the API server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,7 +70,9 @@ async fn the_shipped_account_may_do_all_that_the_bridge_does() {
         until("it says what it lacks", async || {
             stage.bridge.logged("the API server cannot be followed").is_some_and(|line| {
                 line["error"].as_str().is_some_and(|error| error.contains(&words))
-                    && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/rbac.yaml"))
+                    && line["hint"]
+                        .as_str()
+                        .is_some_and(|hint| hint.contains("list and watch on events"))
             })
         })
         .await;
@@ -161,11 +163,13 @@ async fn an_api_server_that_refuses_is_quoted_and_asked_again() {
             let error = line["error"].as_str().unwrap_or_default();
             error.contains(r#"User "nobody" cannot list resource "events""#)
                 && error.contains("403")
-                && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/rbac.yaml"))
+                && line["hint"]
+                    .as_str()
+                    .is_some_and(|hint| hint.contains("list and watch on events"))
         })
     })
     .await;
-    let unknown = nobody.logged("uid is not known").expect("it may not ask for that either");
+    let unknown = nobody.said("uid is not known").await;
     assert!(unknown["hint"].as_str().is_some_and(|hint| hint.contains("cluster.uid")), "{unknown}");
     assert!(!nobody.readiness().await.0);
     nobody.stop_in_order().await;

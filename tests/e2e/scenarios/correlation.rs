@@ -1,4 +1,4 @@
-//! What is held back, and what the bridge says of itself.
+//! Correlation: what is held back, and what the bridge says of itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn of_a_loud_pod(n: usize) -> Event {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_suppressed_comes_out_in_sum_over_three_kills() {
+async fn suppressed_increments_come_out_in_sum_over_three_kills() {
     let cluster = Cluster::start(ApiServerOptions::default()).await;
     let pager = WebhookReceiver::start().await;
     let mut sinks = only_a_webhook(&pager);
@@ -90,7 +90,7 @@ async fn what_is_suppressed_comes_out_in_sum_over_three_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ails_a_sink_is_an_event_about_the_pod_and_reaches_the_others() {
+async fn a_sick_sink_is_an_event_about_the_pod_that_reaches_the_others() {
     let cluster = Cluster::start(ApiServerOptions::default()).await;
     let admin = cluster.server.kubeconfig("admin");
     apply(&admin);
@@ -125,7 +125,9 @@ async fn what_ails_a_sink_is_an_event_about_the_pod_and_reaches_the_others() {
     };
     let listed = get("!=");
     eprintln!("{listed}");
-    assert_eq!(listed.lines().count(), 2, "{listed}");
+    // On a slow machine it is held up for long enough to be told, too.
+    let of_the_sink = listed.lines().filter(|line| !line.contains("EventsHeldUp"));
+    assert_eq!(of_the_sink.count(), 2, "{listed}");
     assert!(listed.contains("pod/tidings-0") && listed.contains("Sink broken"), "{listed}");
 
     // The heartbeat is one Event, which each watch brings and no sink gets.

@@ -1,4 +1,4 @@
-//! What is told of the object that an event is about, on the real API server under the shipped
+//! Enrichment with the object that an event is about, on the real API server under the shipped
 //! permissions: what is watched, what is fetched, what is gone and what is not permitted.
 
 use std::collections::BTreeMap;
@@ -82,6 +82,44 @@ fn told(receiver: &WebhookReceiver) -> BTreeMap<String, Value> {
     .collect()
 }
 
+/// The uids of the objects that are told of.
+struct Objects {
+    deployment: String,
+    set: String,
+    web: String,
+    doomed: String,
+    service: String,
+    secret: String,
+}
+
+impl Objects {
+    /// Creates a Deployment with its ReplicaSet and two Pods, a Service, and a ConfigMap that is not to
+    /// be read.
+    async fn create(client: &Client) -> Self {
+        let labels = json!({"app": "web"});
+        let template = json!({
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "web", "image": "web"}]},
+        });
+        let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+        let deployment = json!({"metadata": {"name": "web"}, "spec": spec});
+        let deployment = create::<Deployment>(client, deployment).await;
+        let above = ("apps/v1", "Deployment", "web", &*deployment);
+        let set = json!({"metadata": owned("web-5d8f", above), "spec": spec});
+        let set = create::<ReplicaSet>(client, set).await;
+        let above = ("apps/v1", "ReplicaSet", "web-5d8f", &*set);
+        let web = create::<Pod>(client, pod(&owned("web-5d8f-a", above))).await;
+        let doomed = create::<Pod>(client, pod(&owned("web-5d8f-b", above))).await;
+        let service = json!({
+            "metadata": {"name": "web", "labels": {"team": "payments"}},
+            "spec": {"ports": [{"port": 80}]},
+        });
+        let service = create::<Service>(client, service).await;
+        let secret = create::<ConfigMap>(client, json!({"metadata": {"name": "web"}})).await;
+        Self { deployment, set, web, doomed, service, secret }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_told_with_what_their_objects_are() {
     // There is no controller manager, which would make the service accounts that Pods want.
@@ -91,27 +129,7 @@ async fn events_are_told_with_what_their_objects_are() {
     apply(&admin);
     run(kubectl(&admin).args(["apply", "-f", PERMISSIONS]));
     let client = cluster.admin().await;
-
-    let labels = json!({"app": "web"});
-    let template = json!({
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "web", "image": "web"}]},
-    });
-    let spec = json!({"selector": {"matchLabels": labels}, "template": template});
-    let deployment = json!({"metadata": {"name": "web"}, "spec": spec});
-    let deployment = create::<Deployment>(&client, deployment).await;
-    let above = ("apps/v1", "Deployment", "web", &*deployment);
-    let set = json!({"metadata": owned("web-5d8f", above), "spec": spec});
-    let set = create::<ReplicaSet>(&client, set).await;
-    let above = ("apps/v1", "ReplicaSet", "web-5d8f", &*set);
-    let web = create::<Pod>(&client, pod(&owned("web-5d8f-a", above))).await;
-    let doomed = create::<Pod>(&client, pod(&owned("web-5d8f-b", above))).await;
-    let service = json!({
-        "metadata": {"name": "web", "labels": {"team": "payments"}},
-        "spec": {"ports": [{"port": 80}]},
-    });
-    let service = create::<Service>(&client, service).await;
-    let secret = create::<ConfigMap>(&client, json!({"metadata": {"name": "web"}})).await;
+    let objects = Objects::create(&client).await;
 
     let (live, late) = (WebhookReceiver::start().await, WebhookReceiver::start().await);
     late.set(Mode::Answer(StatusCode::SERVICE_UNAVAILABLE));
@@ -128,23 +146,23 @@ async fn events_are_told_with_what_their_objects_are() {
     bridge.launch().await;
     until("a stream is open", async || bridge.readiness().await.0).await;
 
-    tell(&client, "Watched", "Pod", "web-5d8f-a", &web).await;
-    tell(&client, "Above", "Deployment", "web", &deployment).await;
-    tell(&client, "Fetched", "Service", "web", &service).await;
-    tell(&client, "Forbidden", "ConfigMap", "web", &secret).await;
+    tell(&client, "Watched", "Pod", "web-5d8f-a", &objects.web).await;
+    tell(&client, "Above", "Deployment", "web", &objects.deployment).await;
+    tell(&client, "Fetched", "Service", "web", &objects.service).await;
+    tell(&client, "Forbidden", "ConfigMap", "web", &objects.secret).await;
     tell(&client, "Never", "Pod", "never", "11111111-2222-4333-8444-555555555555").await;
     tell(&client, "Another", "Pod", "web-5d8f-a", "11111111-2222-4333-8444-555555555556").await;
     let pods = Api::<Pod>::namespaced(client.clone(), "default");
     let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods.delete("web-5d8f-b", &at_once).await.expect("a deletion");
-    tell(&client, "Gone", "Pod", "web-5d8f-b", &doomed).await;
+    tell(&client, "Gone", "Pod", "web-5d8f-b", &objects.doomed).await;
     until("all have been told", async || told(&live).len() == 7).await;
 
     let told_live = told(&live);
     eprintln!("{told_live:#?}");
     let owners = json!([
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8f", "uid": set},
-        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": deployment},
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8f", "uid": objects.set},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": objects.deployment},
     ]);
     let labels = json!({"app.kubernetes.io/name": "web", "team": "payments"});
     let whole = json!({"labels": labels, "owners": owners, "node": "node-1"});

@@ -51,7 +51,7 @@ async fn a_compaction_while_the_bridge_is_down_is_a_gap_that_is_stated() {
 
     let skipped = expected.skipped_increments(gap);
     assert!(skipped > 0);
-    let stated = stage.bridge.logged("a gap in the watch").expect("the gap is stated");
+    let stated = stage.bridge.said("a gap in the watch").await;
     assert_eq!(stated["skipped_increments"], skipped, "{stated}");
     let told = |end: &str| stated[end].as_str().and_then(|time| time.parse::<Timestamp>().ok());
     assert!(told("from").expect("a time") < from && told("to").expect("a time") > to, "{stated}");
@@ -117,7 +117,7 @@ async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
     .await;
     Load { prefix: "later", events: 100, repeated: 20, ..load }.write(&admin, &stage.truth).await;
     assert_eq!(stage.bridge.metric("tidings_source_epochs_total").await, "1");
-    let stated = stage.bridge.logged("a new epoch").expect("stated above");
+    let stated = stage.bridge.said("a new epoch").await;
     let from: Timestamp = stated["from"].as_str().expect("a time").parse().expect("a time");
     let early = down.duration_since(from).as_secs_f64();
     assert!((0.0..=5.0).contains(&early), "{early} s before the end: {stated}");
@@ -126,7 +126,7 @@ async fn an_etcd_restored_and_grown_past_the_resume_point_is_a_new_epoch() {
     stage.finish_with(|versions| Expected::every(versions).after(&before)).await;
 }
 
-/// What etcd held when the first events had arrived.
+/// The snapshot of etcd when the first events had arrived.
 struct Backup {
     folder: TempDir,
 }

@@ -21,7 +21,7 @@ use crate::stage::Cluster;
 use crate::wait::until_within;
 
 const OBJECTS: usize = 20_000;
-/// What the informer selects by: the API server has config maps of its own.
+/// The label that the informer selects by: the API server has config maps of its own.
 const LABEL: &str = "e2e-informer";
 const WRITTEN_WITHIN: Duration = Duration::from_mins(4);
 /// How long the informer may take to notice that the API server is back, and the slow handler to

@@ -57,7 +57,7 @@ impl Stand {
         .await;
     }
 
-    /// What kubectl prints, as one who may do everything.
+    /// The output of kubectl, as one who may do everything.
     fn kubectl(&self, arguments: &[&str]) -> String {
         run(kubectl(&self.admin).args(arguments))
     }
@@ -69,7 +69,7 @@ impl Stand {
         self.listed(&["get", "events", "--all-namespaces", &ours])
     }
 
-    /// What kubectl lists.
+    /// The objects that kubectl lists.
     fn listed<T: DeserializeOwned>(&self, get: &[&str]) -> Vec<T> {
         let list = self.kubectl(&[get, &["--output=json"]].concat());
         let mut list: Value = serde_json::from_str(&list).expect("JSON of kubectl");

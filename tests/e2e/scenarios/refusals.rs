@@ -58,7 +58,7 @@ async fn a_webhook_that_does_not_know_us_gets_everything_later() {
         bridge.sink("pager").await["state"] == "misconfigured"
     })
     .await;
-    let said = bridge.logged("the sink is misconfigured").expect("it is said loudly");
+    let said = bridge.said("the sink is misconfigured").await;
     assert_eq!(said["level"], "ERROR", "{said}");
     assert!(said["reason"].as_str().is_some_and(|reason| reason.contains("401")), "{said}");
     sleep(UNKNOWN).await;
@@ -103,7 +103,7 @@ async fn one_event_of_500_that_is_refused_costs_no_other() {
     let fates = (&sink["delivered"], &sink["deadLettered"], &sink["lost"]);
     assert_eq!(fates, (&499.into(), &1.into(), &0.into()), "{sink}");
     assert_eq!(pager.requests().largest, 500, "they were sent as one batch");
-    let said = bridge.logged("dead-lettered").expect("it is said");
+    let said = bridge.said("dead-lettered").await;
     assert_eq!(said["id"], refused[0].id(), "{said}");
     assert!(said["reason"].as_str().is_some_and(|reason| reason.contains("400")), "{said}");
     bridge.stop_in_order().await;

@@ -26,7 +26,14 @@ pub(super) fn forms(text: &str) -> Vec<String> {
         URL_SAFE.encode(text),
         STANDARD.encode(format!("user:{text}")),
         STANDARD.encode(format!("authorization: {text}\r\n")),
+        wrapped(&STANDARD.encode(format!("{}{text}\r\n", "accept: text/plain\r\n".repeat(2)))),
     ]
+}
+
+/// A text in lines, as many programs write base64.
+fn wrapped(text: &str) -> String {
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    lines.join("\n")
 }
 
 /// All of them in a line, as the words of a refusal.

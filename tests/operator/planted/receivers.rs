@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use opentelemetry_proto::tonic::collector::logs::v1::{
@@ -25,20 +25,27 @@ const TIMES: usize = 2;
 pub(super) struct Receiver {
     pub(super) address: String,
     said: Arc<AtomicUsize>,
+    mended: Arc<AtomicBool>,
     ways: usize,
 }
 
 impl Receiver {
-    /// Whether it has refused in each way. From then on it takes what comes.
+    /// Whether it has refused in each way. From then on it refuses in the first of them.
     pub(super) fn has_said_all(&self) -> bool {
         self.said.load(Ordering::SeqCst) >= self.ways * TIMES
+    }
+
+    /// From now on it takes what comes.
+    pub(super) fn mend(&self) {
+        self.mended.store(true, Ordering::SeqCst);
     }
 
     fn listen(ways: usize) -> (Self, TcpListener) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        (Self { address, said: Arc::default(), ways }, TcpListener::from_std(listener).unwrap())
+        let receiver = Self { address, said: Arc::default(), mended: Arc::default(), ways };
+        (receiver, TcpListener::from_std(listener).unwrap())
     }
 }
 
@@ -81,7 +88,7 @@ struct RpcStatus {
 
 const HTTP_WAYS: usize = 12;
 
-/// What is answered over HTTP in some way, to a request with this head.
+/// The answer over HTTP in some way, to a request with this head.
 fn http_answer(way: usize, words: &str, head: &str) -> Vec<u8> {
     let answer = |status: &str, headers: &str, body: &[u8]| {
         let length = body.len();
@@ -134,21 +141,23 @@ fn http_answer(way: usize, words: &str, head: &str) -> Vec<u8> {
 /// Of HTTP/1.1, for webhooks and OTLP.
 pub(super) fn http(secrets: &[&str]) -> Receiver {
     let (receiver, listener) = Receiver::listen(HTTP_WAYS);
-    let said = Arc::clone(&receiver.said);
+    let (said, mended) = (Arc::clone(&receiver.said), Arc::clone(&receiver.mended));
     // In a header and a status line there are printable characters alone.
     let words = words(secrets).replace(|c: char| c.is_control() || !c.is_ascii(), "?");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let (said, words) = (Arc::clone(&said), words.clone());
+            let (said, mended) = (Arc::clone(&said), Arc::clone(&mended));
+            let words = words.clone();
             tokio::spawn(async move {
                 while let Some(head) = request(&mut stream).await {
                     let nth = said.fetch_add(1, Ordering::SeqCst);
-                    let answer = if nth < HTTP_WAYS * TIMES {
-                        http_answer(nth % HTTP_WAYS, &words, &head)
-                    } else {
+                    let way = if nth < HTTP_WAYS * TIMES { nth % HTTP_WAYS } else { 0 };
+                    let answer = if mended.load(Ordering::SeqCst) {
                         b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+                    } else {
+                        http_answer(way, &words, &head)
                     };
-                    if stream.write_all(&answer).await.is_err() || nth % HTTP_WAYS == 10 {
+                    if stream.write_all(&answer).await.is_err() || way == 10 {
                         return;
                     }
                 }
@@ -187,6 +196,7 @@ struct Grpc {
     /// A header holds some forms, not all.
     words: [String; TIMES],
     said: Arc<AtomicUsize>,
+    mended: Arc<AtomicBool>,
 }
 
 #[tonic::async_trait]
@@ -197,7 +207,8 @@ impl LogsService for Grpc {
     ) -> Result<Response<ExportLogsServiceResponse>, Status> {
         let nth = self.said.fetch_add(1, Ordering::SeqCst);
         let ways = GRPC_CODES.len() + 1;
-        if nth >= ways * TIMES {
+        let nth = if nth < ways * TIMES { nth } else { 0 };
+        if self.mended.load(Ordering::SeqCst) {
             return Ok(Response::new(ExportLogsServiceResponse::default()));
         }
         let Some(code) = GRPC_CODES.get(nth % ways) else {
@@ -225,7 +236,8 @@ impl LogsService for Grpc {
 pub(super) fn grpc(secrets: &[&str]) -> Receiver {
     let (receiver, listener) = Receiver::listen(GRPC_CODES.len() + 1);
     let words = words_in_parts(secrets);
-    let service = Grpc { words, said: Arc::clone(&receiver.said) };
+    let (said, mended) = (Arc::clone(&receiver.said), Arc::clone(&receiver.mended));
+    let service = Grpc { words, said, mended };
     let server = tonic::transport::Server::builder().add_service(LogsServiceServer::new(service));
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     receiver

@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_held_takes_no_more_for_any_texts_and_is_the_same_when_it_is_loaded(
+    fn held_versions_take_no_more_for_any_texts_and_are_the_same_when_they_are_loaded(
         sayings in sayings(),
         more in sayings(),
     ) {
@@ -137,7 +137,7 @@ fn beyond_32_messages_the_number_stays_and_the_last_are_told() {
 }
 
 /// The stage of a sink over a log that has the first so many of the records.
-fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, Stage) {
+fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, CorrelateStage) {
     let options = LogOptions {
         retention_size: 1 << 20,
         retention_age: Duration::from_secs(60),
@@ -154,7 +154,7 @@ fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, Stage) {
     let correlator = Correlator::new(CorrelateMode::Suppress, &keys, ROOMY);
     let progress =
         SinkProgress::new("pager", "memory", Overflow::DropOldest, SinkState::default(), None);
-    let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
+    let stage = CorrelateStage::new(correlator, None, &keys, log.handle(), &progress);
     (log, stage)
 }
 

@@ -1,4 +1,4 @@
-//! What asking for objects leaves at hand.
+//! Requests for objects, and what they leave at hand.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,7 +18,11 @@ use crate::{
 struct Jobs(AtomicUsize);
 
 impl Api for Jobs {
-    fn get<'a>(&'a self, object: Ref<'a>, _: bool) -> BoxFuture<'a, Result<Got, NotGot>> {
+    fn get<'a>(
+        &'a self,
+        object: Ref<'a>,
+        _: bool,
+    ) -> BoxFuture<'a, Result<FetchedObject, FetchError>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let owners = match object.kind {
             "Job" => json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "cron",
@@ -33,7 +37,7 @@ impl Api for Jobs {
         // As a real one it does not answer at once.
         Box::pin(async {
             tokio::task::yield_now().await;
-            Ok(Got { object, node: None })
+            Ok(FetchedObject { object, node: None })
         })
     }
 }
@@ -68,6 +72,6 @@ async fn each_object_is_asked_for_once_and_only_what_is_wanted_of_it_is_kept() {
     let found = asked.await.unwrap();
     assert_eq!(api.0.load(Ordering::Relaxed), 2);
     assert_eq!(found.known.info.owners[0].name, "cron");
-    let Found::Object(kept) = objects.at_hand.find(job) else { panic!("it is not at hand") };
+    let Found::Object(kept) = objects.local.find(job) else { panic!("it is not at hand") };
     assert_eq!((kept.label("app"), kept.annotation("big")), (Some("a"), None));
 }

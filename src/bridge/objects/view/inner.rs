@@ -1,4 +1,4 @@
-//! What stands under the lock of the [`View`](super::View).
+//! The state under the lock of the [`View`](super::View).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use crate::{
     bridge::objects::{
         Known, Place, Reference, Versions,
-        sighting::{Answer, Decision, Finding, News},
+        observation::{Answer, Change, Decision, Finding},
         stored_key,
         versions::Version,
     },
@@ -19,9 +19,9 @@ use crate::{
 
 /// Of so many records it is kept which object they are about, so that a live sink need not read it.
 const RECENT: usize = 8192;
-/// What was fetched is fetched again after this.
-pub(in crate::bridge::objects) const REFRESH: Duration = Duration::from_mins(5);
-/// What was asked for in vain is asked for again after this.
+/// An object that was fetched is fetched again after this.
+pub(crate) const REFRESH: Duration = Duration::from_mins(5);
+/// An object that was asked for in vain is asked for again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 pub(super) struct Inner {
@@ -35,14 +35,14 @@ pub(super) struct Inner {
     pub(super) decided: u64,
     /// Records of earlier runs that nothing was decided about.
     pub(super) recovery: Option<Recovery>,
-    /// It is known which record is the last about each object: those of earlier runs have been told
+    /// Whether it is known which record is the last about each object: those of earlier runs have been told
     /// of again.
     pub(super) caught_up: bool,
     /// Between two saves, entries are forgotten when there are more than this.
     shrink_above: usize,
-    /// What has versions that are not saved.
+    /// The keys of objects with versions that are not saved.
     pub(super) unsaved: Vec<Key>,
-    /// What the state store has.
+    /// The view as the state store has it.
     pub(super) saved: Option<ObjectsView>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Recovery {
     pub(super) until_ms: u64,
 }
 
-/// What is known of one object.
+/// The facts known of one object.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) versions: Versions,
@@ -67,7 +67,7 @@ pub(super) struct Entry {
     pub(super) incomplete: bool,
     pub(super) place: Option<Place>,
     pub(super) waiting: Option<Waiting>,
-    /// It is not asked for again before, in milliseconds since the epoch.
+    /// The time before which it is not asked for again, in milliseconds since the epoch.
     pub(super) again_ms: u64,
     /// The last record about it.
     pub(super) last: u64,
@@ -83,9 +83,9 @@ pub(super) struct Waiting {
     pub(super) first: u64,
     /// Until when the last of them waits, in milliseconds since the epoch.
     pub(super) until_ms: u64,
-    /// What is known so far.
+    /// The facts known so far.
     pub(super) partial: Option<Arc<Known>>,
-    /// What keeps the answer away.
+    /// The trouble that keeps the answer away.
     pub(super) trouble: Option<Missing>,
 }
 
@@ -135,7 +135,7 @@ impl Inner {
         key: Key,
         seq: u64,
         until_ms: u64,
-        news: News,
+        change: Change,
         asks: &mut Vec<Reference>,
     ) {
         if self.recent.len() == RECENT {
@@ -147,25 +147,25 @@ impl Inner {
         if let Some(waiting) = &mut entry.waiting {
             waiting.until_ms = waiting.until_ms.max(until_ms);
         }
-        match news {
-            News::None => {}
-            News::Old(reference) => asks.push(reference),
-            News::Known(finding) => {
+        match change {
+            Change::None => {}
+            Change::Old(reference) => asks.push(reference),
+            Change::Known(finding) => {
                 entry.take(&finding);
                 let from = entry.waiting.take().map_or(seq, |waiting| waiting.first);
                 self.push(key, from, finding.known);
             }
-            News::Partial(finding, reference) => {
+            Change::Partial(finding, reference) => {
                 entry.take(&finding);
                 if entry.wait(seq, until_ms, Some(finding.known)) {
                     asks.push(reference);
                 }
             }
-            News::Missing(why) => {
+            Change::Missing(why) => {
                 let from = entry.waiting.take().map_or(seq, |waiting| waiting.first);
                 self.push(key, from, Arc::new(Known::missing(why)));
             }
-            News::Unknown(reference, place) => {
+            Change::Unknown(reference, place) => {
                 entry.place = Place::newer(entry.place.take(), place);
                 if entry.wait(seq, until_ms, None) {
                     asks.push(reference);
@@ -283,10 +283,10 @@ impl Inner {
             Some((stored_key(key), saved))
         });
         let changed: Vec<_> = changed.collect();
-        let news = !changed.is_empty() || self.saved != Some(view);
+        let change = !changed.is_empty() || self.saved != Some(view);
         // Before it is known of every object whether a record is about it, none goes.
         let oldest = if self.caught_up { oldest } else { 0 };
-        ObjectsCommit { changed, view: news.then_some(view), oldest }
+        ObjectsCommit { changed, view: change.then_some(view), oldest }
     }
 
     /// Forgets if there is far more than is to be kept. Where nothing can be, it is not tried again
@@ -318,7 +318,7 @@ impl Inner {
 }
 
 impl Waiting {
-    /// What has to do when no answer comes.
+    /// The facts that have to do when no answer comes.
     pub(super) fn known(&self) -> Option<Arc<Known>> {
         let missing = || self.trouble.map(|why| Arc::new(Known::missing(why)));
         self.partial.clone().or_else(missing)
@@ -342,6 +342,6 @@ impl Entry {
     }
 }
 
-pub(in crate::bridge::objects) fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

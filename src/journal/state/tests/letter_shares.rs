@@ -1,6 +1,7 @@
 //! Dead letters of one namespace do not take the place of others'.
 
 use super::*;
+use crate::journal::state::letter_shares::LetterShares;
 
 fn of(namespace: &str, seq: u64, bytes: usize) -> DeadLetter {
     let event = format!(
@@ -44,7 +45,7 @@ fn the_oldest_of_a_namespace_that_has_more_than_its_share_go_first() {
 }
 
 #[test]
-fn where_none_has_more_than_its_share_the_oldest_of_all_go() {
+fn oldest_letters_of_all_go_where_none_has_more_than_its_share() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = open(&Directory::open(dir.path()).unwrap());
     for seq in 0..200 {
@@ -53,4 +54,27 @@ fn where_none_has_more_than_its_share_the_oldest_of_all_go() {
     let kept = seqs(&state.dead_letters(), &query(None, 1000, None));
     assert_eq!(kept, (200 - kept.len() as u64..200).rev().collect::<Vec<_>>());
     assert!(kept.len() > 20);
+}
+
+/// Each insertion of a flood makes room for one. What stands before the oldest of the flood is passed over
+/// once, and not with each.
+#[test]
+fn a_flood_reads_past_the_letters_of_others_once() {
+    let mut shares = LetterShares::default();
+    let envelope = |namespace| of(namespace, 0, 1).envelope;
+    for number in 0..1000 {
+        shares.count(number, &envelope("quiet"), 100, u64::saturating_add);
+    }
+    for number in 1000..1010 {
+        shares.count(number, &envelope("loud"), 100, u64::saturating_add);
+    }
+    assert_eq!((shares.from("quiet"), shares.from("loud"), shares.from("none")), (0, 1000, 0));
+    shares.count(1000, &envelope("loud"), 100, u64::saturating_sub);
+    shares.gone_below("loud", 1001);
+    // Of one that is written anew the place stays.
+    shares.count(1005, &envelope("loud"), 100, u64::saturating_sub);
+    shares.count(1005, &envelope("loud"), 100, u64::saturating_add);
+    assert_eq!(shares.from("loud"), 1001);
+    shares.gone_below("none", 7);
+    assert_eq!(shares.from("none"), 0);
 }

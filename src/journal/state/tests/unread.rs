@@ -1,6 +1,7 @@
 //! A state that cannot be read for once, or for longer.
 
-use super::{super::file::faults, *};
+use super::*;
+use crate::journal::disk::faults;
 
 /// EIO, ENOMEM, ENFILE, EMFILE, ETIMEDOUT, ESTALE: nothing of what is in the file.
 const ERRORS: [i32; 6] = [5, 12, 23, 24, 110, 116];

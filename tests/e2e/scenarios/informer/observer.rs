@@ -24,7 +24,7 @@ impl Version {
     }
 }
 
-/// What a handler knows.
+/// The objects that a handler knows.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) maps: BTreeMap<String, Version>,
@@ -33,7 +33,7 @@ pub(super) struct Known {
     /// … and those that it was told the end of.
     pub(super) ended: HashSet<String>,
     pub(super) tombstones: usize,
-    /// What cannot follow from what was told before.
+    /// The changes that cannot follow from what was told before.
     pub(super) contradictions: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the API server does not let be written.
+//! Writes that the API server refuses.
 
 use std::fs::{self, File};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{NOBODY, Stand, pod_in};
 use crate::parts::kubectl;
 use crate::wait::until;
 
-/// What the library logs on this thread, for as long as this lives; so a test that has it runs
+/// The log of the library on this thread, for as long as this lives; so a test that has it runs
 /// everything on its own thread.
 struct Log {
     file: NamedTempFile,
@@ -27,7 +27,7 @@ impl Log {
         let subscriber = tracing_subscriber::fmt()
             .json()
             .flatten_event(true)
-            .with_env_filter(EnvFilter::new("tidings=debug"))
+            .with_env_filter(EnvFilter::new("kube_machinery=debug"))
             .with_writer(Arc::new(writer))
             .finish();
         Self { file, _guard: tracing::subscriber::set_default(subscriber) }
@@ -51,8 +51,15 @@ fn text<'a>(line: &'a Value, field: &str) -> &'a str {
     line[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"))
 }
 
-const ONE_GIVEN_UP: SinkCounts =
-    SinkCounts { written: 0, skipped: 0, given_up: 1, dropped: 0, not_written: 0, retries: 0 };
+const ONE_GIVEN_UP: SinkCounts = SinkCounts {
+    written: 0,
+    skipped: 0,
+    given_up: 1,
+    dropped: 0,
+    not_written: 0,
+    retries: 0,
+    panicked: 0,
+};
 
 #[tokio::test]
 async fn an_account_that_lacks_a_right_is_told_which_one() {

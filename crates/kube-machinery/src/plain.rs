@@ -1,0 +1,127 @@
+//! Texts that came from outside, made fit for a terminal.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+/// A text with spaces instead of what would move a terminal's cursor or change its colours (control
+/// characters, C1 among them), and without what changes the order of letters or cannot be seen.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().filter(|c| !is_format(*c));
+    Cow::Owned(kept.map(|c| if c.is_control() { ' ' } else { c }).collect())
+}
+
+/// JSON that says the same with such characters escaped: they stand within strings only, but for the
+/// line feeds between them.
+pub fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && is_unseen(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// A text of lines, as long in bytes, with question marks in place of such characters.
+pub fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        let ends_line = c == '\n' || text[at..].starts_with("\r\n");
+        if ends_line || c == '\t' || !is_unseen(c) {
+            visible.push(c);
+        } else {
+            visible.extend(std::iter::repeat_n('?', c.len_utf8()));
+        }
+    }
+    visible
+}
+
+/// A plain text with one space wherever there is white space, and not much more than so many bytes.
+pub fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    for word in plain(text).split_whitespace() {
+        if line.len() > most {
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        let room = word.floor_char_boundary(most);
+        line.push_str(&word[..room]);
+    }
+    line
+}
+
+/// Whether a character moves a terminal's cursor, changes its colours or the order of letters, or cannot
+/// be seen.
+fn is_unseen(c: char) -> bool {
+    c.is_control() || is_format(c)
+}
+
+/// Whether Unicode has a character in its category Cf, or says that it may be ignored where it cannot be shown:
+/// bidirectional controls, joiners, selectors, tags and others that change what is around them and cannot be seen.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_characters_are_those_of_unicode() {
+        let category = regex::Regex::new(r"^[\p{Cf}\p{Default_Ignorable_Code_Point}]$").unwrap();
+        for c in '\0'..=char::MAX {
+            assert_eq!(is_format(c), category.is_match(c.encode_utf8(&mut [0; 4])), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn visible_text_keeps_its_lines_and_its_length() {
+        let text = "a\tb\r\nc\rd\u{202e}e\u{9b}\nf\r";
+        assert_eq!(visible(text), "a\tb\r\nc?d???e??\nf?");
+    }
+
+    #[test]
+    fn escaped_json_says_the_same() {
+        let value = serde_json::json!({"a": "\u{202e}b\u{9b}\u{7f}\u{e0001} é\n"});
+        let json = serde_json::to_string_pretty(&value).unwrap();
+        let safe = escaped(&json);
+        assert_eq!(safe, "{\n  \"a\": \"\\u202eb\\u009b\\u007f\\udb40\\udc01 é\\n\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+    }
+}

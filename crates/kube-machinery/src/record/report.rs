@@ -1,0 +1,142 @@
+//! Reports of what became of the events, sink by sink.
+
+use std::{
+    any::Any,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::intake::RecorderCounts;
+use crate::panics;
+
+/// The events that one sink has seen, by what became of them.
+///
+/// Once the recording has ended, their sum is the number of events that were recorded since it
+/// began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkCounts {
+    /// Created or patched; also if the answer to that was lost, and a later try found the event.
+    pub written: u64,
+    /// Held back by the spam filter.
+    pub skipped: u64,
+    /// Given up: refused by the API server, or tried too often.
+    pub given_up: u64,
+    /// Lost before they were looked at: the queue of this sink was full. As of the last write.
+    pub dropped: u64,
+    /// Not written when the time of the shutdown was up. Of the one in hand it is not known whether
+    /// the API server took it.
+    pub not_written: u64,
+    /// Lost by a panic of the sink, handler or log, which is a bug of theirs. Of such an event it is not
+    /// known whether it was written.
+    pub panicked: u64,
+    /// Tries after the first, over all events. No part of the sum.
+    pub retries: u64,
+}
+
+impl SinkCounts {
+    /// All that was seen and has a fate.
+    pub fn total(&self) -> u64 {
+        self.written
+            + self.skipped
+            + self.given_up
+            + self.dropped
+            + self.not_written
+            + self.panicked
+    }
+}
+
+/// The report of a shutdown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Events that were recorded, and that were dropped before they came to any sink.
+    pub recorders: RecorderCounts,
+    /// Counts of each sink, in the order in which they were started. Sinks that had been
+    /// stopped before, and had ended, are left out.
+    pub sinks: Vec<SinkCounts>,
+    /// The same of handlers and logs.
+    pub handlers: Vec<SinkCounts>,
+}
+
+impl ShutdownReport {
+    /// Whether everything that was recorded was written, or held back on purpose, and no handler or
+    /// log has lost any of it by a panic.
+    pub fn is_complete(&self) -> bool {
+        self.recorders.dropped() == 0
+            && self.sinks.iter().all(|sink| sink.total() == sink.written + sink.skipped)
+            && self.handlers.iter().all(|handler| handler.panicked == 0)
+    }
+}
+
+/// The end of one event that was taken from the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Written,
+    Skipped,
+    GivenUp,
+    NotWritten,
+    Panicked,
+}
+
+/// The same as [`SinkCounts`], while it happens.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    written: AtomicU64,
+    skipped: AtomicU64,
+    given_up: AtomicU64,
+    dropped: AtomicU64,
+    not_written: AtomicU64,
+    panicked: AtomicU64,
+    retries: AtomicU64,
+    /// With what it panicked first.
+    panic: OnceLock<String>,
+}
+
+impl Tally {
+    pub(super) fn add(&self, fate: Fate) {
+        let place = match fate {
+            Fate::Written => &self.written,
+            Fate::Skipped => &self.skipped,
+            Fate::GivenUp => &self.given_up,
+            Fate::NotWritten => &self.not_written,
+            Fate::Panicked => &self.panicked,
+        };
+        place.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A sink, handler or log, of the type `of`, has panicked over one event. It goes on with the next.
+    pub(super) fn add_panic(&self, of: &'static str, panic: &(dyn Any + Send)) {
+        self.add(Fate::Panicked);
+        let panic = panics::message(panic);
+        tracing::error!(of, panic, "a sink or handler of events panicked: the event is lost there");
+        // Only the first is kept.
+        let _ = self.panic.set(panic.to_owned());
+    }
+
+    pub(super) fn panic(&self) -> Option<&str> {
+        self.panic.get().map(String::as_str)
+    }
+
+    pub(super) fn add_retry(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_dropped(&self, dropped: u64) {
+        self.dropped.store(dropped, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> SinkCounts {
+        let of = |place: &AtomicU64| place.load(Ordering::Relaxed);
+        SinkCounts {
+            written: of(&self.written),
+            skipped: of(&self.skipped),
+            given_up: of(&self.given_up),
+            dropped: of(&self.dropped),
+            not_written: of(&self.not_written),
+            panicked: of(&self.panicked),
+            retries: of(&self.retries),
+        }
+    }
+}

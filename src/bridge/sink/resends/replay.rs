@@ -1,0 +1,271 @@
+//! Replays: what the log has, sent to one sink once more.
+//!
+//! Read as the sink's feed reads it, 1 MiB at a time, each when the one before has been sent. A
+//! replay ends where the sink was when it was asked for, or before the first event that its correlator
+//! holds: behind that live delivery is under way, and an event must not come a second time before it
+//! has come once.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{mpsc, watch},
+    task::spawn_blocking,
+};
+use tracing::Level;
+
+use super::{Ended, ResendHandle};
+use crate::{
+    bridge::{
+        BatchOptions, Filter, Reason, ReplayFrom, ReplayProgress, ReplayState, SinkProgress,
+        control::ReplayRequest, objects::Enricher, sink::delivery::GivenUp, tasks::answer_of,
+    },
+    event::{EnvelopeParts, Record},
+    journal::{LogHandle, Position},
+};
+
+/// How much of the log is read at once.
+const READ_BYTES: usize = 1 << 20;
+const REFUSED: &str = "the receiver refuses replayed events; they do not become dead letters";
+
+/// The replays of one sink. See the [module](self).
+pub(crate) struct Replays {
+    pub(crate) sink: String,
+    pub(crate) orders: mpsc::Receiver<ReplayRequest>,
+    pub(crate) log: LogHandle,
+    pub(crate) progress: Arc<SinkProgress>,
+    pub(crate) resends: ResendHandle,
+    pub(crate) batch: BatchOptions,
+    /// The sink's own `match`.
+    pub(crate) filter: Option<Filter>,
+    pub(crate) enricher: Option<Enricher>,
+}
+
+/// Which records of the log are wanted.
+#[derive(Clone)]
+struct Wanted {
+    log: LogHandle,
+    /// Where to read on; `skipped` is a guess until a frame has been read.
+    at: Position,
+    until: u64,
+    /// Frames that were journalled before are passed over, until one was not.
+    since_ms: Option<u64>,
+    filters: Vec<Filter>,
+    enricher: Option<Enricher>,
+}
+
+/// The records that one look into the log has given.
+#[derive(Default)]
+struct Stretch {
+    envelopes: Vec<Bytes>,
+    read: u64,
+    gone: u64,
+    /// When its first frame was journalled.
+    first_ms: Option<u64>,
+    ends: bool,
+}
+
+impl Replays {
+    /// Runs until delivery ends.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let order = tokio::select! {
+                order = self.orders.recv() => order,
+                () = self.resends.ended() => None,
+            };
+            let Some(order) = order else { return };
+            let progress = &order.progress;
+            let replayed = tokio::select! {
+                replayed = self.replay(&order) => replayed,
+                () = progress.closed() => {
+                    let ReplayProgress { position, delivered, .. } = *progress.borrow();
+                    tracing::info!(sink = self.sink, position, delivered, "the replay was ended");
+                    continue;
+                }
+            };
+            let done = replayed.is_ok();
+            progress.send_modify(|replay| {
+                replay.state = if done { ReplayState::Done } else { ReplayState::Stopped };
+            });
+            let ReplayProgress { position, delivered, refused, gone, .. } = *progress.borrow();
+            tracing::info!(
+                sink = self.sink,
+                position,
+                delivered,
+                refused,
+                gone,
+                done,
+                "the replay has ended"
+            );
+        }
+    }
+
+    async fn replay(&self, order: &ReplayRequest) -> Result<(), Ended> {
+        let ReplayRequest { from, filter, progress, .. } = order;
+        let (oldest, tail) = (self.log.oldest(), self.log.tail());
+        let standing = self.progress.snapshot().standing;
+        let (until, reached) = (standing.unsettled_from().min(tail.next), standing.position.next);
+        // What is gone before the oldest record is missing from where it was asked for; of a time it
+        // is not known where that is. Not even what was skipped there is, but from the start on.
+        let (at, since_ms) = match *from {
+            ReplayFrom::Position(first) if first > Position::START.next => {
+                (Position { next: first, ..oldest }, None)
+            }
+            ReplayFrom::Position(_) => (Position::START, None),
+            ReplayFrom::Time(ms) => (oldest, Some(ms)),
+        };
+        let first = at.next;
+        let mut wanted = Wanted {
+            log: self.log.clone(),
+            at,
+            until,
+            since_ms,
+            filters: self.filter.iter().chain(filter).cloned().collect(),
+            enricher: self.enricher.clone(),
+        };
+        tracing::info!(sink = self.sink, from = first, until, "a replay begins");
+        progress.send_modify(|replay| {
+            (replay.position, replay.until, replay.reached) = (first, until, reached);
+        });
+        loop {
+            let mut next = wanted.clone();
+            let read = spawn_blocking(move || next.read().map(|stretch| (next, stretch)));
+            let stretch = match answer_of(read).await {
+                Ok((next, stretch)) => {
+                    wanted = next;
+                    stretch
+                }
+                Err(error) => {
+                    let why = format!("the journal cannot be read: {error}");
+                    progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
+                    self.resends.sleep(super::PATIENCE).await?;
+                    continue;
+                }
+            };
+            progress.send_modify(|replay| {
+                replay.read += stretch.read;
+                replay.gone += stretch.gone;
+                replay.oldest_ms = replay.oldest_ms.or(stretch.first_ms);
+                replay.matched += stretch.envelopes.len() as u64;
+            });
+            self.send(stretch.envelopes, progress).await?;
+            progress.send_modify(|replay| replay.position = wanted.at.next.min(until).max(first));
+            if stretch.ends {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends events in batches as the sink is configured.
+    async fn send(
+        &self,
+        envelopes: Vec<Bytes>,
+        progress: &watch::Sender<ReplayProgress>,
+    ) -> Result<(), Ended> {
+        let most = usize::try_from(self.batch.bytes).unwrap_or(usize::MAX);
+        let mut envelopes = envelopes.into_iter().peekable();
+        while let Some(first) = envelopes.next() {
+            let mut bytes = first.len();
+            let mut batch = vec![first];
+            while batch.len() < self.batch.events
+                && let Some(next) = envelopes.next_if(|next| bytes + next.len() <= most)
+            {
+                bytes += next.len();
+                batch.push(next);
+            }
+            let mut failed = None;
+            let waits = |why: Option<&Reason>| {
+                failed = why.cloned().or(failed.take());
+                let why = failed.clone().map_or_else(|| self.wait_reason(), String::from);
+                progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
+            };
+            let tally = self.resends.send(batch).await?.done(waits).await?;
+            if let Some(GivenUp { class, reason, .. }) = tally.refusal {
+                let (class, events) = (class.as_str(), tally.refused);
+                if self.progress.lines.admit(Level::WARN, REFUSED, class, events) {
+                    let reason = &*reason;
+                    tracing::warn!(sink = self.sink, events, class, reason, "{REFUSED}");
+                }
+            }
+            self.progress.update(|sink| sink.resends.replayed += tally.delivered);
+            progress.send_modify(|replay| {
+                replay.delivered += tally.delivered;
+                replay.refused += tally.refused;
+                replay.state = ReplayState::Running;
+            });
+        }
+        Ok(())
+    }
+
+    /// The reason for which a batch waits that is not taken at once.
+    fn wait_reason(&self) -> String {
+        match self.progress.snapshot().last_error {
+            Some(error) => format!("the sink does not take events: {error}"),
+            None => "live events go first, and the sink takes its time".to_owned(),
+        }
+    }
+}
+
+impl Wanted {
+    /// Reads on, up to 1 MiB. Blocks on the disk. The log is opened anew each time: a reader that
+    /// rests would keep a segment on the disk that retention has dropped.
+    fn read(&mut self) -> io::Result<Stretch> {
+        let mut stretch = Stretch { ends: self.at.next >= self.until, ..Stretch::default() };
+        if stretch.ends {
+            return Ok(stretch);
+        }
+        let frames = self.log.reader(self.at.next).read(READ_BYTES)?;
+        if frames.is_empty() {
+            stretch.gone = self.missing(self.log.tail());
+            stretch.ends = true;
+            return Ok(stretch);
+        }
+        stretch.first_ms = frames.first().map(|frame| frame.time_ms);
+        for frame in frames {
+            // What is missing before a frame that is passed over is as old.
+            let passed_over = self.since_ms.is_some_and(|since| frame.time_ms < since);
+            if !passed_over {
+                self.since_ms = None;
+                let begin = Position { next: frame.first, skipped: frame.skipped };
+                stretch.gone += self.missing(begin);
+                let wanted = self.at.next..self.until;
+                for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
+                    if record.is_shed() {
+                        stretch.gone += 1;
+                        continue;
+                    }
+                    stretch.read += 1;
+                    stretch.envelopes.extend(self.take(record));
+                }
+            }
+            self.at = Position { next: frame.next().max(self.at.next), skipped: frame.skipped };
+            if self.at.next >= self.until {
+                stretch.ends = true;
+                break;
+            }
+        }
+        Ok(stretch)
+    }
+
+    /// How many records are missing from where it is to where the log goes on.
+    fn missing(&self, on: Position) -> u64 {
+        let on = Position { next: on.next.min(self.until), ..on };
+        let skipped = on.skipped.saturating_sub(self.at.skipped);
+        on.next.saturating_sub(self.at.next).saturating_sub(skipped)
+    }
+
+    /// The envelope that is sent of a record; nothing if it is not wanted.
+    fn take(&self, record: Record) -> Option<Bytes> {
+        let record = match &self.enricher {
+            Some(enricher) => enricher.stored(&record),
+            None => record,
+        };
+        // What cannot be judged is let through, as in live delivery.
+        let wanted = self.filters.iter().all(|filter| filter.wants(&record).unwrap_or(true));
+        let replayed = || {
+            let parts = EnvelopeParts::of(&record.envelope);
+            parts.map_or_else(|| record.envelope.clone(), |parts| parts.replayed())
+        };
+        wanted.then(replayed)
+    }
+}

@@ -1,0 +1,259 @@
+//! From the API server into the journal: the cluster is identified, then each source gets a
+//! reflector, and all of them feed the one ingest thread.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Event;
+use kube::core::ApiResource;
+use tokio::{sync::mpsc, task::spawn_blocking, time::MissedTickBehavior};
+
+use super::{
+    cluster::Identity,
+    ingest::{Ingest, IngestSource, JournalStore, Message},
+    marks::SourceMarks,
+    past::{Past, deleted_known_until_ms, own_resume},
+};
+use crate::{
+    bridge::{
+        BridgeError, BridgeView, SourceOptions, SourceStart, SourceView,
+        objects::Objects,
+        published::Published,
+        shared::{lock, now_ms},
+        stop::Stop,
+        tasks::{Failing, Task, Tasks, answer_of, first_failure},
+        watchdog::Pulse,
+    },
+    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom},
+    journal::{Resume, SourceState},
+    watch::Broadcaster,
+};
+
+/// The wait between two questions for the cluster's uid.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// Retention is looked after so often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// One source, set up.
+pub(crate) struct SourceSetup {
+    namespace: Option<String>,
+    start: SourceStart,
+    pub(crate) ingest: IngestSource,
+}
+
+impl SourceSetup {
+    /// The marks of the source that are to be saved.
+    pub(crate) fn marks(&self) -> Arc<SourceMarks> {
+        Arc::clone(&self.ingest.marks)
+    }
+}
+
+impl SourceOptions {
+    /// The sources that the options name, each with what is known of it. A source that is new is
+    /// numbered; its first start is that of the journal.
+    pub(crate) fn sources(
+        &self,
+        known: &mut BTreeMap<String, SourceState>,
+        resume: &BTreeMap<Arc<str>, Resume>,
+    ) -> Vec<SourceSetup> {
+        let namespaces: Vec<Option<&str>> = match &*self.namespaces {
+            [] => vec![None],
+            some => some.iter().map(|namespace| Some(&**namespace)).collect(),
+        };
+        let first_start = known.values().map(|state| state.first_start_ms).min();
+        let first_start_ms = first_start.unwrap_or_else(now_ms);
+        let key_of = |namespace: Option<&str>| {
+            let mut key = namespace.unwrap_or("*").to_owned();
+            if !self.field_selector.is_empty() {
+                key = format!("{key}?{}", self.field_selector);
+            }
+            key
+        };
+        let keys: Vec<_> = namespaces.iter().copied().map(key_of).collect();
+        let mut sources = Vec::new();
+        for (namespace, key) in namespaces.into_iter().zip(keys.iter().cloned()) {
+            let deleted_known_until_ms =
+                deleted_known_until_ms(&key, &keys, known, resume, now_ms());
+            let own = own_resume(&key, resume);
+            let past = Past::of(&key, known, resume, now_ms());
+            let free = known.values().map(|state| state.id + 1).max().unwrap_or(0);
+            let state = known
+                .entry(key.clone())
+                .or_insert_with(|| SourceState { id: free, ..SourceState::default() });
+            state.first_start_ms = first_start_ms;
+            if own.resource_version > 0 {
+                // Of a state that did not know: from here on it does.
+                state.whole_from.get_or_insert(own.resource_version);
+            }
+            let inherits = matches!(past, Past::Whole(_));
+            let part = matches!(past, Past::Part { .. });
+            // A crash has cut its first list short.
+            let begun = own.resource_version == 0 && state.unfinished.is_some();
+            let up_to = past.take_over(state, own, begun);
+            // What was missed is not what was before.
+            let mut start = self.start;
+            if start == SourceStart::Now && (part || begun) {
+                start = SourceStart::Since(Duration::ZERO);
+            }
+            let first_since = match start {
+                SourceStart::Since(since) => Some(since),
+                SourceStart::All | SourceStart::Now => None,
+            };
+            let ingest = IngestSource {
+                inherits,
+                part,
+                deleted_known_until_ms,
+                first_since,
+                ..IngestSource::new(key.into(), state, up_to)
+            };
+            let namespace = namespace.map(str::to_owned);
+            sources.push(SourceSetup { namespace, start, ingest });
+        }
+        sources
+    }
+}
+
+struct Reading {
+    ingesting: Task,
+    reflectors: Tasks,
+    watching: Tasks,
+}
+
+impl Failing for Reading {
+    async fn next_failure(&mut self) -> BridgeError {
+        tokio::select! {
+            error = self.ingesting.next_failure() => error,
+            error = self.reflectors.next_failure() => error,
+            error = self.watching.next_failure() => error,
+        }
+    }
+}
+
+/// The reflectors of all sources and the thread that they feed. See the [module](self).
+pub(crate) struct Intake {
+    pub(crate) client: kube::Client,
+    pub(crate) field_selector: String,
+    pub(crate) identity: Identity,
+    pub(crate) sources: Vec<SourceSetup>,
+    /// Nothing where no sink is told of objects.
+    pub(crate) objects: Option<Arc<Objects>>,
+    pub(crate) view: BridgeView,
+    pub(crate) broadcaster: Broadcaster<Published>,
+    /// Of its ticks.
+    pub(crate) pulse: Pulse,
+}
+
+impl Intake {
+    /// Runs until it is told to stop; then everything that was read is in the journal and the
+    /// broadcaster has handed it out.
+    pub(crate) async fn run(
+        mut self,
+        ingest: Ingest,
+        to_ingest: mpsc::Sender<Message>,
+        messages: mpsc::Receiver<Message>,
+        stop: Stop,
+    ) -> Result<(), BridgeError> {
+        let identified = tokio::select! {
+            identified = self.identify() => identified.map(Some),
+            () = stop.draining() => Ok(None),
+        };
+        let cluster = lock(&self.view.cluster).clone();
+        let ingesting = Task::spawn("ingest", async {
+            answer_of(spawn_blocking(move || ingest.run(&cluster, messages))).await;
+            Ok(())
+        });
+        let Some(()) = identified? else {
+            return self.end(&to_ingest, ingesting).await;
+        };
+        // Ends with intake.
+        let mut watching = Tasks::default();
+        if let Some(objects) = &self.objects {
+            let namespaces: Vec<_> =
+                self.sources.iter().filter_map(|source| source.namespace.clone()).collect();
+            tokio::select! {
+                () = objects.start(&self.client, &namespaces, &self.view.log, &mut watching) => {}
+                () = stop.draining() => return self.end(&to_ingest, ingesting).await,
+            }
+        }
+        let reflectors = self.start_reflectors(&to_ingest);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let ticking = async {
+            loop {
+                ticks.tick().await;
+                self.pulse.busy("its next tick");
+                // A full channel means that ingest has more pressing work.
+                let _ = to_ingest.try_send(Message::Tick);
+            }
+        };
+        let mut reading = Reading { ingesting, reflectors, watching };
+        tokio::select! {
+            () = stop.draining() => {}
+            error = first_failure(&mut reading) => return Err(error),
+            () = ticking => {}
+        }
+        self.pulse.idle();
+        let Reading { ingesting, mut reflectors, mut watching } = reading;
+        let mut fault = None;
+        reflectors.shutdown(&mut fault).await;
+        watching.shutdown(&mut fault).await;
+        self.end(&to_ingest, ingesting).await?;
+        fault.map_or(Ok(()), Err)
+    }
+
+    async fn end(
+        &self,
+        to_ingest: &mpsc::Sender<Message>,
+        mut ingesting: Task,
+    ) -> Result<(), BridgeError> {
+        let _ = to_ingest.send(Message::Stop).await;
+        let ended = ingesting.ended().await;
+        self.broadcaster.shutdown().await;
+        ended
+    }
+
+    /// Asks until the API server says which cluster it is of, or will not tell.
+    async fn identify(&mut self) -> Result<(), BridgeError> {
+        while !self.identity.ask_once().await? {
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    fn start_reflectors(&self, to_ingest: &mpsc::Sender<Message>) -> Tasks {
+        let mut reflectors = Tasks::default();
+        let mut views = Vec::new();
+        let events = ApiResource::erase::<Event>(&());
+        for (source, setup) in self.sources.iter().enumerate() {
+            let api = ResourceApi::new(self.client.clone(), &events)
+                .namespace(setup.namespace.as_deref().unwrap_or_default())
+                .fields(&self.field_selector);
+            let not_kept = setup.ingest.not_kept.clone();
+            let store = JournalStore::new(source, to_ingest.clone(), not_kept);
+            let resume = setup.ingest.state.resume.resource_version;
+            let resume = (resume > 0).then_some(resume);
+            let start = match setup.start {
+                SourceStart::Now => StartFrom::Now,
+                SourceStart::All | SourceStart::Since(_) => StartFrom::List,
+            };
+            let options = ReflectorOptions {
+                name: setup.ingest.key.to_string(),
+                follow: Follow::Changes { resume, start },
+                has_part_of_list: setup.ingest.state.unfinished.is_some(),
+                witnesses: setup.ingest.witnesses.clone(),
+                ..ReflectorOptions::default()
+            };
+            tracing::info!(source = &*setup.ingest.key, resume_point = resume, "following events");
+            let reflector = Reflector::new(api, store, options);
+            views.push(SourceView {
+                key: Arc::clone(&setup.ingest.key),
+                health: reflector.health(),
+                reconnect: reflector.reconnect(),
+                namespace: setup.namespace.clone(),
+                all_events: self.field_selector.is_empty(),
+            });
+            reflectors.spawn(format!("the reflector of {}", setup.ingest.key), reflector.run());
+        }
+        *lock(&self.view.sources) = views;
+        reflectors
+    }
+}
