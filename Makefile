@@ -1,10 +1,8 @@
 # Everything that is done to this project is a target here; .ci/run calls lint, test, e2e and demo.
 
 CARGO ?= cargo
-# Passed to `tidings demo`, e.g. make demo ARGS="--for 30s"
+# Passed to the command of a target, e.g. make demo ARGS="--for 30s"
 ARGS ?=
-# Tests mostly wait for something, so more of them run at once than there are cores.
-THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 
 .PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e drill fuzz release-check bench schema
 
@@ -20,8 +18,10 @@ build: tools ## Build the program for use: target/release/tidings
 demo: tools ## The whole bridge at work, no cluster needed: ARGS="--for 30s" ends it by itself
 	$(CARGO) run --locked -- demo $(ARGS)
 
+# Tests mostly wait for something, so more of them run at once than there are cores.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 test: tools ## All tests that need no other program
-	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked
+	$(CARGO) test --locked
 
 check: tools ## What a change has to pass: .ci/run in a fresh clone of HEAD; target/.green names the tree that passed
 	scripts/check

@@ -380,8 +380,7 @@ pub(crate) async fn free(journal: &Path) {
     until("nobody holds the journal", || Directory::open(journal).is_ok()).await;
 }
 
-/// Waits until the state on disk, which is saved once a second, has of a sink what is wanted. A copy is read: the
-/// state belongs to the bridge that runs.
+/// Waits until the saved state of a sink meets a condition. Reads a copy, because the running bridge holds the file.
 pub(crate) async fn saved(journal: &Path, sink: &str, wanted: impl Fn(&SinkSurvey) -> bool) {
     let in_copy = || {
         let copy = tempfile::tempdir().unwrap();
@@ -403,8 +402,8 @@ pub(crate) fn take_away(directory: &Path) {
     std::fs::remove_dir_all(gone).unwrap();
 }
 
-/// The cases of a property test of whole bridges: two, or as many as `BRIDGE_CASES` says. A failure depends on the
-/// moment, too: to shrink it for a minute each proves little.
+/// The cases of a property test of whole bridges: two, or as many as `BRIDGE_CASES` says. A failure is not shrunk, as it
+/// depends on timing, too.
 pub(crate) fn bridge_cases() -> ProptestConfig {
     let cases = std::env::var("BRIDGE_CASES").map_or(2, |cases| cases.parse().unwrap());
     ProptestConfig {

@@ -48,8 +48,8 @@ struct Sink {
     down: bool,
 }
 
-/// The configuration that the README shows, but that every event goes to every sink, where it is looked for at the end,
-/// and that nobody waits long for a retry.
+/// The configuration of the README with two changes: every sink gets every event, so that the end can look for all of
+/// them, and a retry waits 2 s at most.
 fn three_sinks() -> std::io::Result<Value> {
     let file = include_str!("../../../config/three-sinks.yaml");
     let mut config: Value = serde_saphyr::from_str(file).map_err(std::io::Error::other)?;
