@@ -27,7 +27,7 @@ mod schema;
 mod secrets;
 mod settings;
 mod validate;
-mod values;
+
 mod yaml;
 
 // The cases use sinks of every kind.
@@ -45,10 +45,10 @@ pub use self::{
         ClusterSettings, JournalSettings, LogFormat, LogLevel, LogSettings, ServerDetail,
         ServerSettings, Settings, SinkKind, SinkSettings, SourceSettings, SourceStart, SyncPolicy,
     },
-    values::{Size, Span, Text},
 };
 use self::{load::Loaded, overlay::Variables};
 use crate::bridge::Overflow;
+pub use crate::document::{Size, Span, Text};
 
 /// Reads a configuration file to run by it.
 ///

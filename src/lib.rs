@@ -14,6 +14,9 @@
 pub mod event;
 pub(crate) mod plain;
 
+// The values that a configuration is written in.
+pub(crate) mod document;
+
 // What keeps events: the broadcaster's live channels, the reflector, the durable log.
 pub mod cache;
 pub mod journal;

@@ -25,9 +25,11 @@ use super::{
         SourceSettings, SourceStart, SyncPolicy,
     },
     validate::{self, Wrong},
-    values::{Size, Span, Text},
 };
-use crate::sinks::Secret;
+use crate::{
+    document::{Size, Span, Text},
+    sinks::Secret,
+};
 
 /// A journal smaller than this could not hold a segment per sixteenth of it.
 const MIN_RETENTION_BYTES: u64 = 1 << 20;

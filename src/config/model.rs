@@ -15,7 +15,7 @@ pub use self::sink::{
     OtlpModel, OverflowModel, ProtocolModel, RetryModel, SaslMechanismModel, SaslModel,
     SigningModel, SinkModel, SinkStartModel, StdoutModel, TlsModel, WebhookModel,
 };
-use super::values::{self, DURATION_PATTERN, Size, Span, Text};
+use crate::document::values::{self, DURATION_PATTERN, Size, Span, Text};
 
 /// The configuration of `tidings`.
 ///

@@ -2,7 +2,8 @@
 
 use std::{fs::File, io::Read as _};
 
-use super::{overlay::Variables, values::Text};
+use super::overlay::Variables;
+use crate::document::Text;
 
 /// Whether what references name must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

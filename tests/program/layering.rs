@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 /// From the bottom of the dependencies to the top; modules of one row do not know each other.
 const LAYERS: [&[&str]; 8] = [
-    &["event", "plain", "suggest"],
+    &["event", "plain", "suggest", "document"],
     &["watch", "correlate", "cache", "journal"],
     &["record"],
     &["bridge"],

@@ -10,8 +10,8 @@ use crate::{
     config::{
         path::Path,
         validate::{Wrong, wrong},
-        values::Text,
     },
+    document::Text,
     sinks::{
         Proxy,
         secrets::{is_harmless, looks_secret},

@@ -7,8 +7,8 @@ use crate::{
         model::EnrichModel,
         path::Path,
         validate::{self, wrong},
-        values::Text,
     },
+    document::Text,
 };
 
 impl Builder<'_> {

@@ -15,9 +15,9 @@ use crate::{
         secrets,
         settings::{SinkKind, SinkSettings},
         validate::{self, Pem, wrong},
-        values::{Size, Text},
         yaml::Origin,
     },
+    document::{Size, Text},
     sinks::{
         Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, Proxy, SaslMechanism,
         SaslOptions, Secret, TlsOptions, WebhookOptions, prefixed_signing_key,

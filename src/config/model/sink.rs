@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     bridge::CorrelateMode,
-    config::values::{self, Size, Span, Text, Texts},
+    document::values::{self, Size, Span, Text, Texts},
 };
 
 /// One receiver. Exactly one of `kafka`, `otlp`, `webhook` and `stdout` says of which kind.

@@ -10,7 +10,7 @@ use serde::{
 };
 
 /// Deserialises a scalar by its text.
-pub(super) fn by_text<'de, D: Deserializer<'de>, T>(
+pub(crate) fn by_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expecting: &'static str,
     parse: fn(&str) -> Result<T, String>,
@@ -36,7 +36,7 @@ const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 /// Reads a duration. The error carries a hint behind a line feed.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = |what: &str, hint: &str| format!("`{text}` is not a duration: {what}\n{hint}");
     let hint = "write whole numbers with units: `500ms`, `10s`, `1h30m`, `7d`";
     let mut rest = text;
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 /// What a duration looks like, for the schema.
-pub(super) const DURATION_PATTERN: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
+pub(crate) const DURATION_PATTERN: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 
 impl JsonSchema for Span {
     fn schema_name() -> Cow<'static, str> {
