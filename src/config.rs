@@ -13,42 +13,34 @@
 //! with all other problems of the file. Values that may be secrets appear in none of them, but for a
 //! signing secret that [`check`] shows with the prefix that it lacks.
 
-mod assemble;
 mod build;
-mod decode;
-mod error;
 mod load;
 mod locate;
 mod mask;
-pub mod model;
+mod model;
 mod overlay;
-mod path;
 mod schema;
-mod secrets;
 mod settings;
 mod validate;
-
-mod yaml;
 
 // The cases use sinks of every kind.
 #[cfg(all(test, feature = "kafka", feature = "otlp", feature = "webhook"))]
 mod tests;
 
-use std::{ffi::OsString, fmt, path::Path};
+use std::{ffi::OsString, fmt::Write as _, path::Path};
 
 pub use self::{
-    assemble::AssembleError,
-    error::{Error, Problem},
     schema::schema,
-    secrets::CheckSecrets,
     settings::{
-        ClusterSettings, JournalSettings, LogFormat, LogLevel, LogSettings, ServerDetail,
-        ServerSettings, Settings, SinkKind, SinkSettings, SourceSettings, SourceStart, SyncPolicy,
+        AssembleError, LogFormat, LogLevel, LogSettings, ServerDetail, ServerSettings, Settings,
+        SinkSettings, SourceSettings,
     },
 };
-use self::{load::Loaded, overlay::Variables};
-use crate::bridge::Overflow;
-pub use crate::document::{Size, Span, Text};
+pub use crate::document::{CheckSecrets, Error, Problem, Size, Span, Text};
+use crate::{
+    bridge::{JournalOptions, Overflow},
+    document::Variables,
+};
 
 /// Reads a configuration file to run by it.
 ///
@@ -81,11 +73,11 @@ pub fn without_file(
     parse("built-in configuration", "sinks: {stdout: {stdout: {}}}\n", variables)
 }
 
-/// What commands beside a bridge need of its configuration.
+/// The part of a bridge's configuration that commands beside it need.
 #[derive(Clone, Debug)]
 pub struct JournalOnly {
     /// The section `journal`.
-    pub journal: JournalSettings,
+    pub journal: JournalOptions,
     /// The names of the sinks, whatever is below them.
     pub sinks: Vec<String>,
 }
@@ -104,82 +96,51 @@ pub fn load_journal(
 }
 
 /// Checks a configuration file without running by it: all that a start would refuse before it asks
-/// anyone.
+/// anyone. Answers with a summary of what is in order.
 pub fn check(
     path: &Path,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     secrets: CheckSecrets,
-) -> Result<Summary, Error> {
+) -> Result<String, Error> {
     let variables = Variables::new(variables);
     let loaded = load::from_file(&path.to_string_lossy(), &variables)?;
-    build::check(&loaded, &variables, secrets).map(|settings| Summary::new(&loaded, &settings))
+    build::check(&loaded, &variables, secrets)
+        .map(|settings| summary(loaded.file.name(), &settings))
 }
 
-/// What a configuration that is in order comes to; its `Display` is the answer of `check`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// What the file is called.
-    pub file: String,
-    /// Name and kind of each sink, in the order of the file.
-    pub sinks: Vec<(String, &'static str)>,
-    /// What the API server has to permit beyond Events, for the sinks that are told of objects.
-    pub permissions: Option<String>,
-    /// The sinks with `overflow: block`.
-    pub blocking: Vec<String>,
-    /// Where a secret stands in the file itself.
-    pub plain_secrets: Vec<String>,
-}
-
-impl Summary {
-    fn new(loaded: &Loaded, settings: &Settings) -> Self {
-        let sinks = settings.sinks.iter().map(|sink| (sink.name.clone(), sink.kind.name()));
-        let told = settings.sinks.iter().any(|sink| sink.enrich.is_some());
-        Self {
-            file: loaded.file.name().to_owned(),
-            sinks: sinks.collect(),
-            permissions: told.then(|| settings.objects.permissions()),
-            blocking: settings
-                .sinks
-                .iter()
-                .filter(|sink| sink.overflow == Overflow::Block)
-                .map(|sink| sink.name.clone())
-                .collect(),
-            plain_secrets: settings.plain_secrets.clone(),
-        }
+fn summary(file: &str, settings: &Settings) -> String {
+    let sinks = settings.sinks.iter().map(|sink| format!("{} → {}", sink.name, sink.kind));
+    let sinks: Vec<_> = sinks.collect();
+    let noun = if sinks.len() == 1 { "sink" } else { "sinks" };
+    // Writing to a string cannot fail.
+    let mut text = format!("{file}: ok ({} {noun}: {})", sinks.len(), sinks.join(", "));
+    if settings.sinks.iter().any(|sink| sink.enrich.is_some()) {
+        let needs = settings.objects.permissions();
+        let _ = write!(
+            text,
+            "\nenrichment needs these permissions: {needs} (deploy/rbac-enrichment.yaml)"
+        );
     }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sinks: Vec<_> =
-            self.sinks.iter().map(|(name, kind)| format!("{name} → {kind}")).collect();
-        let noun = if sinks.len() == 1 { "sink" } else { "sinks" };
-        write!(f, "{}: ok ({} {noun}: {})", self.file, sinks.len(), sinks.join(", "))?;
-        if let Some(permissions) = &self.permissions {
-            write!(
-                f,
-                "\nenrichment needs of the API server: {permissions} (deploy/rbac-enrichment.yaml)"
-            )?;
-        }
-        if !self.blocking.is_empty() {
-            write!(
-                f,
-                "\nwarning: overflow: block ({}): while what such a sink has not had fills \
-                 journal.retention.size, nothing is read, for any sink, and journal.retention.age \
-                 does not apply to it. The API server keeps its history for some 5 minutes and \
-                 Events for an hour as a rule (--event-ttl): what is longer ago by then is stated \
-                 as a gap. A sink that never returns stops all of it",
-                self.blocking.join(", ")
-            )?;
-        }
-        if !self.plain_secrets.is_empty() {
-            write!(
-                f,
-                "\nwarning: who reads the file reads secrets in it: {}. Write {{env: NAME}} or \
-                 {{file: PATH}} instead",
-                self.plain_secrets.join(", ")
-            )?;
-        }
-        Ok(())
+    let blocking = settings.sinks.iter().filter(|sink| sink.overflow == Overflow::Block);
+    let blocking: Vec<_> = blocking.map(|sink| &*sink.name).collect();
+    if !blocking.is_empty() {
+        let _ = write!(
+            text,
+            "\nwarning: overflow: block ({}): while events that such a sink has not taken fill \
+             journal.retention.size, nothing is read for any sink, and journal.retention.age does \
+             not apply to them. The API server usually keeps its history for some 5 minutes and \
+             Events for an hour (--event-ttl): anything older by then is stated as a gap. A sink \
+             that never returns stops everything",
+            blocking.join(", ")
+        );
     }
+    if !settings.plain_secrets.is_empty() {
+        let _ = write!(
+            text,
+            "\nwarning: the file itself contains secrets: {}. Write {{env: NAME}} or {{file: PATH}} \
+             instead",
+            settings.plain_secrets.join(", ")
+        );
+    }
+    text
 }

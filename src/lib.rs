@@ -14,9 +14,6 @@
 pub mod event;
 pub(crate) mod plain;
 
-// The values that a configuration is written in.
-pub(crate) mod document;
-
 // What keeps events: the broadcaster's live channels, the reflector, the durable log.
 pub mod cache;
 pub mod journal;
@@ -31,13 +28,16 @@ pub mod record;
 // From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
 
-// The transports, and the formats that they need.
+// The document that a configuration is read from.
+pub(crate) mod document;
+pub(crate) mod suggest;
+
+// The kinds of sinks, and the formats that they need.
 pub(crate) mod encode;
 pub mod sinks;
 
 // The file that says what to run.
 pub mod config;
-pub(crate) mod suggest;
 
 // What one sees of it while it runs, and without a cluster; the program.
 pub mod admin;

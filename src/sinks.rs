@@ -1,97 +1,74 @@
-//! The transports: each is one [`Sink`](crate::bridge::Sink), a folder or file of its own, and
-//! behind a feature of its own where it brings dependencies.
+//! The kinds of sinks, each a folder with its keys, what it checks, its options and its
+//! [`Sink`](crate::bridge::Sink), and a line in [`KINDS`]; the sink itself is behind a feature where it
+//! brings dependencies.
 //!
 //! Building a sink checks all that can be checked without asking anyone: addresses, certificates,
 //! headers. The network is first touched by the first attempt to deliver.
 
-#[cfg(feature = "http-client")]
-mod credentials;
 #[cfg(all(test, any(feature = "http-client", feature = "kafka")))]
 mod fixtures;
 #[cfg(all(fuzzing, feature = "otlp", feature = "webhook"))]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(feature = "http-client")]
 mod http;
-#[cfg(feature = "kafka")]
 mod kafka;
-#[cfg(feature = "http-client")]
-mod net_error;
+pub(crate) mod keys;
 mod options;
-#[cfg(feature = "otlp")]
 mod otlp;
-pub(crate) mod secrets;
-mod signing_key;
 mod stdout;
-#[cfg(all(test, feature = "http-client"))]
-#[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "the webhook tests use all of it"))]
-mod test_server;
-#[cfg(feature = "http-client")]
-mod tls;
-#[cfg(feature = "webhook")]
 mod webhook;
 
-use crate::bridge::Reason;
+use std::fmt;
 
+pub use self::http::HttpOptions;
 #[cfg(feature = "kafka")]
 pub use kafka::KafkaSink;
-pub(crate) use options::is_reserved_header;
-pub use options::{
-    Compression, KafkaKey, KafkaOptions, OtlpOptions, OtlpProtocol, Proxy, SaslMechanism,
-    SaslOptions, Secret, TlsOptions, WebhookOptions,
-};
+pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
+pub use keys::{BuildSink, Kind};
+use options::is_reserved_header;
+pub use options::{Compression, Proxy, Secret, TlsOptions};
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpSink;
-pub use signing_key::SigningKeyError;
-pub(crate) use signing_key::{parse as parse_signing_key, prefixed as prefixed_signing_key};
+pub use otlp::{OtlpOptions, OtlpProtocol};
 pub use stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 pub use webhook::WebhookSink;
+pub use webhook::{SigningKeyError, WebhookOptions};
 
-/// Why a sink cannot be built from its options. The messages name the key of the configuration,
-/// and never a secret.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum SinkBuildError {
-    /// An address that is none.
-    #[error("{key}: {reason}")]
-    Address {
-        /// `url`, `endpoint` or `brokers`.
-        key: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A header that HTTP does not allow, or that is ours to set.
-    #[error("headers: {name:?}: {reason}")]
-    Header {
-        /// Its name.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A proxy that cannot be used.
-    #[error("proxy: {0}")]
-    Proxy(&'static str),
-    /// A certificate or key that cannot be used.
-    #[error("tls.{key}: {reason}")]
-    Tls {
-        /// `ca`, `cert`, `key` or `serverName`.
-        key: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A secret that receivers could not read.
-    #[error("signing.secret: {0}")]
-    SigningSecret(SigningKeyError),
-    /// The HTTP or gRPC client refuses the options.
-    #[error("cannot set up the client: {0}")]
-    Client(Reason),
-    /// librdkafka refuses the options.
-    #[error("librdkafka refuses the configuration: {0}")]
-    Kafka(Reason),
-    /// The system gives no thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(String),
+/// Every kind of sink.
+pub const KINDS: &[Kind] = &[
+    Kind::of::<kafka::KafkaModel>("kafka", cfg!(feature = "kafka")),
+    Kind::of::<otlp::OtlpModel>("otlp", cfg!(feature = "otlp")),
+    Kind::of::<webhook::WebhookModel>("webhook", cfg!(feature = "webhook")),
+    Kind::of::<stdout::StdoutModel>("stdout", true),
+];
+
+/// Why a sink cannot be built from its options; never with a secret.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SinkBuildError {
+    /// The keys that lead to the fault, from that of the kind on, or `proxy`, which is beside it; none where
+    /// it is in no key.
+    pub(crate) path: Vec<String>,
+    pub(crate) reason: String,
 }
+
+impl SinkBuildError {
+    fn at(path: &[&str], reason: impl fmt::Display) -> Self {
+        let path = path.iter().map(|key| (*key).to_owned()).collect();
+        Self { path, reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for SinkBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path.join("."))?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for SinkBuildError {}
 
 /// The deadline that a sink sets itself within the time that one attempt may take: a little
 /// before the bridge gives up, because the sink knows the reason and the bridge does not.

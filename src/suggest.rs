@@ -22,6 +22,15 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
+/// A hint at the known name that a mistyped one stands for, or else the `other` one.
+pub(crate) fn did_you_mean<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    other: impl FnOnce() -> String,
+) -> String {
+    nearest(typed, known).map_or_else(other, |near| format!("did you mean `{near}`?"))
+}
+
 /// Optimal string alignment: insertions, deletions, replacements and swaps of neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

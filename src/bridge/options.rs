@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
 use crate::{event::Cluster, journal::LogOptions};
@@ -47,7 +48,8 @@ impl Default for RetryOptions {
 }
 
 /// Where a sink starts that is new to a journal with a past.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum SinkStart {
     /// With the next event.
     #[default]
@@ -56,8 +58,8 @@ pub enum SinkStart {
     Oldest,
 }
 
-/// What happens when a sink has not had more than the journal is to hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// The policy when a sink lags by more than the journal holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Overflow {
     /// The oldest events go, and count as lost for it.
@@ -67,23 +69,25 @@ pub enum Overflow {
     Block,
 }
 
-/// What a sink's watcher does with what the correlator says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The use that a sink's watcher makes of its correlator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum CorrelateMode {
     /// Everything is sent, and the envelope says what a recorder of client-go would have done.
     #[default]
     Annotate,
-    /// What such a recorder would not have written is held back, and its increments come out with
-    /// a later version.
+    /// Versions that such a recorder would not have written are held back, and their increments come
+    /// out with a later version.
     Suppress,
     /// There is no correlator.
     None,
 }
 
 /// Where a source without a resume point starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceStart {
     /// With every Event that exists.
+    #[default]
     All,
     /// With what happens from now on.
     Now,
@@ -116,14 +120,16 @@ pub struct JournalOptions {
     pub max_event: usize,
 }
 
-/// One sink and how its watcher treats it.
-pub struct SinkOptions {
+/// One sink and how its watcher treats it. A configuration has the options of a transport in the place
+/// of the transport.
+#[derive(Clone, Debug)]
+pub struct SinkOptions<S = Arc<dyn Sink>> {
     /// Its name; a plain file name too.
     pub name: String,
     /// Its transport, for the status page.
     pub kind: &'static str,
     /// The transport itself.
-    pub sink: Arc<dyn Sink>,
+    pub sink: S,
     /// What it wants; `None` for everything.
     pub filter: Option<Filter>,
     /// What it is told of the objects that events are about; `None` for nothing.
@@ -148,6 +154,48 @@ pub struct SinkOptions {
     pub overflow: Overflow,
     /// The sink that its dead letters are sent to, beside being kept.
     pub forward_dead_letters: Option<String>,
+}
+
+impl<S> SinkOptions<S> {
+    /// The default options of a sink: all events, annotated, from now on, one batch after the other.
+    pub fn new(name: impl Into<String>, kind: &'static str, sink: S) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            sink,
+            filter: None,
+            enrich: None,
+            correlate: CorrelateMode::default(),
+            batch: BatchOptions::default(),
+            retry: RetryOptions::default(),
+            timeout: Duration::from_secs(10),
+            concurrency: 1,
+            max_event: None,
+            start: SinkStart::default(),
+            overflow: Overflow::default(),
+            forward_dead_letters: None,
+        }
+    }
+
+    /// The same options for another transport.
+    pub fn with_sink<T>(self, sink: T) -> SinkOptions<T> {
+        SinkOptions {
+            name: self.name,
+            kind: self.kind,
+            sink,
+            filter: self.filter,
+            enrich: self.enrich,
+            correlate: self.correlate,
+            batch: self.batch,
+            retry: self.retry,
+            timeout: self.timeout,
+            concurrency: self.concurrency,
+            max_event: self.max_event,
+            start: self.start,
+            overflow: self.overflow,
+            forward_dead_letters: self.forward_dead_letters,
+        }
+    }
 }
 
 /// Everything that a bridge is made of.

@@ -16,8 +16,9 @@ use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Record
 use crate::{
     admin::{AdminServer, ControlSocket},
     bridge::{Bridge, BridgeView, Heartbeat},
-    config::{self, Settings, SinkKind, SyncPolicy},
-    sinks::{OtlpProtocol, Proxy},
+    config::{self, Settings},
+    journal::Sync,
+    sinks::Proxy,
 };
 
 /// How long a stop may take to deliver what has been read. Kubernetes kills after 30 s by default.
@@ -82,7 +83,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         None => match scratch_directory() {
             Ok(scratch) => {
                 scratch.path().clone_into(&mut settings.journal.path);
-                settings.journal.sync = SyncPolicy::Never;
+                settings.journal.log.sync = Sync::Never;
                 Some(scratch)
             }
             Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
@@ -107,12 +108,7 @@ fn warn_of_proxies(settings: &Settings) {
     let named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let Some(variable) = Proxy::VARIABLES.iter().find(|name| named(name)) else { return };
     for sink in &settings.sinks {
-        let proxy = match &sink.kind {
-            SinkKind::Webhook(options) => &options.proxy,
-            SinkKind::Otlp(options) if options.protocol == OtlpProtocol::Http => &options.proxy,
-            _ => continue,
-        };
-        if *proxy == Proxy::None {
+        if sink.sink.proxy() == Some(&Proxy::None) {
             tracing::warn!(
                 sink = sink.name,
                 variable,

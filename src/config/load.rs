@@ -1,21 +1,25 @@
 //! From text to the model: YAML, overlay, decoding; every part that fails is reported, not only
 //! the first.
 
+use std::sync::LazyLock;
+
 use serde::de::DeserializeOwned;
 
 use super::{
-    decode::{self, DecodeError, list},
-    error::{Error, Problem, SourceFile},
-    model::{
-        ClusterModel, JournalModel, LeaderElectionModel, LogModel, Model, ObjectsModel,
-        ServerModel, SinkModel, SourceModel,
-    },
-    overlay::{self, Variables},
-    secrets,
-    validate::{self, Wrong},
-    yaml::{self, Entry, Node, Origin, Value},
+    mask::masked,
+    model::{CommonModel, Model, SinkModel},
+    overlay, validate,
 };
-use crate::suggest::nearest;
+use crate::{
+    document::{
+        Error, Problem, SourceFile, Variables, Wrong,
+        decode::{self, DecodeError, list},
+        keys_of, secrets, wrong,
+        yaml::{self, Entry, Node, Origin, Value},
+    },
+    sinks::{KINDS, Kind},
+    suggest::did_you_mean,
+};
 
 /// A configuration as it was written, with what is needed to speak about it. Like all that holds
 /// the text of the file, it has no `Debug`: there may be secrets in it.
@@ -23,15 +27,12 @@ pub(super) struct Loaded {
     pub(super) file: SourceFile,
     pub(super) root: Node,
     pub(super) model: Model,
-    /// What did not fit; the model has defaults in the places of it.
+    /// The problems; the model has defaults in their places.
     pub(super) problems: Vec<Problem>,
 }
 
-/// The keys of the root.
-const SECTIONS: [&str; 8] =
-    ["cluster", "source", "journal", "sinks", "objects", "server", "log", "leaderElection"];
+static SECTIONS: LazyLock<Vec<String>> = LazyLock::new(keys_of::<Model>);
 
-/// Reads a file.
 pub(super) fn from_file(name: &str, variables: &Variables) -> Result<Loaded, Error> {
     from_text(name, &text_of(name)?, variables)
 }
@@ -39,7 +40,8 @@ pub(super) fn from_file(name: &str, variables: &Variables) -> Result<Loaded, Err
 /// Reads of a file the section `journal` alone; mistakes elsewhere, unless it is no YAML, are nobody's
 /// business then.
 pub(super) fn journal_from_file(name: &str, variables: &Variables) -> Result<Loaded, Error> {
-    let (file, root, mut problems) = tree(name, &text_of(name)?, &variables.of_section("journal"))?;
+    let (file, root, mut problems) =
+        tree(name, &text_of(name)?, &overlay::of_section(variables, "journal"))?;
     let journal = Reader { file: &file, root: &root, problems: &mut problems }.section("journal");
     Ok(Loaded { file, root, model: Model { journal, ..Model::default() }, problems })
 }
@@ -53,13 +55,13 @@ pub(super) fn from_text(name: &str, text: &str, variables: &Variables) -> Result
 
 fn text_of(name: &str) -> Result<String, Error> {
     let bytes = secrets::read_bytes(name)
-        .map_err(|error| Problem::of_file(name, error.what).hint("check the path"))?;
+        .map_err(|wrong| Problem::of_file(name, wrong.hint("check the path")))?;
     String::from_utf8(bytes).map_err(|error| {
         let end = error.utf8_error().valid_up_to();
         let before = SourceFile::new(name, String::from_utf8_lossy(&error.as_bytes()[..end]));
         let byte = error.as_bytes()[end];
         let what = format!("expected text in UTF-8, found the byte 0x{byte:02x}");
-        before.problem_at(end..end, what).hint("save the file as UTF-8").into()
+        before.problem_at(end..end, wrong(what).hint("save the file as UTF-8")).into()
     })
 }
 
@@ -70,20 +72,19 @@ fn tree(
     variables: &Variables,
 ) -> Result<(SourceFile, Node, Vec<Problem>), Error> {
     let mut file = SourceFile::new(name, text);
-    let (mut root, duplicates) = yaml::parse(file.text()).map_err(|error| {
-        Error::from(file.problem_at(error.at, error.what).maybe_hint(error.hint))
-    })?;
-    file.parsed(&root);
-    if !duplicates.is_empty() {
-        let problem =
-            |error: yaml::YamlError| file.problem_at(error.at, error.what).maybe_hint(error.hint);
-        return Err(Error::new(duplicates.into_iter().map(problem).collect()));
+    let (mut root, mistakes) =
+        yaml::parse(file.text()).map_err(|(at, wrong)| file.problem_at(at, wrong))?;
+    let masked = masked(file.text(), &root);
+    file.show(&masked);
+    if !mistakes.is_empty() {
+        let problems = mistakes.into_iter().map(|(at, wrong)| file.problem_at(at, wrong));
+        return Err(Error::new(problems.collect()));
     }
     let problems = overlay::apply(&mut root, variables);
     if !matches!(root.value, Value::Map(_) | Value::Null) {
         let what = format!("expected a mapping, found {}", root.describe());
         let hint = format!("a configuration has the keys {}", list(&SECTIONS));
-        return Err(file.problem(&root.origin, what).hint(hint).into());
+        return Err(file.problem(&root.origin, wrong(what).hint(hint)).into());
     }
     Ok((file, root, problems))
 }
@@ -96,48 +97,44 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn model(&mut self) -> Model {
-        let unknown = |entry: &&Entry| !SECTIONS.contains(&&*entry.key);
+        let unknown = |entry: &&Entry| !SECTIONS.contains(&entry.key);
         for entry in self.root.entries().iter().filter(unknown) {
             self.unknown_section(entry);
         }
         Model {
-            cluster: self.section::<ClusterModel>("cluster"),
-            source: self.section::<SourceModel>("source"),
-            journal: self.section::<JournalModel>("journal"),
+            cluster: self.section("cluster"),
+            source: self.section("source"),
+            journal: self.section("journal"),
             sinks: self.sinks(),
-            objects: self.section::<ObjectsModel>("objects"),
-            server: self.section::<ServerModel>("server"),
-            log: self.section::<LogModel>("log"),
-            leader_election: self.section::<LeaderElectionModel>("leaderElection"),
+            objects: self.section("objects"),
+            server: self.section("server"),
+            log: self.section("log"),
+            leader_election: self.section("leaderElection"),
         }
     }
 
-    fn report(&mut self, at: &Origin, what: impl Into<String>, hint: Option<String>) {
-        self.problems.push(self.file.problem(at, what).maybe_hint(hint));
-    }
-
     fn wrong(&mut self, at: &Origin, wrong: Wrong) {
-        self.report(at, wrong.what, wrong.hint);
+        self.problems.push(self.file.problem(at, wrong));
     }
 
     fn decode_error(&mut self, error: DecodeError) {
         let at = error.at.unwrap_or_else(|| self.root.origin.clone());
-        self.report(&at, error.what, error.hint);
+        self.wrong(&at, error.wrong);
     }
 
     fn unknown_section(&mut self, entry: &Entry) {
-        let is_kind = SinkModel::KINDS.iter().any(|(kind, _)| *kind == entry.key);
+        let is_kind = kind_of(&entry.key).is_some();
         let hint = if is_kind {
             format!(
                 "a sink stands below `sinks`, under a name: `sinks: {{audit: {{{}: …}}}}`",
                 entry.key
             )
-        } else if let Some(near) = nearest(&entry.key, SECTIONS) {
-            format!("did you mean `{near}`?")
         } else {
-            format!("the keys here are {}", list(&SECTIONS))
+            let keys = || format!("the keys here are {}", list(&SECTIONS));
+            did_you_mean(&entry.key, SECTIONS.iter().map(String::as_str), keys)
         };
-        self.report(&entry.key_origin, format!("unknown key `{}`", entry.key), Some(hint));
+        let wrong = wrong(format!("expected a known key, found `{}`", entry.key));
+        self.wrong(&entry.key_origin, wrong.hint(hint));
     }
 
     fn section<T: DeserializeOwned + Default>(&mut self, key: &str) -> T {
@@ -152,8 +149,8 @@ impl Reader<'_> {
         const HINT: &str = "name at least one: `sinks: {stdout: {stdout: {}}}`";
         let entries = match self.root.get("sinks") {
             None => {
-                let problem = Problem::of_file(self.file.name(), "there are no `sinks`");
-                self.problems.push(problem.hint(HINT));
+                let wrong = wrong("expected `sinks`, found none").hint(HINT);
+                self.problems.push(Problem::of_file(self.file.name(), wrong));
                 return Vec::new();
             }
             Some(Entry { node: Node { value: Value::Map(entries), .. }, .. })
@@ -163,10 +160,12 @@ impl Reader<'_> {
             }
             Some(Entry { key_origin, node, .. }) => {
                 let what = match &node.value {
-                    Value::Map(_) | Value::Null => "`sinks` is empty".to_owned(),
+                    Value::Map(_) | Value::Null => {
+                        "`sinks`: expected at least one, found none".to_owned()
+                    }
                     _ => format!("`sinks`: expected a mapping of names, found {}", node.describe()),
                 };
-                self.report(key_origin, what, Some(HINT.to_owned()));
+                self.wrong(key_origin, wrong(what).hint(HINT));
                 return Vec::new();
             }
         };
@@ -184,79 +183,74 @@ impl Reader<'_> {
 
     fn sink(&mut self, entry: &Entry) -> Option<SinkModel> {
         let name = &entry.key;
-        let names = SinkModel::KINDS.map(|(kind, _)| kind);
-        let is_kind = |below: &&Entry| names.contains(&&*below.key);
-        let one_of = format!("give it one of {}", list(&names));
         let Value::Map(entries) = &entry.node.value else {
-            let what = match entry.node.value {
-                Value::Null => format!("sink `{name}` is empty"),
-                _ => format!("sink `{name}`: expected a mapping, found {}", entry.node.describe()),
-            };
-            self.report(&entry.key_origin, what, Some(one_of));
+            let found = entry.node.describe();
+            let what = format!("sink `{name}`: expected a mapping with a kind, found {found}");
+            self.wrong(&entry.key_origin, wrong(what).hint(one_kind()));
             return None;
         };
-        let kinds: Vec<&Entry> = entries.iter().filter(is_kind).collect();
-        match kinds.as_slice() {
-            [kind] => {
-                let built = SinkModel::KINDS.iter().any(|(known, on)| *known == kind.key && *on);
-                if !built {
-                    let what = format!("sink `{name}`: this build has no `{}` sinks", kind.key);
-                    let hint = format!("build with the cargo feature `{}`", kind.key);
-                    self.report(&kind.key_origin, what, Some(hint));
-                    return None;
-                }
-            }
+        let (kinds, common): (Vec<_>, Vec<_>) =
+            entries.iter().partition(|below| kind_of(&below.key).is_some());
+        let (entry_of_kind, kind) = match kinds.as_slice() {
+            [only] => (*only, kind_of(&only.key)?),
             [] => {
-                // What is no kind and no common key was most likely meant as the kind.
-                let known = common_keys();
-                if let Some(unknown) = entries.iter().find(|below| !known.contains(&&*below.key)) {
-                    let what = format!("sink `{name}`: unknown sink kind `{}`", unknown.key);
-                    let hint = nearest(&unknown.key, names)
-                        .map_or(one_of, |near| format!("did you mean `{near}`?"));
-                    self.report(&unknown.key_origin, what, Some(hint));
-                } else {
-                    self.report(
-                        &entry.key_origin,
-                        format!("sink `{name}` has no kind"),
-                        Some(one_of),
-                    );
-                }
+                self.no_kind(entry, &common);
                 return None;
             }
             [first, second, ..] => {
-                let what =
-                    format!("sink `{name}` has two kinds, `{}` and `{}`", first.key, second.key);
-                let hint = "make two sinks of it, each with a name of its own".to_owned();
-                self.report(&second.key_origin, what, Some(hint));
+                let what = format!(
+                    "sink `{name}`: expected one kind, found `{}` and `{}`",
+                    first.key, second.key
+                );
+                let hint = "make two sinks of it, each with a name of its own";
+                self.wrong(&second.key_origin, wrong(what).hint(hint));
                 return None;
             }
+        };
+        if !kind.built {
+            let what = format!(
+                "sink `{name}`: expected a kind that this build has, found `{}`",
+                kind.name
+            );
+            let hint = format!("build with the cargo feature `{}`", kind.name);
+            self.wrong(&entry_of_kind.key_origin, wrong(what).hint(hint));
+            return None;
         }
-        match decode::decode(&entry.node, &format!("sinks.{name}")) {
-            Ok(sink) => Some(sink),
-            Err(error) => {
-                self.decode_error(error);
-                None
-            }
+        let path = format!("sinks.{name}");
+        let keys = (kind.decode)(&entry_of_kind.node, &format!("{path}.{}", kind.name));
+        let common = Value::Map(common.into_iter().cloned().collect());
+        let common = Node { value: common, origin: entry.node.origin.clone() };
+        let common = decode::decode::<CommonModel>(&common, &path);
+        let keys = keys.map_err(|error| self.decode_error(error));
+        let common = common.map_err(|error| self.decode_error(error));
+        Some(SinkModel { kind: kind.name, keys: keys.ok()?, common: common.ok()? })
+    }
+
+    /// Reports a sink without a kind. What is no common key was most likely meant as one.
+    fn no_kind(&mut self, sink: &Entry, below: &[&Entry]) {
+        let name = &sink.key;
+        let common = keys_of::<CommonModel>();
+        if let Some(unknown) = below.iter().find(|below| !common.contains(&below.key)) {
+            let what = format!("sink `{name}`: expected a known kind, found `{}`", unknown.key);
+            let hint = did_you_mean(&unknown.key, kinds(), one_kind);
+            self.wrong(&unknown.key_origin, wrong(what).hint(hint));
+        } else {
+            let what = format!("sink `{name}`: expected one of {}, found none", list(&kinds()));
+            self.wrong(&sink.key_origin, wrong(what).hint("add it, for instance `stdout: {}`"));
         }
     }
 }
 
-/// The keys that all kinds of sinks share.
-fn common_keys() -> [&'static str; 12] {
-    [
-        "batch",
-        "match",
-        "correlate",
-        "retry",
-        "timeout",
-        "maxEvent",
-        "compression",
-        "allowPlaintext",
-        "proxy",
-        "connection",
-        "overflow",
-        "start",
-    ]
+fn kind_of(key: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name == key)
+}
+
+fn kinds() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name).collect()
+}
+
+fn one_kind() -> String {
+    format!("give it one of {}", list(&kinds()))
 }
 
 #[cfg(all(test, not(feature = "kafka")))]
@@ -269,7 +263,7 @@ mod tests {
         let loaded = from_text("tidings.yaml", text, &Variables::default()).unwrap();
         assert_eq!(
             loaded.problems[0].to_string(),
-            "tidings.yaml:3:5: sink `audit`: this build has no `kafka` sinks\n  \
+            "tidings.yaml:3:5: sink `audit`: expected a kind that this build has, found `kafka`\n  \
              hint: build with the cargo feature `kafka`"
         );
     }

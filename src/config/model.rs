@@ -10,12 +10,15 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-pub use self::sink::{
-    BatchModel, CompressionModel, CorrelateModel, EnrichModel, KafkaKeyModel, KafkaModel,
-    OtlpModel, OverflowModel, ProtocolModel, RetryModel, SaslMechanismModel, SaslModel,
-    SigningModel, SinkModel, SinkStartModel, StdoutModel, TlsModel, WebhookModel,
+pub(crate) use self::sink::{CommonModel, DeadLettersModel, EnrichModel, SinkModel};
+use crate::{
+    bridge::SourceStart,
+    document::{
+        Size, Span, Text,
+        values::{self, DURATION_PATTERN},
+    },
+    journal::Sync,
 };
-use crate::document::values::{self, DURATION_PATTERN, Size, Span, Text};
 
 /// The configuration of `tidings`.
 ///
@@ -23,35 +26,35 @@ use crate::document::values::{self, DURATION_PATTERN, Size, Span, Text};
 /// environment, `{file: PATH}` what a file holds. Scalars of `cluster`, `source`, `journal`,
 /// `server` and `log` can also be set by the environment: `TIDINGS_JOURNAL__RETENTION__SIZE`,
 /// `TIDINGS_SOURCE__FIELD_SELECTOR`.
-#[derive(Clone, Debug, Default, JsonSchema)]
+#[derive(Debug, Default, JsonSchema)]
 #[schemars(rename = "Tidings", rename_all = "camelCase", deny_unknown_fields)]
-pub struct Model {
+pub(crate) struct Model {
     /// Which cluster the events are of.
     #[schemars(default)]
-    pub cluster: ClusterModel,
+    pub(crate) cluster: ClusterModel,
     /// Where the events come from.
     #[schemars(default)]
-    pub source: SourceModel,
+    pub(crate) source: SourceModel,
     /// The durable buffer between the API server and the sinks.
     #[schemars(default)]
-    pub journal: JournalModel,
-    /// Where the events go: a name of your choice for each sink, and below it one kind (`kafka`,
-    /// `otlp`, `webhook` or `stdout`) and the keys that all kinds share. At least one sink.
+    pub(crate) journal: JournalModel,
+    /// Where the events go: a name of your choice for each sink, and below it one kind, such as
+    /// `stdout`, and the keys that all kinds share. At least one sink.
     #[schemars(with = "BTreeMap<String, SinkModel>", transform = sink_names)]
-    pub sinks: Vec<(String, SinkModel)>,
-    /// How objects are read that events are about, for the sinks that have `enrich`.
+    pub(crate) sinks: Vec<(String, SinkModel)>,
+    /// How the objects that events are about are read, for sinks with `enrich`.
     #[schemars(default)]
-    pub objects: ObjectsModel,
-    /// The admin server: `/livez` and `/readyz` for everybody, `/metrics` and `/api/v1/status` for whom
-    /// `detail` and `token` let in.
+    pub(crate) objects: ObjectsModel,
+    /// The admin server: `/livez` and `/readyz` for everybody, `/metrics` and `/api/v1/status` for those
+    /// whom `detail` and `token` let in.
     #[schemars(default)]
-    pub server: ServerModel,
+    pub(crate) server: ServerModel,
     /// The log of the bridge itself, on standard error.
     #[schemars(default)]
-    pub log: LogModel,
+    pub(crate) log: LogSettings,
     /// Several replicas of which one works. Not available in this version.
     #[schemars(default)]
-    pub leader_election: LeaderElectionModel,
+    pub(crate) leader_election: LeaderElectionModel,
 }
 
 fn sink_names(schema: &mut Schema) {
@@ -64,42 +67,47 @@ fn sink_names(schema: &mut Schema) {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Cluster")]
-pub struct ClusterModel {
+pub(crate) struct ClusterModel {
     /// A name of your choice, such as `prod-eu-1`. Default: none.
-    pub name: Option<Text>,
-    /// What tells this cluster from every other. Default: the uid of the namespace kube-system.
-    pub uid: Option<Text>,
+    #[schemars(extend("x-shown" = true))]
+    pub(crate) name: Option<Text>,
+    /// Tells this cluster from every other. Default: the uid of the namespace kube-system.
+    #[schemars(extend("x-shown" = true))]
+    pub(crate) uid: Option<Text>,
 }
 
 /// Where the events come from.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Source")]
-pub struct SourceModel {
+pub(crate) struct SourceModel {
     /// A kubeconfig file. Default: `$KUBECONFIG`, else the pod's service account, else
     /// `~/.kube/config`.
-    pub kubeconfig: Option<Text>,
+    #[schemars(extend("x-shown" = true))]
+    pub(crate) kubeconfig: Option<Text>,
     /// The proxy between the bridge and the API server: `env` for `HTTPS_PROXY`, `ALL_PROXY` and
     /// `NO_PROXY` of the environment, or the address of one (`http://`, `https://`, `socks5://`).
     /// Default: the `proxy-url` of the kubeconfig's cluster, else none.
-    pub proxy: Option<Text>,
+    pub(crate) proxy: Option<Text>,
     /// Whether user and password of that proxy may travel in plain text to another host.
     #[schemars(extend("default" = false))]
-    pub allow_plaintext: bool,
+    pub(crate) allow_plaintext: bool,
     /// The namespaces to watch, each by a watch of its own. Default: all, by one watch.
-    pub namespaces: Vec<Text>,
+    #[schemars(extend("x-shown" = true))]
+    pub(crate) namespaces: Vec<Text>,
     /// Only Events that this field selector chooses, such as `type=Warning`. The API server
     /// applies it. Default: all.
-    pub field_selector: Option<Text>,
-    /// What to take at the first start: `all` Events that exist, none before `now`, or those
+    #[schemars(extend("x-shown" = true))]
+    pub(crate) field_selector: Option<Text>,
+    /// The Events to take at the first start: `all` that exist, none before `now`, or those
     /// that last occurred within a duration such as `10m`.
     #[schemars(extend("default" = "all"))]
-    pub start: SourceStartModel,
+    pub(crate) start: SourceStart,
     /// How often an Event of the bridge's own is written, which every watch that covers its
     /// namespace has to bring: so a dead connection is noticed within 30 s. Only in a Pod that may
     /// write Events; it is not exported. `0s` for none.
     #[schemars(extend("default" = "60s"))]
-    pub heartbeat: Span,
+    pub(crate) heartbeat: Span,
 }
 
 impl Default for SourceModel {
@@ -110,33 +118,21 @@ impl Default for SourceModel {
             allow_plaintext: false,
             namespaces: Vec::new(),
             field_selector: None,
-            start: SourceStartModel::default(),
+            start: SourceStart::default(),
             heartbeat: Span(std::time::Duration::from_secs(60)),
         }
     }
 }
 
-/// What to take at the first start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SourceStartModel {
-    /// All Events that exist.
-    #[default]
-    All,
-    /// None of them.
-    Now,
-    /// Those that last occurred within this time.
-    Since(Span),
-}
-
-impl<'de> Deserialize<'de> for SourceStartModel {
+impl<'de> Deserialize<'de> for SourceStart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        values::by_text(deserializer, "`all`, `now` or a duration such as `10m`", |text| match text
-        {
+        const EXPECTED: &str = "`all`, `now` or a duration such as `10m`";
+        values::by_text(deserializer, EXPECTED, |text| match text {
             "all" => Ok(Self::All),
             "now" => Ok(Self::Now),
-            _ => values::parse_duration(text).map(|span| Self::Since(Span(span))).map_err(|_| {
-                format!("`{text}` is no start\nwrite `all`, `now` or a duration: `10m`")
-            }),
+            _ => values::parse_duration(text)
+                .map(Self::Since)
+                .map_err(|_| format!("expected {EXPECTED}, found `{text}`\nwrite one of these")),
         })
     }
 }
@@ -152,7 +148,7 @@ fn words_or_duration(words: &[&str], description: &str) -> Schema {
     })
 }
 
-impl JsonSchema for SourceStartModel {
+impl JsonSchema for SourceStart {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "SourceStart".into()
     }
@@ -165,25 +161,25 @@ impl JsonSchema for SourceStartModel {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Journal")]
-pub struct JournalModel {
+pub(crate) struct JournalModel {
     /// The directory that it lives in. It belongs to one process at a time.
-    #[schemars(extend("default" = "/var/lib/tidings"))]
-    pub path: Text,
+    #[schemars(extend("default" = "/var/lib/tidings", "x-shown" = true))]
+    pub(crate) path: Text,
     /// How much of the past it keeps for sinks that lag.
-    pub retention: RetentionModel,
-    /// When it is forced to disk: `always`, each interval such as `1s`, or `never`. A crash of
-    /// the process loses nothing either way; of the machine, what the API server no longer has.
+    pub(crate) retention: RetentionModel,
+    /// When it is forced to disk: `always`, each interval such as `1s`, or `never`. A crash of the
+    /// process loses nothing in any case; a crash of the machine loses what the API server no longer has.
     #[schemars(extend("default" = "1s"))]
-    pub sync: SyncModel,
+    pub(crate) sync: Sync,
     /// How many bytes the dead letters of all sinks may take: half of `retention.size` at most, and a
     /// quarter of it where that is less than the default. When they take more, the oldest go, and are
     /// counted.
     #[schemars(extend("default" = "64MiB"))]
-    pub dead_letters: Size,
-    /// How many bytes an event may take in it, from `4KiB` to `32MiB`. What is larger is cut, and
-    /// says in `truncated` by how much.
+    pub(crate) dead_letters: Size,
+    /// The most bytes of an event in the journal, from `4KiB` to `32MiB`. A larger one is cut, and says
+    /// in `truncated` by how much.
     #[schemars(extend("default" = "256KiB"))]
-    pub max_event: Size,
+    pub(crate) max_event: Size,
 }
 
 impl Default for JournalModel {
@@ -191,24 +187,24 @@ impl Default for JournalModel {
         Self {
             path: Text::from("/var/lib/tidings"),
             retention: RetentionModel::default(),
-            sync: SyncModel::default(),
+            sync: Sync::Interval(std::time::Duration::from_secs(1)),
             dead_letters: Size(64 << 20),
             max_event: Size(256 << 10),
         }
     }
 }
 
-/// How much of the past the journal keeps. What is older goes, delivered or not.
+/// How much of the past the journal keeps. Older events are removed, delivered or not.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Retention")]
-pub struct RetentionModel {
+pub(crate) struct RetentionModel {
     /// How many bytes it may take on disk, all told. At least `1MiB`.
     #[schemars(extend("default" = "1GiB"))]
-    pub size: Size,
+    pub(crate) size: Size,
     /// How old an event may get in it.
     #[schemars(extend("default" = "24h"))]
-    pub age: Span,
+    pub(crate) age: Span,
 }
 
 impl Default for RetentionModel {
@@ -218,43 +214,24 @@ impl Default for RetentionModel {
     }
 }
 
-/// When the journal is forced to disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncModel {
-    /// After every write.
-    Always,
-    /// By the operating system, when it likes.
-    Never,
-    /// At this interval.
-    Every(Span),
-}
-
-impl Default for SyncModel {
-    fn default() -> Self {
-        Self::Every(Span(std::time::Duration::from_secs(1)))
-    }
-}
-
-impl<'de> Deserialize<'de> for SyncModel {
+impl<'de> Deserialize<'de> for Sync {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        values::by_text(deserializer, "`always`, `never` or an interval such as `1s`", |text| {
-            let hint = "write `always`, `never` or an interval: `1s`";
-            match text {
-                "always" => Ok(Self::Always),
-                "never" => Ok(Self::Never),
-                _ => match values::parse_duration(text) {
-                    Ok(span) if span.is_zero() => {
-                        Err(format!("an interval of `{text}` is none\nwrite `always`"))
-                    }
-                    Ok(span) => Ok(Self::Every(Span(span))),
-                    Err(_) => Err(format!("`{text}` says not when to sync\n{hint}")),
-                },
-            }
+        const EXPECTED: &str = "`always`, `never` or an interval such as `1s`";
+        values::by_text(deserializer, EXPECTED, |text| match text {
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => match values::parse_duration(text) {
+                Ok(interval) if interval.is_zero() => {
+                    Err(format!("expected an interval above zero, found `{text}`\nwrite `always`"))
+                }
+                Ok(interval) => Ok(Self::Interval(interval)),
+                Err(_) => Err(format!("expected {EXPECTED}, found `{text}`\nwrite one of these")),
+            },
         })
     }
 }
 
-impl JsonSchema for SyncModel {
+impl JsonSchema for Sync {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Sync".into()
     }
@@ -263,51 +240,51 @@ impl JsonSchema for SyncModel {
     }
 }
 
-/// How objects are read that events are about. Without a sink that has `enrich`, none is.
+/// How the objects that events are about are read. Without a sink that has `enrich`, none is.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Objects")]
-pub struct ObjectsModel {
+pub(crate) struct ObjectsModel {
     /// The resources that are watched, metadata only, as `plural` or `plural.group`: one watch each.
-    /// Whatever else events are about is fetched one by one. Default: `pods`, `replicasets.apps` and
-    /// `deployments.apps`.
-    #[schemars(extend("default" = ["pods", "replicasets.apps", "deployments.apps"]))]
-    pub watch: Option<Vec<Text>>,
-    /// So many requests a second for what is fetched. Default: 10.
+    /// Other objects that events are about are fetched one by one. Default: `pods`, `replicasets.apps`
+    /// and `deployments.apps`.
+    #[schemars(extend("default" = ["pods", "replicasets.apps", "deployments.apps"], "x-shown" = true))]
+    pub(crate) watch: Option<Vec<Text>>,
+    /// At most this many requests a second for objects that are fetched. Default: 10.
     #[schemars(with = "Option<u32>", range(min = 1, max = 1000), extend("default" = 10))]
-    pub qps: Option<u32>,
-    /// So many of them at once after a pause. Default: 20.
+    pub(crate) qps: Option<u64>,
+    /// At most this many of them at once after a pause. Default: 20.
     #[schemars(with = "Option<u32>", range(min = 1, max = 1000), extend("default" = 20))]
-    pub burst: Option<u32>,
-    /// How long an event waits for its object at most, from when it was journalled. Then it goes
+    pub(crate) burst: Option<u64>,
+    /// How long an event waits at most for its object, from when it was journalled. Then it is sent
     /// without, and says so. Default: `250ms`.
     #[schemars(with = "Option<Span>", extend("default" = "250ms"))]
-    pub budget: Option<Span>,
-    /// Of so many objects it is kept in memory what is known. Default: 4096.
+    pub(crate) budget: Option<Span>,
+    /// The number of objects whose facts are kept in memory. Default: 4096.
     #[schemars(with = "Option<u32>", range(min = 1, max = 1_000_000), extend("default" = 4096))]
-    pub cache: Option<u32>,
+    pub(crate) cache: Option<u64>,
 }
 
 /// The admin server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Server")]
-pub struct ServerModel {
+pub(crate) struct ServerModel {
     /// The IP address and port to listen on. `[::]` is every address, of IPv4 too. Port 0 takes any
     /// free one; the log says which.
-    #[schemars(extend("default" = "127.0.0.1:8080"))]
-    pub listen: Text,
-    /// What is shown to requests that do not come from loopback, beside the codes of the probes:
-    /// nothing (`loopback`), `metrics`, or `all`.
+    #[schemars(extend("default" = "127.0.0.1:8080", "x-shown" = true))]
+    pub(crate) listen: Text,
+    /// The parts that are shown to requests that do not come from loopback, beside the codes of the
+    /// probes: nothing (`loopback`), `metrics`, or `all`.
     #[schemars(extend("default" = "loopback"))]
-    pub detail: ServerDetail,
+    pub(crate) detail: ServerDetail,
     /// Everything is shown to a request with `Authorization: Bearer` and this token, `{file: PATH}` or
     /// `{env: NAME}`, of at least 16 characters. Default: none.
-    pub token: Option<Text>,
+    pub(crate) token: Option<Text>,
 }
 
-/// What the admin server shows to requests that do not come from loopback; each includes those before
-/// it.
+/// The parts that the admin server shows to requests that do not come from loopback; each includes those
+/// before it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerDetail {
@@ -327,10 +304,10 @@ impl Default for ServerModel {
 }
 
 /// The log of the bridge itself.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Log")]
-pub struct LogModel {
+pub struct LogSettings {
     /// How much is logged.
     #[schemars(extend("default" = "info"))]
     pub level: LogLevel,
@@ -366,13 +343,13 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "LeaderElection")]
-pub struct LeaderElectionModel {
+pub(crate) struct LeaderElectionModel {
     /// Only `false` in this version.
     #[schemars(extend("const" = false))]
-    pub enabled: bool,
+    pub(crate) enabled: bool,
     /// The name of the Lease.
-    #[schemars(extend("default" = "tidings"))]
-    pub lease: Text,
+    #[schemars(extend("default" = "tidings", "x-shown" = true))]
+    pub(crate) lease: Text,
 }
 
 impl Default for LeaderElectionModel {

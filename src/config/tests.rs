@@ -1,12 +1,13 @@
-use std::{ffi::OsString, fs, path::Path, time::Duration};
+use std::{any::Any, ffi::OsString, fs, path::Path, sync::Arc, time::Duration};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    bridge::{BatchOptions, RetryOptions, SinkStart},
-    sinks::Compression,
+    bridge::{BatchOptions, RetryOptions, SinkStart, SourceStart},
+    journal::Sync,
+    sinks::{Compression, KafkaOptions, WebhookOptions},
 };
 
 mod bad_input;
@@ -24,12 +25,18 @@ fn read(text: &str, env: &[(&str, &str)]) -> Result<Settings, Error> {
     parse("tidings.yaml", text, vars(env))
 }
 
+/// The options of a sink's kind.
+fn options<T: Any>(sink: &SinkSettings) -> &T {
+    let options: &dyn Any = &*sink.sink;
+    options.downcast_ref().expect("options of that kind")
+}
+
 /// The plain text of what is wrong with a configuration.
 fn refused(text: &str, env: &[(&str, &str)]) -> String {
     read(text, env).map(|_| ()).expect_err(text).to_string()
 }
 
-/// What a terminal shows, without colours.
+/// An error as a terminal shows it, without colours.
 fn drawn(error: &Error) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor());
     let mut out = String::new();
@@ -45,13 +52,13 @@ fn defaults_are_those_of_the_contract() {
     let settings = read("sinks: {a: {stdout: }, b: {webhook: {url: \"http://x\"}}}", &[]).unwrap();
     assert_eq!(settings.cluster.name, None);
     assert_eq!(settings.source.kubeconfig, None);
-    assert!(settings.source.namespaces.is_empty());
-    assert_eq!(settings.source.field_selector, "");
-    assert_eq!(settings.source.start, SourceStart::All);
+    assert!(settings.source.events.namespaces.is_empty());
+    assert_eq!(settings.source.events.field_selector, "");
+    assert_eq!(settings.source.events.start, SourceStart::All);
     assert_eq!(settings.journal.path, Path::new("/var/lib/tidings"));
-    assert_eq!(settings.journal.retention_size, 1 << 30);
-    assert_eq!(settings.journal.retention_age, Duration::from_hours(24));
-    assert_eq!(settings.journal.sync, SyncPolicy::Every(Duration::from_secs(1)));
+    assert_eq!(settings.journal.log.retention_size, 1 << 30);
+    assert_eq!(settings.journal.log.retention_age, Duration::from_hours(24));
+    assert_eq!(settings.journal.log.sync, Sync::Interval(Duration::from_secs(1)));
     assert_eq!(settings.server.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.log.format, LogFormat::Text);
@@ -72,9 +79,9 @@ fn defaults_are_those_of_the_contract() {
     assert_eq!(stdout.timeout, Duration::from_secs(10));
     assert_eq!(stdout.start, SinkStart::Now);
     assert!(stdout.filter.is_none());
-    let SinkKind::Webhook(options) = &webhook.kind else { panic!("a webhook") };
+    let options: &WebhookOptions = options(webhook);
     assert!(options.single);
-    assert_eq!(options.compression, Compression::None);
+    assert_eq!(options.http.compression, Compression::None);
     assert!(without_file(vars(&[])).is_ok());
 }
 
@@ -151,16 +158,18 @@ leaderElection: {{enabled: false, lease: l}}
     )
     .unwrap_or_else(|error| panic!("{error}"));
     let mut settings = settings;
-    let SinkKind::Kafka(kafka) = &mut settings.sinks[0].kind else { panic!("kafka first") };
+    let kafka: &KafkaOptions = options(&settings.sinks[0]);
+    let mut kafka = kafka.clone();
     let tls = kafka.tls.as_mut().unwrap();
     // Its final line feed is dropped only from a reference.
     assert_eq!(tls.ca.take().unwrap(), cert_text.trim_end().as_bytes());
     assert_eq!(tls.cert.take().unwrap(), cert_text.as_bytes());
+    settings.sinks[0].sink = Arc::new(kafka);
     insta::assert_snapshot!(format!("{settings:#?}"));
-    let SinkKind::Kafka(kafka) = &settings.sinks[0].kind else { panic!("kafka first") };
+    let kafka: &KafkaOptions = options(&settings.sinks[0]);
     assert_eq!(kafka.sasl.as_ref().unwrap().password.expose(), "hunter2");
-    let SinkKind::Webhook(webhook) = &settings.sinks[2].kind else { panic!("webhook third") };
-    assert_eq!(webhook.url.expose(), "https://hooks/T0KEN");
+    let webhook: &WebhookOptions = options(&settings.sinks[2]);
+    assert_eq!(webhook.http.url.expose(), "https://hooks/T0KEN");
     assert!(!webhook.single);
 }
 
@@ -168,7 +177,8 @@ leaderElection: {{enabled: false, lease: l}}
 fn anchors_and_merges_are_plain_yaml() {
     let text = "sinks:\n  a: &a {stdout: {}, batch: &b {events: 3}}\n  b: {stdout: {}, batch: {<<: *b, linger: 1s}}\n";
     let settings = read(text, &[]).unwrap();
-    assert_eq!((settings.sinks[1].batch.events, settings.sinks[1].batch.linger.as_secs()), (3, 1));
+    let batch = settings.sinks[1].batch;
+    assert_eq!((batch.events, batch.linger.as_secs()), (3, 1));
 }
 
 #[test]
@@ -182,14 +192,14 @@ fn check_says_what_it_found() {
     .unwrap();
     let name = path.to_str().unwrap();
     let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
-    assert_eq!(summary.to_string(), format!("{name}: ok (2 sinks: b → kafka, a → stdout)"));
+    assert_eq!(summary, format!("{name}: ok (2 sinks: b → kafka, a → stdout)"));
     fs::write(&path, "sinks: {a: {stdout: , enrich: {node: true}}}\n").unwrap();
     let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
-    let needs = "enrichment needs of the API server: get, list and watch for pods, replicasets.apps, \
+    let needs = "enrichment needs these permissions: get, list and watch for pods, replicasets.apps, \
         deployments.apps; get for whatever else events are about (deploy/rbac-enrichment.yaml)";
-    assert_eq!(summary.to_string(), format!("{name}: ok (1 sink: a → stdout)\n{needs}"));
+    assert_eq!(summary, format!("{name}: ok (1 sink: a → stdout)\n{needs}"));
     fs::write(&path, "sinks: {a: {stdout: , overflow: block}}\n").unwrap();
-    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap().to_string();
+    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
     assert!(summary.contains("\nwarning: overflow: block (a): "), "{summary}");
     fs::write(
         &path,
@@ -204,7 +214,28 @@ fn check_says_what_it_found() {
         )
     );
     let error = load(&dir.path().join("none.yaml"), vars(&[])).unwrap_err().to_string();
-    assert!(error.contains("none.yaml: the file") && error.contains("cannot be read"), "{error}");
+    assert!(error.contains("none.yaml: cannot be read: "), "{error}");
+}
+
+#[test]
+fn check_refuses_a_kubeconfig_that_cannot_be_read_unless_secrets_are_optional() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tidings.yaml");
+    let refused = |kubeconfig: &str, secrets| {
+        let text = format!("source: {{kubeconfig: {kubeconfig}}}\nsinks: {{a: {{stdout: }}}}\n");
+        fs::write(&path, text).unwrap();
+        let checked = check(&path, vars(&[("K", "/no/kubeconfig")]), secrets);
+        checked.err().map(|error| error.to_string().replace(path.to_str().unwrap(), "tidings.yaml"))
+    };
+    assert_eq!(
+        refused("/no/kubeconfig", CheckSecrets::Required).unwrap(),
+        "tidings.yaml:1:22: `source.kubeconfig`: the file `/no/kubeconfig` cannot be read: No such \
+         file or directory (os error 2)\n  hint: create it, or mount the Secret that holds it"
+    );
+    let by_reference = refused("{env: K}", CheckSecrets::Required).unwrap();
+    assert!(by_reference.contains("the file `…` cannot be read: "), "{by_reference}");
+    assert_eq!(refused("/no/kubeconfig", CheckSecrets::Optional), None);
+    assert_eq!(refused(path.to_str().unwrap(), CheckSecrets::Required), None);
 }
 
 /// Random YAML-like text.
@@ -223,7 +254,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in texts()) {
+    fn arbitrary_text_causes_no_panic(text in texts()) {
         for text in [text.clone(), format!("sinks:\n  a:\n    {text}"), format!("sinks: {{a: {{stdout: , {text}}}}}")] {
             if let Err(error) = read(&text, &[("TIDINGS_LOG__LEVEL", "debug")]) {
                 prop_assert!(!error.problems().is_empty());

@@ -6,10 +6,12 @@ use std::{borrow::Cow, fmt, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
+    de::{
+        self, MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
 };
 
-/// Deserialises a scalar by its text.
 pub(crate) fn by_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expecting: &'static str,
@@ -37,7 +39,8 @@ const UNITS: [(&str, u64); 5] =
 
 /// Reads a duration. The error carries a hint behind a line feed.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = |what: &str, hint: &str| format!("`{text}` is not a duration: {what}\n{hint}");
+    let wrong =
+        |what: &str, hint: &str| format!("expected a duration, found `{text}`: {what}\n{hint}");
     let hint = "write whole numbers with units: `500ms`, `10s`, `1h30m`, `7d`";
     let mut rest = text;
     let mut millis = 0u64;
@@ -109,7 +112,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// What a duration looks like, for the schema.
+/// The pattern of a duration, for the schema.
 pub(crate) const DURATION_PATTERN: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 
 impl JsonSchema for Span {
@@ -130,7 +133,7 @@ impl JsonSchema for Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-const SIZE_UNITS: [(&str, u64); 10] = [
+const SIZE_UNITS: [(&str, u64); 11] = [
     ("", 1),
     ("B", 1),
     ("kB", 1000),
@@ -141,11 +144,12 @@ const SIZE_UNITS: [(&str, u64); 10] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
 ];
 
 fn parse_size(text: &str) -> Result<u64, String> {
     let hint = "write a whole number and a unit: `1GiB`, `64MiB`, `500MB`, or bytes alone";
-    let wrong = |what: &str| format!("`{text}` is not a size: {what}\n{hint}");
+    let wrong = |what: &str| format!("expected a size, found `{text}`: {what}\n{hint}");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start();
@@ -156,15 +160,13 @@ fn parse_size(text: &str) -> Result<u64, String> {
             "it does not start with a number"
         }));
     }
-    let factor = if unit == "TiB" {
-        1 << 40
-    } else if let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) {
+    let factor = if let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) {
         *factor
     } else if unit.starts_with('.') {
         return Err(wrong("fractions are not taken"));
     } else if let "K" | "M" | "G" | "k" | "Ki" | "Mi" | "Gi" = unit {
         return Err(format!(
-            "`{text}` is not a size: the unit is `{}B` in full\nwrite `{number}{}B`",
+            "expected a size, found `{text}`: the unit is `{}B` in full\nwrite `{number}{}B`",
             unit.to_ascii_uppercase().replace('I', "i"),
             unit.to_ascii_uppercase().replace('I', "i"),
         ));
@@ -243,15 +245,15 @@ impl<'de> Deserialize<'de> for Text {
                 const HINT: &str = "write `{env: NAME}` or `{file: PATH}`";
                 let custom = |what: &str| de::Error::custom(format!("{what}\n{HINT}"));
                 let Some(key) = map.next_key::<String>()? else {
-                    return Err(custom("a reference names nothing"));
+                    return Err(custom("expected a reference, found an empty one"));
                 };
                 let text = match &*key {
                     "env" => Text::Env(map.next_value()?),
                     "file" => Text::File(map.next_value()?),
-                    _ => return Err(custom(&format!("`{key}` is no kind of reference"))),
+                    _ => return Err(custom(&format!("expected `env` or `file`, found `{key}`"))),
                 };
                 if map.next_key::<String>()?.is_some() {
-                    return Err(custom("a reference has one key"));
+                    return Err(custom("expected one key in a reference, found two"));
                 }
                 Ok(text)
             }
@@ -262,11 +264,11 @@ impl<'de> Deserialize<'de> for Text {
 
 /// A text or a list of them.
 #[derive(Clone, Debug)]
-pub struct Texts {
+pub(crate) struct Texts {
     /// At least one.
-    pub texts: Vec<Text>,
+    pub(crate) texts: Vec<Text>,
     /// Whether they stand in a list.
-    pub listed: bool,
+    pub(crate) listed: bool,
 }
 
 impl<'de> Deserialize<'de> for Texts {
@@ -284,11 +286,8 @@ impl<'de> Deserialize<'de> for Texts {
                 let text = Text::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Texts { texts: vec![text], listed: false })
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Texts, A::Error> {
-                let mut texts = Vec::new();
-                while let Some(text) = seq.next_element()? {
-                    texts.push(text);
-                }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Texts, A::Error> {
+                let texts = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
                 if texts.is_empty() {
                     return Err(de::Error::custom("the list is empty\nwrite at least one"));
                 }
@@ -342,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_with_units_from_large_to_small() {
         for (text, millis) in
             [("10s", 10_000), ("1h30m", 5_400_000), ("500ms", 500), ("1m500ms", 60_500), ("0s", 0)]
         {
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_with_their_units() {
         for (text, bytes) in [
             ("1GiB", 1 << 30),
             ("64MiB", 64 << 20),

@@ -1,6 +1,9 @@
-//! The options of each transport: secrets resolved, files read, defaults applied.
+//! The options that kinds of sinks have in common: secrets resolved, files read, defaults applied.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// A string that is never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -53,8 +56,24 @@ pub struct TlsOptions {
     pub server_name: Option<String>,
 }
 
+#[cfg(any(feature = "http-client", feature = "kafka"))]
+impl TlsOptions {
+    /// The client's certificate chain and its key, which go together.
+    pub(super) fn identity(&self) -> Result<Option<(&[u8], &Secret)>, super::SinkBuildError> {
+        let (missing, there) = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => return Ok(Some((cert, key))),
+            (None, None) => return Ok(None),
+            (Some(_), None) => ("key", "cert"),
+            (None, Some(_)) => ("cert", "key"),
+        };
+        let reason = format_args!("expected `{missing}` beside `{there}`, found none");
+        Err(super::SinkBuildError::at(&["tls", missing], reason))
+    }
+}
+
 /// How request bodies or messages are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Compression {
     #[default]
@@ -63,58 +82,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// SASL mechanisms of Kafka.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum SaslMechanism {
-    Plain,
-    ScramSha256,
-    ScramSha512,
-}
-
-/// SASL towards Kafka.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct SaslOptions {
-    pub mechanism: SaslMechanism,
-    pub username: Secret,
-    pub password: Secret,
-}
-
-/// The parts that the key of a Kafka message is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KafkaKey {
-    /// The cluster, the Event's namespace, and the object that it is about.
-    #[default]
-    Qualified,
-    /// The object alone: its uid, else `kind/namespace/name`.
-    Object,
-}
-
-/// A Kafka producer.
-#[derive(Clone, Debug)]
-pub struct KafkaOptions {
-    /// The sink's name, for the log.
-    pub name: String,
-    /// `host:port` of brokers to start from.
-    pub brokers: Vec<String>,
-    /// The topic to produce to.
-    pub topic: String,
-    /// The parts of a message's key.
-    pub key: KafkaKey,
-    /// The cluster's name, for the client's id.
-    pub cluster: Option<String>,
-    /// TLS, where the brokers speak it.
-    pub tls: Option<TlsOptions>,
-    /// SASL, where the brokers ask for it.
-    pub sasl: Option<SaslOptions>,
-    /// Of message batches.
-    pub compression: Compression,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-}
-
-/// Through what a sink over HTTP/1.1 sends.
+/// The proxy of a sink over HTTP/1.1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
     /// Nothing, whatever the environment says.
@@ -131,59 +99,18 @@ impl Proxy {
     pub const VARIABLES: [&str; 6] =
         ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
+    /// The addresses that it may be at, those of the environment with the variables that name them.
+    pub(crate) fn addresses(&self) -> Vec<(Option<&'static str>, String)> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Env => {
+                let named = |name| Some((Some(name), std::env::var(name).ok()?));
+                Self::VARIABLES.into_iter().filter_map(named).collect()
+            }
+            Self::Url(url) => vec![(None, url.expose().to_owned())],
+        }
+    }
+
     /// The schemes of a proxy before the API server.
     pub(crate) const SCHEMES_OF_SOURCE: [&str; 3] = ["http", "https", "socks5"];
-}
-
-/// Which OTLP transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtlpProtocol {
-    /// OTLP/gRPC.
-    Grpc,
-    /// OTLP/HTTP with protobuf bodies.
-    Http,
-}
-
-/// An OTLP logs exporter.
-#[derive(Clone, Debug)]
-pub struct OtlpOptions {
-    /// `http://` or `https://`, host and port; for HTTP `/v1/logs` is appended unless it is there.
-    pub endpoint: Secret,
-    /// gRPC or HTTP.
-    pub protocol: OtlpProtocol,
-    /// Sent with each request.
-    pub headers: Vec<(String, Secret)>,
-    /// TLS, for `https`.
-    pub tls: Option<TlsOptions>,
-    /// For HTTP; over gRPC there is none.
-    pub proxy: Proxy,
-    /// Of request bodies.
-    pub compression: Compression,
-    /// For how long a connection is used. The next one goes to what the name stands for by then.
-    pub connection_max_age: Duration,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-}
-
-/// A webhook.
-#[derive(Clone, Debug)]
-pub struct WebhookOptions {
-    /// Where to POST.
-    pub url: Secret,
-    /// Sent with each request.
-    pub headers: Vec<(String, Secret)>,
-    /// TLS, for `https`.
-    pub tls: Option<TlsOptions>,
-    /// Through what it sends.
-    pub proxy: Proxy,
-    /// Standard Webhooks secrets, `whsec_` or `whsk_` and base64; each signs. None: unsigned.
-    pub signing_secrets: Vec<Secret>,
-    /// Of request bodies.
-    pub compression: Compression,
-    /// For how long a connection is used. The next one goes to what the name stands for by then.
-    pub connection_max_age: Duration,
-    /// One object a request instead of an array; the batches then hold one event each.
-    pub single: bool,
-    /// How long one attempt may take.
-    pub timeout: Duration,
 }

@@ -1,416 +1,75 @@
-//! stdout: one envelope a line.
+//! Standard output: a line of JSON for each event. It has no keys, and refuses some of those of every sink.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    os::fd::AsFd as _,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc,
-    },
+mod sink;
+
+use std::{borrow::Cow, sync::Arc};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+pub use self::sink::StdoutSink;
+use super::{
+    BuildSink, Compression, SinkBuildError,
+    keys::{Keys, Shared},
 };
-
-use futures_util::future::BoxFuture;
-use rustix::event::{PollFd, PollFlags, poll};
-use tokio::sync::oneshot;
-
-use super::SinkBuildError;
 use crate::{
-    bridge::{Failure, FailureClass, Outcome, Secrets, Sink},
-    event::Batch,
+    bridge::Sink,
+    document::{Checks, wrong},
 };
 
-/// Lines for the writing thread, whether the run before may have left half of one, and where it answers.
-type Job = (Vec<u8>, bool, oneshot::Sender<Written>);
+#[derive(Clone, Copy, Debug)]
+struct Stdout;
 
-/// How many bytes went out, and why no more did.
-type Written = (usize, io::Result<()>);
-
-/// The sequences of a batch's records, each with the bytes of its line: none if it was out before.
-type Lengths = Vec<(u64, usize)>;
-
-/// The standard output, which all sinks of the process share: one at a time writes a batch.
-static STDOUT: OnceLock<Arc<Mutex<Lines<Patient>>>> = OnceLock::new();
-
-/// Writes envelopes to the standard output, flushed after each batch.
-///
-/// The writing is done by a thread of its own: a reader that stops reading (`tidings run | less`)
-/// blocks it, and those that wait for their turn, for as long as it likes, and a thread, unlike a
-/// blocking task of the runtime, does not keep the process from ending meanwhile.
-///
-/// Lines stand in the order of the batches, so of several attempts one is made at a time.
-#[derive(Debug)]
-pub struct StdoutSink {
-    writing: tokio::sync::Mutex<Writing>,
-    /// A run before may have been killed in the midst of a line.
-    journal_has_past: AtomicBool,
-}
-
-/// The state that one attempt leaves to the next.
-#[derive(Debug)]
-struct Writing {
-    jobs: mpsc::Sender<Job>,
-    /// A write whose answer has not come.
-    unanswered: Option<(Lengths, oneshot::Receiver<Written>)>,
-    /// Records of the last batch that are out although it was not delivered: the bridge gave up
-    /// waiting for it, or it failed in the midst. They are not written again.
-    written: Vec<u64>,
-}
-
-impl StdoutSink {
-    /// Starts the writing thread.
-    pub fn new() -> Result<Self, SinkBuildError> {
-        if let Some(out) = STDOUT.get() {
-            return Self::to(Arc::clone(out));
-        }
-        // Not the standard library's own handle: its buffer hides how much of a line is out.
-        let out = io::stdout().as_fd().try_clone_to_owned();
-        let out = out.map_err(|e| SinkBuildError::Thread(format!("without stdout: {e}")))?;
-        Self::to(Arc::clone(STDOUT.get_or_init(|| Lines::new(Patient(out.into())))))
+impl BuildSink for Stdout {
+    fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
+        Ok(Arc::new(StdoutSink::new()?))
     }
+}
 
-    fn to<W: Write + Send + 'static>(out: Arc<Mutex<Lines<W>>>) -> Result<Self, SinkBuildError> {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        std::thread::Builder::new()
-            .name("stdout".into())
-            .spawn(move || {
-                for (lines, has_past, answer) in queue {
-                    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-                    let written = out.write(&lines, has_past);
-                    drop(out);
-                    // Nobody listening only means that the attempt was given up meanwhile; the
-                    // next one asks again.
-                    let _ = answer.send(written);
-                }
-            })
-            .map_err(|e| SinkBuildError::Thread(e.to_string()))?;
-        let writing = Writing { jobs, unanswered: None, written: Vec::new() };
-        Ok(Self {
-            writing: tokio::sync::Mutex::new(writing),
-            journal_has_past: AtomicBool::default(),
+/// Writes lines of JSON to standard output. It has no keys of its own.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StdoutModel {}
+
+impl JsonSchema for StdoutModel {
+    fn schema_name() -> Cow<'static, str> {
+        "Stdout".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Writes lines of JSON to standard output. It has no keys of its own.",
+            "type": ["object", "null"],
+            "additionalProperties": false,
         })
     }
 }
 
-impl Writing {
-    async fn write(&mut self, batch: &Batch, journal_has_past: bool) -> Outcome {
-        if self.unanswered.is_some() {
-            // What is left of an earlier one does not come again: it was given up for good.
-            self.written.clear();
+impl Keys for StdoutModel {
+    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
+        let mut refuse = |key: &str, what: &str, hint: &str| {
+            checks.wrong(&sink.path.key(key), wrong(what).hint(hint));
+        };
+        if sink.concurrency > 1 {
+            refuse(
+                "concurrency",
+                "expected 1, found more: a `stdout` sink writes one batch after the other",
+                "remove it",
+            );
         }
-        if let Err(error) = self.answer().await {
-            return misfortune(&error);
+        if sink.compression != Compression::None {
+            refuse(
+                "compression",
+                "expected `none`, found another: a `stdout` sink cannot compress",
+                "remove it or use `none`",
+            );
         }
-        let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
-        let mut writing = Vec::with_capacity(batch.records.len());
-        for record in &batch.records {
-            let start = lines.len();
-            if !self.written.contains(&record.seq) {
-                lines.extend_from_slice(&record.envelope);
-                lines.push(b'\n');
-            }
-            writing.push((record.seq, lines.len() - start));
+        if sink.allow_plaintext {
+            let what =
+                "expected `false`, found `true`: a `stdout` sink sends nothing over a network";
+            refuse("allowPlaintext", what, "remove it");
         }
-        if !lines.is_empty() {
-            let (answer, receiver) = oneshot::channel();
-            if self.jobs.send((lines, journal_has_past, answer)).is_err() {
-                return misfortune(&io::Error::other("its thread has ended"));
-            }
-            self.unanswered = Some((writing, receiver));
-            if let Err(error) = self.answer().await {
-                return misfortune(&error);
-            }
-        }
-        self.written.retain(|seq| batch.records.iter().all(|record| record.seq != *seq));
-        Outcome::Delivered
-    }
-
-    /// Waits for the write that is under way, if one is, and notes what of it is out. May be dropped
-    /// and called again.
-    async fn answer(&mut self) -> io::Result<()> {
-        let Some((_, receiver)) = &mut self.unanswered else { return Ok(()) };
-        let ended = |_| (0, Err(io::Error::other("its thread ended")));
-        let (mut out, result) = receiver.await.unwrap_or_else(ended);
-        for (seq, bytes) in self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default() {
-            match out.checked_sub(bytes) {
-                Some(rest) => {
-                    out = rest;
-                    if bytes > 0 || !self.written.contains(&seq) {
-                        self.written.push(seq);
-                    }
-                }
-                None => out = 0,
-            }
-        }
-        result
-    }
-}
-
-/// Writes whole lines.
-struct Lines<W> {
-    out: W,
-    /// Whether an error left it in the midst of a line.
-    torn: bool,
-    /// Whether this process has written anything.
-    begun: bool,
-}
-
-impl<W: Write> Lines<W> {
-    fn new(out: W) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { out, torn: false, begun: false }))
-    }
-
-    /// Writes lines, on a line of their own whatever went before: in this process, or in one before it
-    /// if there was one. What that left nobody can tell, of a pipe least of all; at worst the line that is
-    /// ended here is empty.
-    fn write(&mut self, lines: &[u8], has_past: bool) -> Written {
-        if self.torn || (has_past && !self.begun) {
-            if let Err(error) = self.out.write_all(b"\n") {
-                return (0, Err(error));
-            }
-            self.torn = false;
-        }
-        self.begun = true;
-        let mut out = 0;
-        while out < lines.len() {
-            match self.out.write(&lines[out..]) {
-                Ok(0) => return self.failed(lines, out, io::ErrorKind::WriteZero.into()),
-                Ok(more) => out += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.failed(lines, out, error),
-            }
-        }
-        (out, self.out.flush())
-    }
-
-    fn failed(&mut self, lines: &[u8], out: usize, error: io::Error) -> Written {
-        self.torn = out > 0 && lines[out - 1] != b'\n';
-        (out, Err(error))
-    }
-}
-
-/// Waits for room where the other end, or whoever started us, has made the descriptor one that does
-/// not.
-struct Patient(File);
-
-impl Write for Patient {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.0.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let mut room = [PollFd::new(&self.0, PollFlags::OUT)];
-                    // Of a signal in between, the next write knows more.
-                    poll(&mut room, None).map(drop).or_else(|e| match e {
-                        rustix::io::Errno::INTR => Ok(()),
-                        other => Err(other),
-                    })?;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn misfortune(error: &io::Error) -> Outcome {
-    let (class, reason) = match error.kind() {
-        // Only a person can give us a reader again.
-        io::ErrorKind::BrokenPipe => (FailureClass::Misconfigured, "stdout is closed".to_owned()),
-        _ => (FailureClass::Unavailable, format!("cannot write to stdout: {error}")),
-    };
-    Outcome::Failed(Failure::new(class, Secrets::none().reason(reason)))
-}
-
-impl Sink for StdoutSink {
-    fn begin(&self, journal_has_past: bool) {
-        self.journal_has_past.store(journal_has_past, Relaxed);
-    }
-
-    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let mut writing = self.writing.lock().await;
-            writing.write(batch, self.journal_has_past.load(Relaxed)).await
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use futures_util::FutureExt as _;
-
-    use super::*;
-    use crate::event::Record;
-
-    /// Takes nothing while its lock is held by the test.
-    #[derive(Clone, Default)]
-    struct Pipe(Arc<Mutex<(Vec<u8>, bool)>>);
-
-    impl Write for Pipe {
-        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-            let mut inner = self.0.lock().unwrap();
-            if inner.1 {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            inner.0.extend_from_slice(buf);
-            Ok(buf.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn batch(seqs: std::ops::RangeInclusive<u64>) -> Batch {
-        let record = |seq: u64| Record { seq, envelope: format!("{{\"n\":{seq}}}").into() };
-        Batch { records: seqs.map(record).collect() }
-    }
-
-    #[tokio::test]
-    async fn a_line_each() {
-        let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
-        assert_eq!(sink.send(&batch(1..=2)).await, Outcome::Delivered);
-        assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n");
-    }
-
-    #[tokio::test]
-    async fn of_attempts_at_once_one_is_written_after_the_other() {
-        let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
-        let (one, other) = (batch(1..=2), batch(3..=4));
-        let (mut first, mut second) = (sink.send(&one), sink.send(&other));
-        {
-            let _stalled = pipe.0.lock().unwrap();
-            assert_eq!((&mut first).now_or_never(), None);
-            assert_eq!((&mut second).now_or_never(), None);
-        }
-        let both = futures_util::future::join(second, first).await;
-        assert_eq!(both, (Outcome::Delivered, Outcome::Delivered));
-        let lines = b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n";
-        assert_eq!(pipe.0.lock().unwrap().0, lines);
-    }
-
-    #[tokio::test]
-    async fn a_run_after_another_begins_with_the_end_of_a_line_once() {
-        let pipe = Pipe::default();
-        pipe.0.lock().unwrap().0.extend_from_slice(b"{\"n\":1}\n{\"n\"");
-        let shared = Lines::new(pipe.clone());
-        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
-        for sink in &sinks {
-            sink.begin(true);
-        }
-        for (sink, seq) in [(0, 2), (1, 2), (0, 3)] {
-            assert_eq!(sinks[sink].send(&batch(seq..=seq)).await, Outcome::Delivered);
-        }
-        let text = String::from_utf8(pipe.0.lock().unwrap().0.clone()).unwrap();
-        assert_eq!(text, "{\"n\":1}\n{\"n\"\n{\"n\":2}\n{\"n\":2}\n{\"n\":3}\n");
-    }
-
-    #[tokio::test]
-    async fn a_write_given_up_is_not_repeated() {
-        let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
-        {
-            let _stalled = pipe.0.lock().unwrap();
-            assert_eq!(sink.send(&batch(1..=2)).now_or_never(), None);
-        }
-        assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
-        assert_eq!(sink.send(&batch(2..=3)).await, Outcome::Delivered);
-        assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n");
-    }
-
-    #[tokio::test]
-    async fn of_writes_given_up_for_good_no_more_is_kept_than_the_last() {
-        let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
-        for first in [1, 11, 21] {
-            {
-                let _stalled = pipe.0.lock().unwrap();
-                assert_eq!(sink.send(&batch(first..=first + 1)).now_or_never(), None);
-            }
-            // Other records come instead of those.
-            assert_eq!(sink.send(&batch(first + 5..=first + 5)).await, Outcome::Delivered);
-        }
-        assert_eq!(sink.writing.lock().await.written, [21, 22]);
-    }
-
-    /// Takes so many bytes of each write at most, and fails at some of them.
-    struct Faulty {
-        out: Arc<Mutex<Vec<u8>>>,
-        faults: Vec<Option<io::ErrorKind>>,
-    }
-
-    impl Write for Faulty {
-        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-            if let Some(kind) = self.faults.pop().flatten() {
-                return Err(kind.into());
-            }
-            let taken = &buf[..buf.len().min(5)];
-            self.out.lock().unwrap().extend_from_slice(taken);
-            Ok(taken.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn after_an_error_it_goes_on_with_the_first_line_that_is_not_whole() {
-        let full = Some(io::ErrorKind::StorageFull);
-        let out = Arc::<Mutex<Vec<u8>>>::default();
-        // From the last to the first: an interruption, half of the second line, nothing, a line.
-        let faults = vec![
-            full,
-            None,
-            None,
-            None,
-            full,
-            full,
-            None,
-            None,
-            None,
-            Some(io::ErrorKind::Interrupted),
-            None,
-        ];
-        let sink = StdoutSink::to(Lines::new(Faulty { out: out.clone(), faults })).unwrap();
-        let mut failures = 0;
-        while sink.send(&batch(1..=4)).await != Outcome::Delivered {
-            failures += 1;
-        }
-        assert_eq!(failures, 3);
-        let text = String::from_utf8(out.lock().unwrap().clone()).unwrap();
-        let whole: Vec<_> = text.lines().filter(|line| line.ends_with('}')).collect();
-        assert_eq!(whole, ["{\"n\":1}", "{\"n\":2}", "{\"n\":3}", "{\"n\":4}"], "{text}");
-        // Each failure may leave the beginning of a line, on a line of its own.
-        assert!(text.lines().count() <= 4 + failures && text.ends_with('\n'), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_sink_begins_a_new_line_after_the_error_of_another() {
-        let out = Arc::<Mutex<Vec<u8>>>::default();
-        // From the last to the first: half of a line, and no more.
-        let faults = vec![Some(io::ErrorKind::StorageFull), None];
-        let shared = Lines::new(Faulty { out: out.clone(), faults });
-        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
-        assert_ne!(sinks[0].send(&batch(1..=1)).await, Outcome::Delivered);
-        assert_eq!(sinks[1].send(&batch(1..=1)).await, Outcome::Delivered);
-        let text = String::from_utf8(out.lock().unwrap().clone()).unwrap();
-        assert_eq!(text, "{\"n\":\n{\"n\":1}\n");
-    }
-
-    #[tokio::test]
-    async fn a_closed_pipe_is_for_a_person_to_mend() {
-        let pipe = Pipe::default();
-        pipe.0.lock().unwrap().1 = true;
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
-        let closed =
-            Failure::new(FailureClass::Misconfigured, Secrets::none().reason("stdout is closed"));
-        let sent = tokio::time::timeout(Duration::from_secs(5), sink.send(&batch(1..=1))).await;
-        assert_eq!(sent.unwrap(), Outcome::Failed(closed));
+        sink.no_proxy(checks, "a `stdout` sink cannot use a proxy", "remove it");
+        sink.no_connection(checks, "a `stdout` sink has no connection");
+        Arc::new(Stdout)
     }
 }

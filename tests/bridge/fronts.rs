@@ -1,11 +1,11 @@
 //! What stands in front of a receiver, and answers in its place.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{Router, http::StatusCode};
 use tidings::{
     bridge::{RetryOptions, SinkCondition},
-    sinks::{Compression, OtlpOptions, OtlpProtocol, OtlpSink, Proxy, Secret},
+    sinks::{HttpOptions, OtlpOptions, OtlpProtocol, OtlpSink},
 };
 use tokio::net::TcpListener;
 use tonic::{
@@ -34,14 +34,8 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
             create(&server, &format!("web-{n}"));
         }
         let sink = OtlpSink::new(&OtlpOptions {
-            endpoint: Secret::new(proxy(status).await),
+            http: HttpOptions::new(proxy(status).await),
             protocol: OtlpProtocol::Grpc,
-            headers: Vec::new(),
-            tls: None,
-            proxy: Proxy::None,
-            compression: Compression::None,
-            connection_max_age: Duration::from_secs(600),
-            timeout: Duration::from_secs(5),
         });
         let retry = RetryOptions { max_attempts: Some(3), ..Tuning::default().retry };
         let mut setup = Setup::new(&server, dir.path()).other("otlp", Arc::new(sink.unwrap()));

@@ -51,7 +51,7 @@ fn configuration(change: impl Fn(&str) -> String) -> tempfile::NamedTempFile {
 fn the_configuration_passes_the_check() {
     let file = configuration(str::to_owned);
     let summary = config::check(file.path(), [], CheckSecrets::Required).unwrap();
-    assert_eq!(summary.sinks, [("events".to_owned(), "stdout")]);
+    assert!(summary.contains(": ok (1 sink: events → stdout)"), "{summary}");
 }
 
 #[test]
@@ -68,11 +68,8 @@ fn what_is_commented_out_passes_it_too() {
         lines.collect()
     });
     let summary = config::check(file.path(), [], CheckSecrets::Optional).unwrap();
-    let names: Vec<_> = summary.sinks.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
-    assert_eq!(
-        names,
-        [("events", "stdout"), ("audit", "kafka"), ("otel", "otlp"), ("pager", "webhook")]
-    );
+    let sinks = "events → stdout, audit → kafka, otel → otlp, pager → webhook";
+    assert!(summary.contains(&format!(": ok (4 sinks: {sinks})")), "{summary}");
 }
 
 #[test]

@@ -179,11 +179,42 @@ fn add_keys(schema: &Value, node: &Value, path: &str, keys: &mut BTreeSet<String
     }
 }
 
-#[test]
-fn keys_of_the_configuration_page_are_those_of_the_schema() {
+/// The keys of the schema.
+fn keys() -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(&read("config/schema.json")).unwrap();
     let mut keys = BTreeSet::new();
     add_keys(&schema, &schema, "", &mut keys);
+    keys
+}
+
+/// Adds the keys of a configuration, with those that are above them.
+fn add_written(node: &Value, path: &str, keys: &mut BTreeSet<String>) {
+    for (name, member) in node.as_object().into_iter().flatten() {
+        let name = if path == "sinks" { "<name>" } else { name };
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        add_written(member, &path, keys);
+        keys.insert(path);
+    }
+}
+
+/// What kinds share, such as the keys of `tls`, stands there for one of them.
+#[test]
+fn all_keys_yaml_has_every_key_of_the_schema() {
+    let written: Value = serde_saphyr::from_str(&read("config/all-keys.yaml")).unwrap();
+    let mut found = BTreeSet::new();
+    add_written(&written, "", &mut found);
+    let has = |key: &str| {
+        let shared = key.rsplitn(3, '.').take(2).collect::<Vec<_>>();
+        let ends_so = |found: &String| found.rsplitn(3, '.').take(2).eq(shared.iter().copied());
+        found.contains(key) || key.starts_with("sinks.<name>.") && found.iter().any(ends_so)
+    };
+    let missing = keys().into_iter().filter(|key| !has(key));
+    assert_none(&missing.map(|key| format!("expected {key}, found none")).collect::<Vec<_>>());
+}
+
+#[test]
+fn keys_of_the_configuration_page_are_those_of_the_schema() {
+    let keys = keys();
     let page = Page::read("docs/configuration.md").keys;
     let listed: BTreeSet<_> = page.into_iter().collect();
     let mut wrong: Vec<_> = keys

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     admin::api::ReplayRequest,
-    bridge::{ReplayProgress, ReplayState},
-    config::{JournalOnly, JournalSettings, Span},
+    bridge::{JournalOptions, ReplayProgress, ReplayState},
+    config::{JournalOnly, Span},
     event::timestamp,
     plain::plain,
 };
@@ -99,7 +99,7 @@ enum End {
 }
 
 async fn run(
-    journal: &JournalSettings,
+    journal: &JournalOptions,
     asked: ReplayRequest,
     format: Format,
 ) -> Result<ExitCode, Failure> {

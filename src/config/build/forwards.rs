@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Builder;
 use crate::{
-    config::{path::Path, settings::SinkSettings, validate::wrong},
-    suggest::nearest,
+    config::settings::SinkSettings,
+    document::{Path, shown_of, wrong},
+    suggest::did_you_mean,
 };
 
 impl Builder<'_> {
@@ -18,17 +19,24 @@ impl Builder<'_> {
             let path = Path::root("sinks").key(sink).key("deadLetters").key("sink");
             if !sinks.iter().any(|other| other.name == *to) {
                 let names: Vec<_> = sinks.iter().map(|other| &*other.name).collect();
-                let hint = match nearest(to, names.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("the sinks are {}", names.join(", ")),
-                };
-                self.wrong(&path, wrong(format!("there is no sink `{to}`")).hint(hint));
+                let sinks = || format!("the sinks are {}", names.join(", "));
+                let hint = did_you_mean(to, names.iter().copied(), sinks);
+                let mut what = format!("expected the name of a sink, found `{to}`");
+                let model = self.loaded.model.sinks.iter().find(|(name, _)| name == sink);
+                if let Some(letters) =
+                    model.and_then(|(_, model)| model.common.dead_letters.as_ref())
+                {
+                    what = shown_of(&letters.sink, what);
+                }
+                self.checks.wrong(&path, wrong(what).hint(hint));
             } else if to == sink {
-                let wrong = wrong("a sink cannot take its own dead letters");
-                self.wrong(&path, wrong.hint("name another sink, or remove `deadLetters`"));
+                let wrong = wrong("expected another sink, found this one");
+                self.checks.wrong(&path, wrong.hint("name another sink, or remove `deadLetters`"));
             } else if let Some(circle) = circle(sink, &forwards) {
-                let wrong = wrong(format!("dead letters would go in a circle: {circle}"));
-                self.wrong(&path, wrong.hint("remove `deadLetters` from one of these sinks"));
+                let wrong =
+                    wrong(format!("expected a chain with an end, found a circle: {circle}"));
+                self.checks
+                    .wrong(&path, wrong.hint("remove `deadLetters` from one of these sinks"));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn journal(text: &str, env: &[(&str, &str)]) -> Result<JournalSettings, String> {
+fn journal(text: &str, env: &[(&str, &str)]) -> Result<JournalOptions, String> {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(file.path(), text).expect("it can be written");
     load_journal(file.path(), vars(env))
@@ -18,14 +18,14 @@ fn journal(text: &str, env: &[(&str, &str)]) -> Result<JournalSettings, String> 
 }
 
 #[test]
-fn what_stands_elsewhere_does_not_matter() {
+fn mistakes_outside_the_journal_section_are_ignored() {
     let text = "journal: {path: /j}\nsinks: {a: {webhook: {url: {env: NOT_HERE}}}, b: {kafkaa: 1}}\nx: y\n";
     assert_eq!(journal(text, &[("TIDINGS_NO__SUCH", "1")]).unwrap().path, Path::new("/j"));
     assert_eq!(journal("", &[]).unwrap().path, Path::new("/var/lib/tidings"));
 }
 
 #[test]
-fn the_environment_counts_as_it_does_for_the_bridge() {
+fn the_environment_overlays_the_journal_section() {
     let overlaid = journal("journal: {path: /j}\n", &[("TIDINGS_JOURNAL__PATH", "/other")]);
     assert_eq!(overlaid.unwrap().path, Path::new("/other"));
     let referred = journal("journal: {path: {env: TIDINGS_DIR}}\n", &[("TIDINGS_DIR", "/third")]);
@@ -33,7 +33,7 @@ fn the_environment_counts_as_it_does_for_the_bridge() {
 }
 
 #[test]
-fn mistakes_in_it_are_reported() {
+fn mistakes_in_the_journal_section_are_reported() {
     let wrong = [
         journal("journal: {pth: /j}\n", &[]),
         journal("journal: {path: {env: NOT_HERE}}\n", &[]),

@@ -6,28 +6,33 @@ const FILE: &str = "journal: {path: /j, retention: {size: 2GiB}}\nsinks: {a: {st
 
 #[test]
 fn each_scalar_can_be_set() {
-    let settings = read(
-        FILE,
-        &[
-            ("TIDINGS_CLUSTER__NAME", "1.10"),
-            ("TIDINGS_CLUSTER__UID", "u"),
-            ("TIDINGS_SOURCE__KUBECONFIG", "/k"),
-            ("TIDINGS_SOURCE__FIELD_SELECTOR", "type=Warning"),
-            ("TIDINGS_SOURCE__START", "now"),
-            ("TIDINGS_SOURCE__HEARTBEAT", "0s"),
-            ("TIDINGS_JOURNAL__PATH", "/other"),
-            ("TIDINGS_JOURNAL__RETENTION__SIZE", "3GiB"),
-            ("TIDINGS_JOURNAL__RETENTION__AGE", "2h"),
-            ("TIDINGS_JOURNAL__SYNC", "never"),
-            ("TIDINGS_SERVER__LISTEN", "127.0.0.1:0"),
-            ("TIDINGS_SERVER__DETAIL", "all"),
-            ("TIDINGS_LOG__LEVEL", "trace"),
-            ("TIDINGS_LOG__FORMAT", "json"),
-            ("TIDINGS_CONFORMANCE_DIR", "/anywhere"),
-            ("OTHER", "x"),
-        ],
-    )
-    .unwrap_or_else(|error| panic!("{error}"));
+    let variables = [
+        ("TIDINGS_CLUSTER__NAME", "1.10"),
+        ("TIDINGS_CLUSTER__UID", "u"),
+        ("TIDINGS_SOURCE__KUBECONFIG", "/k"),
+        ("TIDINGS_SOURCE__PROXY", "env"),
+        ("TIDINGS_SOURCE__FIELD_SELECTOR", "type=Warning"),
+        ("TIDINGS_SOURCE__START", "now"),
+        ("TIDINGS_SOURCE__HEARTBEAT", "0s"),
+        ("TIDINGS_JOURNAL__PATH", "/other"),
+        ("TIDINGS_JOURNAL__RETENTION__SIZE", "3GiB"),
+        ("TIDINGS_JOURNAL__RETENTION__AGE", "2h"),
+        ("TIDINGS_JOURNAL__SYNC", "never"),
+        ("TIDINGS_JOURNAL__DEAD_LETTERS", "32MiB"),
+        ("TIDINGS_JOURNAL__MAX_EVENT", "128KiB"),
+        ("TIDINGS_SERVER__LISTEN", "127.0.0.1:0"),
+        ("TIDINGS_SERVER__DETAIL", "all"),
+        ("TIDINGS_LOG__LEVEL", "trace"),
+        ("TIDINGS_LOG__FORMAT", "json"),
+        ("TIDINGS_CONFORMANCE_DIR", "/anywhere"),
+        ("OTHER", "x"),
+    ];
+    let unset: Vec<_> = overlay::settable()
+        .map(overlay::spelling)
+        .filter(|name| !variables.iter().any(|(set, _)| set == name))
+        .collect();
+    assert!(unset.is_empty(), "expected that each can be set, or stands in `FILE_ONLY`: {unset:?}");
+    let settings = read(FILE, &variables).unwrap_or_else(|error| panic!("{error}"));
     insta::assert_snapshot!(format!(
         "{:#?}\n{:#?}\n{:#?}\n{:?}\n{:?}",
         settings.cluster, settings.source, settings.journal, settings.server, settings.log
@@ -35,9 +40,9 @@ fn each_scalar_can_be_set() {
 }
 
 #[test]
-fn words_may_be_run_together() {
+fn a_variable_is_known_when_its_words_are_run_together() {
     let settings = read(FILE, &[("TIDINGS_SOURCE__FIELDSELECTOR", "type=Normal")]).unwrap();
-    assert_eq!(settings.source.field_selector, "type=Normal");
+    assert_eq!(settings.source.events.field_selector, "type=Normal");
     assert_eq!(settings.journal.path, Path::new("/j"));
 }
 
@@ -48,7 +53,7 @@ fn a_variable_that_the_file_names_is_known() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused() {
+fn variables_that_cannot_be_applied_are_refused() {
     let cases: [&[(&str, &str)]; 12] = [
         &[("TIDINGS_JOURNAL__SYNK", "1s")],
         &[("TIDINGS_COLOUR", "red")],

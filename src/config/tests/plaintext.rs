@@ -28,7 +28,7 @@ fn credentials_in_plain_text_are_refused() {
 }
 
 #[test]
-fn what_holds_no_credentials_or_stays_here_is_taken() {
+fn plain_text_is_taken_without_credentials_or_within_the_machine() {
     for text in [
         "{webhook: {url: \"http://receiver/x\", headers: {X-Scope-OrgID: prod, user-agent: b, Accept: c}}}",
         "{webhook: {url: \"http://127.9.9.9/x?key=k\", headers: {Authorization: {env: T}}}}",
@@ -74,7 +74,7 @@ fn a_proxy_before_the_api_server_is_held_to_the_same() {
 }
 
 #[test]
-fn secrets_in_the_file_itself_are_told_of() {
+fn secrets_in_the_file_itself_are_warned_of() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tidings.yaml");
     fs::write(
@@ -88,11 +88,11 @@ sinks:
 ",
     )
     .unwrap();
-    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap().to_string();
+    let summary = check(&path, vars(&[]), CheckSecrets::Optional).unwrap();
     let (_, warning) = summary.split_once('\n').unwrap();
     assert_eq!(
         warning,
-        "warning: who reads the file reads secrets in it: source.proxy, sinks.k.kafka.sasl.password, \
+        "warning: the file itself contains secrets: source.proxy, sinks.k.kafka.sasl.password, \
          sinks.o.otlp.headers.X-Api-Key, sinks.w.webhook.url, sinks.w.webhook.signing.secret, \
          sinks.x.proxy. \
          Write {env: NAME} or {file: PATH} instead"

@@ -63,6 +63,10 @@ fn no_error_and_no_debug_shows_a_secret() {
         "sinks: {a: {webhook: {url: \"https://x\", signing: {secret: hunter2}}\n".to_owned(),
         "sinks: {a: {webhook: {url: \"https://x\", signing: {secret: 'hunter2}}}}\n".to_owned(),
         "hunter2\n".to_owned(),
+        "# was hunter2\nsinks: {a: {webhook: {url: \"https://x\"}, timeout: 0s}} # was hunter2\n#hunter2\n".to_owned(),
+        "sinks: {a: {otlp: {endpoint: \"https://x:4317/hunter2\"}, timeout: 0s}}\n".to_owned(),
+        "sinks: {a: {webhook: {url: \"https://x\", headers: {Bearer hunter2: x}}}}\n".to_owned(),
+        "sinks: {a: {webhook: {url: {env: Bearer hunter2}}, timeout: 0s}}\n".to_owned(),
     ];
     for text in texts {
         let error = read(&text, &[]).map(|_| ()).expect_err(&text);
@@ -79,5 +83,27 @@ fn no_error_and_no_debug_shows_a_secret() {
     let settings = build::build(&loaded, &variables, CheckSecrets::Required).unwrap();
     for shown in [format!("{:?}", loaded.model), format!("{settings:?}")] {
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn a_referenced_value_is_not_shown_where_it_is_misplaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tidings.yaml");
+    for sink in [
+        "{stdout: {}, match: {env: P}}",
+        "{stdout: {}, deadLetters: {sink: {env: P}}}",
+        "{webhook: {url: \"https://x\", tls: {serverName: {env: P}}}}",
+        "{webhook: {url: \"https://x\", tls: {ca: {env: P}}}}",
+        "{otlp: {endpoint: \"https://x\", tls: {serverName: {env: P}}}}",
+        "{kafka: {brokers: [{env: P}], topic: t}}",
+        "{kafka: {brokers: [\"a:1\"], topic: {env: P}}}",
+    ] {
+        fs::write(&path, format!("sinks: {{a: {sink}}}\n")).unwrap();
+        let checked = check(&path, vars(&[("P", "Bearer hunter2")]), CheckSecrets::Required);
+        let error = checked.map(|_| ()).expect_err(sink);
+        for shown in [error.to_string(), drawn(&error)] {
+            assert!(!shown.contains("hunter2"), "{sink}\n{shown}");
+        }
     }
 }

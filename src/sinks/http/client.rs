@@ -54,12 +54,15 @@ impl Client {
             // Whoever else asks meanwhile does with the old one.
             current.1 = Instant::now();
         }
+        let old_ones_stay = |error: &dyn std::fmt::Display| {
+            tracing::warn!(%error, "connections cannot be renewed: the old ones stay in use");
+        };
         // To read the system's certificates takes a while.
         let route = Arc::clone(&self.route);
         match tokio::task::spawn_blocking(move || route.connector()).await {
             Ok(Ok(connector)) => lock(&self.current).0 = Pool::new(connector),
-            Ok(Err(error)) => tracing::warn!(%error, "old connections are used on"),
-            Err(error) => tracing::warn!(%error, "old connections are used on"),
+            Ok(Err(error)) => old_ones_stay(&error),
+            Err(error) => old_ones_stay(&error),
         }
         Arc::clone(&lock(&self.current).0)
     }
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
     use crate::{
         bridge::Secrets,
-        sinks::{TlsOptions, test_server::TestServer},
+        sinks::{TlsOptions, http::test_server::TestServer},
     };
 
     #[tokio::test]

@@ -11,8 +11,7 @@ use crate::bridge::{Failure, FailureClass, Secrets};
 /// millisecond.
 const OFFLOAD_BYTES: usize = 64 * 1024;
 
-/// The value of `content-encoding`.
-pub(in crate::sinks) fn content_encoding(compression: Compression) -> Option<&'static str> {
+pub(crate) fn content_encoding(compression: Compression) -> Option<&'static str> {
     match compression {
         Compression::None => None,
         Compression::Gzip => Some("gzip"),
@@ -21,10 +20,7 @@ pub(in crate::sinks) fn content_encoding(compression: Compression) -> Option<&'s
 }
 
 /// The body as it is to be sent.
-pub(in crate::sinks) async fn compress(
-    compression: Compression,
-    body: Bytes,
-) -> Result<Bytes, Failure> {
+pub(crate) async fn compress(compression: Compression, body: Bytes) -> Result<Bytes, Failure> {
     let compressed = match compression {
         Compression::None => return Ok(body),
         _ if body.len() < OFFLOAD_BYTES => compress_now(compression, &body),

@@ -31,7 +31,7 @@ use tower::{Service as _, service_fn};
 
 use super::{
     super::{Proxy, SinkBuildError, TlsOptions},
-    innermost,
+    client_refuses, innermost, tls,
 };
 use crate::bridge::Secrets;
 
@@ -52,7 +52,6 @@ pub(super) struct Route {
     pub(super) secrets: Secrets,
 }
 
-/// Connects to a receiver.
 #[derive(Clone)]
 pub(super) struct Connector {
     route: Arc<Route>,
@@ -67,7 +66,10 @@ pub(super) fn proxy_of(address: &Uri, proxy: &Proxy) -> Result<Option<Intercept>
         Proxy::Env => Matcher::from_env().intercept(address),
         Proxy::Url(url) => {
             let proxy = Matcher::builder().all(url.expose()).build().intercept(address);
-            Some(proxy.ok_or(SinkBuildError::Proxy("not the address of a proxy"))?)
+            Some(proxy.ok_or(SinkBuildError::at(
+                &["proxy"],
+                "expected the address of a proxy, found another",
+            ))?)
         }
     };
     Ok(proxy)
@@ -93,29 +95,34 @@ impl Route {
         let secure =
             is_https(&self.address) || self.proxy.as_ref().is_some_and(|p| is_https(p.uri()));
         // Without TLS the system's roots are not needed, and in a bare image there are none.
-        let tls = secure.then(|| self.tls_config()).transpose();
-        let tls = tls.map_err(|e| SinkBuildError::Client(self.secrets.reason(innermost(&*e))))?;
+        let tls = secure.then(|| self.tls_config()).transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         Ok(Connector { route: Arc::clone(self), tcp, tls })
     }
 
-    fn tls_config(&self) -> Result<ClientConfig, BoxError> {
+    fn tls_config(&self) -> Result<ClientConfig, SinkBuildError> {
         let builder = ClientConfig::builder();
         let builder = match &self.tls.ca {
             Some(pem) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in CertificateDer::pem_slice_iter(pem) {
-                    roots.add(certificate?)?;
+                    let certificate = certificate.map_err(|e| tls::bad("ca", innermost(&e)))?;
+                    roots.add(certificate).map_err(|e| tls::bad("ca", innermost(&e)))?;
                 }
                 builder.with_root_certificates(roots)
             }
-            None => builder.with_platform_verifier()?,
+            None => {
+                builder.with_platform_verifier().map_err(|e| client_refuses(&self.secrets, &e))?
+            }
         };
         let mut config = match (&self.tls.cert, &self.tls.key) {
             (Some(cert), Some(key)) => {
-                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<_, _>>()?;
-                let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes())?;
-                builder.with_client_auth_cert(chain, key)?
+                let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<_, _>>();
+                let chain = chain.map_err(|e| tls::bad("cert", innermost(&e)))?;
+                let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
+                let key = key.map_err(|e| tls::bad("key", innermost(&e)))?;
+                let identity = builder.with_client_auth_cert(chain, key);
+                identity.map_err(|e| tls::bad("cert", innermost(&e)))?
             }
             _ => builder.with_no_client_auth(),
         };

@@ -25,7 +25,7 @@ use http::{HeaderValue, StatusCode, Uri};
 use crate::{
     bridge::{Failure, FailureClass, Fault, RefusedClass, Secrets, Status},
     event::Batch,
-    sinks::credentials,
+    sinks::http::credentials,
 };
 
 /// The failure that an answer other than 2xx to a batch is, whose body says `words`.

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tidings::{config::model::SinkModel, demo::api_server::EventObject};
+use tidings::{demo::api_server::EventObject, sinks::KINDS};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -162,7 +162,7 @@ fn files(dir: &Path) -> Vec<(String, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
     let kinds: BTreeSet<_> = PLANTED.iter().map(|planted| planted.kind).collect();
-    let known: BTreeSet<_> = SinkModel::KINDS.iter().map(|(kind, _)| *kind).collect();
+    let known: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
     assert_eq!(kinds, known, "secrets are planted in each kind of sink");
 
     let server = server();

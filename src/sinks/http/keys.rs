@@ -1,0 +1,215 @@
+//! The keys that sinks over HTTP have in common: address, headers, TLS, proxy, connections.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use http::{HeaderName, HeaderValue, Uri};
+
+use super::HttpOptions;
+use crate::{
+    document::{Checks, Path, Text, Wrong, is_word, wrong},
+    sinks::{
+        Proxy, Secret, is_reserved_header,
+        keys::{Shared, stand_ins, tls::TlsModel},
+    },
+};
+
+/// The keys of a kind over HTTP, as they are written.
+pub(crate) struct HttpModel<'a> {
+    /// The way to the kind.
+    pub(crate) path: Path,
+    /// The key of the address.
+    pub(crate) key: &'static str,
+    pub(crate) url: &'a Text,
+    pub(crate) headers: &'a BTreeMap<String, Text>,
+    pub(crate) tls: Option<&'a TlsModel>,
+    /// Whether it is gRPC, which uses no proxy and has binary headers.
+    pub(crate) grpc: bool,
+}
+
+impl HttpModel<'_> {
+    /// Checks the keys and resolves them; `check` is of the address.
+    pub(crate) fn resolve(
+        &self,
+        sink: &Shared<'_>,
+        checks: &mut Checks<'_>,
+        check: impl FnOnce(&str) -> Result<(), Wrong>,
+    ) -> HttpOptions {
+        let path = self.path.key(self.key);
+        let url = checks.checked(&path, self.url, check);
+        self.tls_needs_https(url.as_deref(), checks);
+        checks.note_plain_address(&path, self.url);
+        checks.no_plain_http(&self.path, self.key, url.as_deref(), self.headers, sink.plaintext());
+        let proxy = if self.grpc {
+            let hint = "remove it, or use `protocol: http`";
+            sink.no_proxy(checks, "a sink over gRPC cannot use a proxy", hint);
+            Proxy::None
+        } else {
+            sink.proxy(checks)
+        };
+        let options = HttpOptions::new(url.unwrap_or_else(|| stand_ins::url(self.tls.is_some())));
+        HttpOptions {
+            headers: self.headers(checks),
+            tls: self.tls.map(|tls| checks.tls(&self.path.key("tls"), tls)),
+            proxy,
+            compression: sink.compression,
+            connection_max_age: max_age(sink, checks).unwrap_or(options.connection_max_age),
+            timeout: sink.timeout,
+            ..options
+        }
+    }
+
+    /// Refuses TLS settings beside a plain address: they would be a false sense of safety.
+    fn tls_needs_https(&self, url: Option<&str>, checks: &mut Checks<'_>) {
+        if self.tls.is_some() && url.is_some_and(|url| url.starts_with("http://")) {
+            let key = self.key;
+            let wrong =
+                wrong(format!("expected `https://` in `{key}` beside `tls`, found `http://`"));
+            let hint = "use `https://`, or remove `tls`";
+            checks.wrong_key(&self.path.key("tls"), wrong.hint(hint));
+        }
+    }
+
+    fn headers(&self, checks: &mut Checks<'_>) -> Vec<(String, Secret)> {
+        let headers = self.path.key("headers");
+        checks.note_plain_headers(&headers, self.headers);
+        let mut all: Vec<(String, Secret)> = Vec::with_capacity(self.headers.len());
+        for (name, value) in self.headers {
+            let path = if is_word(name) { headers.key(name) } else { headers.clone() };
+            if let Err(wrong) = header_name(name, self.grpc) {
+                checks.wrong_key(&path, wrong);
+            }
+            if all.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                let wrong =
+                    wrong("expected each header once, found it twice, in different letter cases");
+                checks.wrong_key(&path, wrong.hint("remove one of the two"));
+            }
+            let value = checks.checked(&path, value, |value| header_value(value).map(drop));
+            let value = value.unwrap_or_else(|| stand_ins::TEXT.to_owned());
+            all.push((name.clone(), Secret::new(value)));
+        }
+        all
+    }
+}
+
+fn max_age(sink: &Shared<'_>, checks: &mut Checks<'_>) -> Option<Duration> {
+    let age = sink.connection?.max_age?;
+    if age.0.is_zero() {
+        let wrong =
+            wrong("expected a duration above zero, found `0s`").hint("the default is `10m`");
+        checks.wrong(&sink.path.key("connection").key("maxAge"), wrong);
+    }
+    Some(age.0)
+}
+
+const HINT: &str = "write `https://host/path` or `http://host:port/path`";
+
+/// Parses an address of HTTP, which has no user in it: that is a header.
+pub(crate) fn url(text: &str) -> Result<Uri, Wrong> {
+    let uri = address(text)?;
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(wrong("expected an address, found one with a user and password in it")
+            .hint("put them into `headers` as `Authorization`"));
+    }
+    Ok(uri)
+}
+
+/// Parses an address of HTTP. Addresses carry tokens, so none is repeated.
+pub(crate) fn address(text: &str) -> Result<Uri, Wrong> {
+    let Some((scheme, _)) = text.split_once("://") else {
+        return Err(wrong("expected `http://` or `https://` in front, found no scheme").hint(HINT));
+    };
+    if !matches!(scheme, "http" | "https") {
+        let known = scheme.len() <= 10 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
+        let scheme = if known { format!("`{scheme}://`") } else { "another scheme".to_owned() };
+        let what = format!("expected `http://` or `https://` in front, found {scheme}");
+        return Err(wrong(what).hint(HINT));
+    }
+    let none = |found: &str| wrong(format!("expected an address, found {found}")).hint(HINT);
+    let uri: Uri = text.parse().map_err(|_| none("something else"))?;
+    let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+        return Err(none("one without a host"));
+    };
+    let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+    let port = host.rsplit_once(':').map(|(_, port)| port);
+    if port.is_some_and(|port| !port.ends_with(']')) && !matches!(authority.port_u16(), Some(1..)) {
+        return Err(wrong("expected a port from 1 to 65535, found another").hint(HINT));
+    }
+    Ok(uri)
+}
+
+/// Checks the name of a header that a sink may be given.
+pub(crate) fn header_name(name: &str, grpc: bool) -> Result<HeaderName, Wrong> {
+    let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {
+        // Which may be a value.
+        let found = if is_word(name) { format!("`{name}`") } else { "another text".to_owned() };
+        return Err(wrong(format!("expected the name of a header, found {found}"))
+            .hint("a name is made of letters, digits and `-`"));
+    };
+    if is_reserved_header(parsed.as_str()) {
+        return Err(wrong(format!(
+            "expected another header, found `{name}`, which is set by the bridge"
+        ))
+        .hint("remove it"));
+    }
+    if grpc && parsed.as_str().ends_with("-bin") {
+        return Err(wrong(format!(
+            "expected a header of text, found `{name}`, which is binary in gRPC"
+        ))
+        .hint("remove `-bin` from its name"));
+    }
+    Ok(parsed)
+}
+
+/// Reads the value of a header, and marks it as the secret that it most often is.
+pub(crate) fn header_value(value: &str) -> Result<HeaderValue, Wrong> {
+    // The `http` crate takes Latin-1 too, gRPC does not.
+    let printable = value.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    match HeaderValue::from_str(value) {
+        Ok(mut value) if printable => {
+            value.set_sensitive(true);
+            Ok(value)
+        }
+        _ => {
+            Err(wrong("expected printable ASCII, found other characters")
+                .hint("write one line of it"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::refused;
+
+    #[test]
+    fn good_values_are_taken() {
+        for address in ["http://a", "https://a.b/c?d=e", "http://[::1]:4317", "http://a:1/"] {
+            assert!(url(address).is_ok(), "{address}");
+        }
+        assert!(header_name("Authorization", true).is_ok());
+        assert!(header_value("Bearer a b").is_ok());
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        let addresses = [
+            "",
+            "collector:4317",
+            "htp://x",
+            "https://",
+            "http://a b",
+            "http://u:p@h",
+            "http://a:99999",
+            "http://a:0",
+            "file:///etc",
+            "http://:80",
+        ];
+        let names = ["", "a b", "Content-Type", "webhook-id", "x-bin", "ä"];
+        let shown = [
+            refused(addresses.map(|text| (text, url(text)))),
+            refused(names.map(|text| (text, header_name(text, true)))),
+            refused(["a\nb", "ä"].map(|text| (text, header_value(text)))),
+        ];
+        insta::assert_snapshot!(shown.join("\n\n"));
+    }
+}

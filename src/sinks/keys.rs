@@ -1,0 +1,144 @@
+//! The keys of a kind of sink: how they are read, checked, and turned into the options of its sink.
+//!
+//! A kind has a folder with its keys ([`Keys`]), its options ([`BuildSink`]) and its sink, and a line in
+//! [`KINDS`](super::KINDS). The names, the schema and every list of keys come from there.
+
+mod credentials;
+mod proxy;
+pub(super) mod stand_ins;
+pub(super) mod tls;
+
+use std::{any::Any, fmt, sync::Arc, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, de::DeserializeOwned};
+
+pub(crate) use self::credentials::Plaintext;
+use super::{Compression, Proxy, SinkBuildError};
+use crate::{
+    bridge::{BatchOptions, Sink},
+    document::{
+        Checks, Path, Span, Text,
+        decode::{DecodeError, decode},
+        wrong,
+        yaml::Node,
+    },
+};
+
+/// A kind of sink.
+#[derive(Debug)]
+pub struct Kind {
+    /// The key below a sink that says of which kind it is.
+    pub name: &'static str,
+    /// Whether this build has it. The cargo feature is called like the kind.
+    pub built: bool,
+    pub(crate) decode: Decode,
+    /// The schema of the kind's key below a sink.
+    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// Reads the keys of a kind; the text is what their mapping is called in errors.
+type Decode = fn(&Node, &str) -> Result<Box<dyn Keys>, DecodeError>;
+
+impl Kind {
+    pub(super) const fn of<K>(name: &'static str, built: bool) -> Self
+    where
+        K: Keys + DeserializeOwned + JsonSchema + 'static,
+    {
+        let decode: Decode = |node, path| Ok(Box::new(decode::<K>(node, path)?));
+        Self { name, built, decode, schema: schema_of::<K> }
+    }
+}
+
+fn schema_of<K: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let description = K::json_schema(generator).get("description").cloned();
+    let mut schema = Schema::default();
+    schema.insert("description".to_owned(), description.unwrap_or_default());
+    schema.ensure_object().extend(generator.subschema_for::<K>().ensure_object().clone());
+    schema
+}
+
+/// The keys of a kind of sink, as they are written.
+pub(crate) trait Keys: fmt::Debug + Send + Sync {
+    /// The number of events in a batch unless the sink says otherwise.
+    fn batch_events(&self) -> usize {
+        BatchOptions::default().events
+    }
+
+    /// The number of attempts under way at once unless the sink says otherwise: as many as a receiver of
+    /// one event a request needs to keep up. A request that carries a whole batch keeps up alone, and each
+    /// one more takes the memory of a batch.
+    fn concurrency(&self, batch: BatchOptions) -> usize {
+        let _ = batch;
+        1
+    }
+
+    /// Checks the keys, and those of the sink that a kind may refuse, and resolves them.
+    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink>;
+}
+
+/// The options of a kind, of which its sink is made.
+pub trait BuildSink: Any + fmt::Debug + Send + Sync {
+    /// Makes the sink; nothing is contacted yet.
+    fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError>;
+
+    /// The proxy, where the sink can use one.
+    fn proxy(&self) -> Option<&Proxy> {
+        None
+    }
+}
+
+/// The keys of a sink, beside those of its kind, that the kind makes use of or refuses.
+pub(crate) struct Shared<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) path: Path,
+    pub(crate) cluster: Option<String>,
+    pub(crate) timeout: Duration,
+    pub(crate) batch: BatchOptions,
+    pub(crate) concurrency: usize,
+    pub(crate) compression: Compression,
+    pub(crate) allow_plaintext: bool,
+    pub(crate) proxy: Option<&'a Text>,
+    pub(crate) connection: Option<&'a ConnectionModel>,
+}
+
+impl Shared<'_> {
+    /// How far credentials may travel without TLS.
+    pub(super) fn plaintext(&self) -> Plaintext {
+        match (self.allow_plaintext, self.proxy) {
+            (true, _) => Plaintext::Anywhere,
+            (false, None) => Plaintext::ThisHost,
+            (false, Some(_)) => Plaintext::Nowhere,
+        }
+    }
+
+    /// Refuses `proxy`, which the kind cannot use.
+    pub(crate) fn no_proxy(&self, checks: &mut Checks<'_>, why: &str, hint: &str) {
+        if let Some(text) = self.proxy {
+            let path = self.path.key("proxy");
+            checks.note_plain_address(&path, text);
+            checks.wrong_key(&path, wrong(format!("expected none, found one: {why}")).hint(hint));
+        }
+    }
+
+    /// Refuses `connection`, which means nothing to the kind.
+    pub(crate) fn no_connection(&self, checks: &mut Checks<'_>, why: &str) {
+        if self.connection.is_some() {
+            checks.wrong_key(
+                &self.path.key("connection"),
+                wrong(format!("expected none, found one: {why}")).hint("remove it"),
+            );
+        }
+    }
+}
+
+/// How connections are used.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Connection")]
+pub(crate) struct ConnectionModel {
+    /// For how long a connection is used. The next one goes to what the name stands for by then, so
+    /// that new endpoints behind it are seen. Default: `10m`.
+    #[schemars(with = "Option<Span>", extend("default" = "10m"))]
+    pub(crate) max_age: Option<Span>,
+}

@@ -1,0 +1,115 @@
+//! Checks of credentials: none travels in plain text unless that is meant, and one that stands
+//! in the file itself is told of.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use http::Uri;
+
+use crate::{
+    document::{Checks, Path, Text, wrong},
+    sinks::{
+        Proxy,
+        http::secrets::{is_harmless, looks_secret},
+    },
+};
+
+/// How far credentials of a sink over HTTP may travel without TLS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plaintext {
+    /// To any host: `allowPlaintext`.
+    Anywhere,
+    /// To an address of this host.
+    ThisHost,
+    /// Nowhere: a proxy is asked for every address, those of this host included.
+    Nowhere,
+}
+
+impl Checks<'_> {
+    /// Refuses headers and a query that would travel over `http://` farther than they may. Of an
+    /// address that is not known here nothing can be said.
+    pub(crate) fn no_plain_http(
+        &mut self,
+        path: &Path,
+        key: &str,
+        url: Option<&str>,
+        headers: &BTreeMap<String, Text>,
+        plaintext: Plaintext,
+    ) {
+        let Some(uri) = url.and_then(|url| url.parse::<Uri>().ok()) else { return };
+        let may = match plaintext {
+            Plaintext::Anywhere => true,
+            Plaintext::ThisHost => uri.host().is_some_and(is_loopback),
+            Plaintext::Nowhere => false,
+        };
+        if uri.scheme_str() != Some("http") || may {
+            return;
+        }
+        let refused = |what: &str| {
+            wrong(format!(
+                "{what} would travel in plain text: expected `https://` or an address of this host \
+                 without a proxy, found `http://`"
+            ))
+            .hint("use `https://`; if it is meant, write `allowPlaintext: true` on the sink")
+        };
+        if uri.query().is_some_and(|query| !query.is_empty()) {
+            self.wrong(&path.key(key), refused("the query, which may hold a credential,"));
+        }
+        for name in headers.keys().filter(|name| !is_harmless(name)) {
+            let what = "the header, which may be a credential,";
+            self.wrong_key(&path.key("headers").key(name), refused(what));
+        }
+    }
+
+    /// Refuses user and password for a proxy on another host that is spoken to without TLS.
+    pub(crate) fn no_plain_proxy(&mut self, path: &Path, proxy: &Proxy, hint: &'static str) {
+        for (variable, url) in proxy.addresses() {
+            let Ok(uri) = url.parse::<Uri>() else { continue };
+            let named = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+            if named && uri.scheme_str() != Some("https") && !uri.host().is_some_and(is_loopback) {
+                let of =
+                    variable.map(|name| format!(" in the variable {name}")).unwrap_or_default();
+                let wrong = wrong(format!(
+                    "user and password of the proxy{of} would travel in plain text: expected \
+                     `https://` or an address of this host, found neither",
+                ));
+                return self.wrong(path, wrong.hint(hint));
+            }
+        }
+    }
+
+    /// Notes a secret that stands in the file itself.
+    pub(crate) fn note_plain(&mut self, path: &Path, text: &Text) {
+        if matches!(text, Text::Plain(text) if !text.is_empty()) {
+            self.plain_secrets.push(path.to_string());
+        }
+    }
+
+    /// The same of headers, but for those that are none.
+    pub(crate) fn note_plain_headers(&mut self, path: &Path, headers: &BTreeMap<String, Text>) {
+        for (name, value) in headers.iter().filter(|(name, _)| !is_harmless(name)) {
+            self.note_plain(&path.key(name), value);
+        }
+    }
+
+    /// The same of an address, if it holds what looks like a key.
+    pub(crate) fn note_plain_address(&mut self, path: &Path, text: &Text) {
+        let holds_key = |url: &str| {
+            let (url, query) = url.split_once('?').unwrap_or((url, ""));
+            let (_, rest) = url.split_once("://").unwrap_or(("", url));
+            let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+            authority.contains('@') || !query.is_empty() || path.split('/').any(looks_secret)
+        };
+        if matches!(text, Text::Plain(url) if holds_key(url)) {
+            self.note_plain(path, text);
+        }
+    }
+}
+
+/// Whether a host, as it stands in an address, is this one.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host == "localhost",
+    }
+}

@@ -1,0 +1,88 @@
+//! The keys of an OTLP sink, and the options that come of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    bridge::Sink,
+    document::{Checks, Text, wrong},
+    sinks::{
+        BuildSink, HttpOptions, Proxy, SinkBuildError,
+        http::keys::{HttpModel, url},
+        keys::{Keys, Shared, tls::TlsModel},
+    },
+};
+
+/// Exports as OTLP logs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Otlp")]
+pub(crate) struct OtlpModel {
+    /// `http://` or `https://`, host and port. For `protocol: http`, `/v1/logs` is appended unless
+    /// it is there.
+    #[schemars(extend("x-shown" = "address"))]
+    endpoint: Text,
+    /// `grpc`, or `http` with protobuf bodies.
+    #[serde(default)]
+    #[schemars(extend("default" = "grpc"))]
+    protocol: OtlpProtocol,
+    /// Sent with each request.
+    #[serde(default)]
+    headers: BTreeMap<String, Text>,
+    /// TLS, for `https://`. Default: the system's authorities.
+    tls: Option<TlsModel>,
+}
+
+/// An OTLP transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OtlpProtocol {
+    /// OTLP/gRPC.
+    #[default]
+    Grpc,
+    /// OTLP/HTTP with protobuf bodies.
+    Http,
+}
+
+/// An OTLP logs exporter.
+#[derive(Clone, Debug)]
+pub struct OtlpOptions {
+    /// Where to, and how. For HTTP `/v1/logs` is appended to the URL unless it is there.
+    pub http: HttpOptions,
+    /// gRPC or HTTP.
+    pub protocol: OtlpProtocol,
+}
+
+impl BuildSink for OtlpOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
+        #[cfg(feature = "otlp")]
+        return Ok(Arc::new(super::OtlpSink::new(self)?));
+        #[cfg(not(feature = "otlp"))]
+        Err(SinkBuildError::at(&[], "expected a kind that is built in, found another"))
+    }
+
+    fn proxy(&self) -> Option<&Proxy> {
+        (self.protocol == OtlpProtocol::Http).then_some(&self.http.proxy)
+    }
+}
+
+impl Keys for OtlpModel {
+    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
+        let model = HttpModel {
+            path: sink.path.key("otlp"),
+            key: "endpoint",
+            url: &self.endpoint,
+            headers: &self.headers,
+            tls: self.tls.as_ref(),
+            grpc: self.protocol == OtlpProtocol::Grpc,
+        };
+        let http = model.resolve(sink, checks, |value| match url(value)?.query() {
+            None => Ok(()),
+            Some(_) => Err(wrong("expected an endpoint without a query, found one with a query")
+                .hint("remove what follows `?`")),
+        });
+        Arc::new(OtlpOptions { http, protocol: self.protocol })
+    }
+}

@@ -1,0 +1,163 @@
+//! The keys of a webhook, and the options that come of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::signing_key;
+use crate::{
+    bridge::{BatchOptions, Sink},
+    document::{Checks, Path, Text, Texts, wrong},
+    sinks::{
+        BuildSink, HttpOptions, Proxy, Secret, SinkBuildError,
+        http::keys::{HttpModel, url},
+        keys::{Keys, Shared, tls::TlsModel},
+    },
+};
+
+/// Signs where a secret is not here.
+const STAND_IN: &str = "whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h";
+
+/// Posts JSON to a URL: one event a request, or an array if `batch.events` is more than 1.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Webhook")]
+pub(crate) struct WebhookModel {
+    /// Where to post.
+    url: Text,
+    /// Sent with each request.
+    #[serde(default)]
+    headers: BTreeMap<String, Text>,
+    /// TLS, for `https://`. Default: the system's authorities.
+    tls: Option<TlsModel>,
+    /// Signs each request by the Standard Webhooks scheme. Default: unsigned.
+    signing: Option<SigningModel>,
+}
+
+/// Standard Webhooks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Signing")]
+struct SigningModel {
+    /// `whsec_` and base64 of at least 24 bytes, for HMAC-SHA256, or `whsk_` and base64 of a private key
+    /// of ed25519; best as a reference. Of a list, each signs, so that a secret can be exchanged.
+    secret: Texts,
+}
+
+/// A webhook.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// Where to POST, and how.
+    pub http: HttpOptions,
+    /// Standard Webhooks secrets, `whsec_` or `whsk_` and base64; each signs. None: unsigned.
+    pub signing_secrets: Vec<Secret>,
+    /// One object a request instead of an array; the batches then hold one event each.
+    pub single: bool,
+}
+
+impl BuildSink for WebhookOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
+        #[cfg(feature = "webhook")]
+        return Ok(Arc::new(super::WebhookSink::new(self)?));
+        #[cfg(not(feature = "webhook"))]
+        Err(SinkBuildError::at(&[], "expected a kind that is built in, found another"))
+    }
+
+    fn proxy(&self) -> Option<&Proxy> {
+        Some(&self.http.proxy)
+    }
+}
+
+#[cfg(feature = "webhook")]
+impl WebhookOptions {
+    pub(super) fn secrets(&self) -> crate::bridge::Secrets {
+        let mut texts = self.http.secrets();
+        for secret in &self.signing_secrets {
+            let secret = secret.expose();
+            texts.push(secret.to_owned());
+            // The form of it that stands behind a prefix, and what it is the base64 of.
+            if let Some((_, encoded)) = secret.split_once('_') {
+                texts.push(encoded.to_owned());
+                texts.extend(crate::sinks::http::secrets::from_base64(encoded));
+            }
+        }
+        crate::bridge::Secrets::of(texts)
+    }
+}
+
+impl Keys for WebhookModel {
+    fn batch_events(&self) -> usize {
+        1
+    }
+
+    fn concurrency(&self, batch: BatchOptions) -> usize {
+        if batch.events == 1 { 8 } else { 1 }
+    }
+
+    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
+        let path = sink.path.key("webhook");
+        let signing = path.key("signing").key("secret");
+        let model = HttpModel {
+            path,
+            key: "url",
+            url: &self.url,
+            headers: &self.headers,
+            tls: self.tls.as_ref(),
+            grpc: false,
+        };
+        let http = model.resolve(sink, checks, |value| url(value).map(drop));
+        let secrets = self.signing.as_ref().map(|model| model.secrets(&signing, checks));
+        Arc::new(WebhookOptions {
+            http,
+            signing_secrets: secrets.unwrap_or_default(),
+            single: sink.batch.events == 1,
+        })
+    }
+}
+
+impl SigningModel {
+    fn secrets(&self, path: &Path, checks: &mut Checks<'_>) -> Vec<Secret> {
+        let mut secrets = Vec::new();
+        for (i, text) in self.secret.texts.iter().enumerate() {
+            let path = if self.secret.listed { path.index(i) } else { path.clone() };
+            checks.note_plain(&path, text);
+            let shows = checks.shows_signing;
+            let secret = checks.checked(&path, text, |secret| {
+                let Err(error) = signing_key::parse(secret) else { return Ok(()) };
+                let wrong = wrong(error.to_string());
+                Err(match signing_key::prefixed(secret).filter(|_| shows) {
+                    Some(shown) => wrong.hint(format!(
+                        "receivers decode every secret: for the same bytes write, and give the \
+                         receiver, {shown}"
+                    )),
+                    None => wrong.hint(error.hint(secret)),
+                })
+            });
+            secrets.push(Secret::new(secret.unwrap_or_else(|| STAND_IN.to_owned())));
+        }
+        secrets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::refused;
+
+    #[test]
+    fn bad_secrets_are_refused() {
+        for good in [
+            "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            STAND_IN,
+        ] {
+            assert!(signing_key::parse(good).is_ok(), "{good}");
+        }
+        let bad = ["whsec_", "whsec_a", "whsec_!!!!"];
+        insta::assert_snapshot!(refused(bad.map(|secret| {
+            let checked = signing_key::parse(secret).map(drop);
+            (secret, checked.map_err(|error| wrong(error.to_string()).hint(error.hint(secret))))
+        })));
+    }
+}
