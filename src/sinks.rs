@@ -21,18 +21,12 @@ mod webhook;
 use std::fmt;
 
 pub use self::http::HttpOptions;
-#[cfg(feature = "kafka")]
-pub use kafka::KafkaSink;
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
 use options::is_reserved_header;
 pub use options::{Compression, Proxy, Secret, TlsOptions};
-#[cfg(feature = "otlp")]
-pub use otlp::OtlpSink;
 pub use otlp::{OtlpOptions, OtlpProtocol};
 pub use stdout::StdoutSink;
-#[cfg(feature = "webhook")]
-pub use webhook::WebhookSink;
 pub use webhook::{SigningKeyError, WebhookOptions};
 
 /// Every kind of sink.

@@ -3,39 +3,27 @@
 //! Two bytes of status, one that says how long `Retry-After` is, that, and the body.
 #![no_main]
 
-use std::{sync::OnceLock, time::Duration};
+use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tidings::{
     bridge::{Failure, FailureClass, Outcome},
-    sinks::{Compression, Secret, WebhookOptions, WebhookSink, fuzzing::webhook},
+    sinks::{HttpOptions, WebhookOptions, fuzzing::webhook},
 };
 
 const TOKEN: &str = "T0ken-0123456789";
 
-fn sink() -> &'static WebhookSink {
-    static SINK: OnceLock<WebhookSink> = OnceLock::new();
-    SINK.get_or_init(|| {
-        let options = WebhookOptions {
-            url: Secret::new(format!("http://receiver/hook/{TOKEN}")),
-            headers: Vec::new(),
-            tls: None,
-            proxy: tidings::sinks::Proxy::None,
-            signing_secrets: Vec::new(),
-            single: false,
-            compression: Compression::None,
-            connection_max_age: Duration::from_secs(600),
-            timeout: Duration::from_secs(1),
-        };
-        WebhookSink::new(&options).expect("the options are good")
-    })
-}
+static OPTIONS: LazyLock<WebhookOptions> = LazyLock::new(|| WebhookOptions {
+    http: HttpOptions::new(format!("http://receiver/hook/{TOKEN}")),
+    signing_secrets: Vec::new(),
+    single: false,
+});
 
 fuzz_target!(|data: &[u8]| {
     let [high, low, length, rest @ ..] = data else { return };
     let status = u16::from_be_bytes([*high, *low]) % 1000;
     let (header, body) = rest.split_at(usize::from(*length).min(rest.len()));
-    let reason = match webhook(sink(), status, header, body) {
+    let reason = match webhook(&OPTIONS, status, header, body) {
         None => return,
         Some(Outcome::Delivered) => {
             assert!((200..300).contains(&status));

@@ -5,7 +5,12 @@ use ::http::{
     header::{LOCATION, RETRY_AFTER},
 };
 
-use super::{WebhookSink, http::Reply, otlp};
+use super::{
+    WebhookOptions,
+    http::{HttpKind as _, Reply},
+    otlp,
+    webhook::Webhook,
+};
 use crate::{bridge::Outcome, event::Batch};
 
 /// A receiver's answer, with one text in the headers that are read: nothing if HTTP has no such answer.
@@ -16,8 +21,15 @@ fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
 }
 
 /// The outcome that a webhook makes of an answer.
-pub fn webhook(sink: &WebhookSink, status: u16, header: &[u8], body: &[u8]) -> Option<Outcome> {
-    Some(sink.outcome_of(&reply(status, header, body)?, &Batch::default()))
+pub fn webhook(
+    options: &WebhookOptions,
+    status: u16,
+    header: &[u8],
+    body: &[u8],
+) -> Option<Outcome> {
+    let reply = reply(status, header, body)?;
+    let kind = Webhook::new(options).ok()?;
+    Some(kind.outcome(&reply, &Batch::default(), &options.secrets()))
 }
 
 /// The outcome that OTLP over HTTP makes of an answer to so many records.

@@ -1,20 +1,18 @@
-//! The ground that the sinks over HTTP share: keys and options, one client, one POST, one reading of the answer,
-//! and what of it all no reason may hold.
+//! The ground that the sinks over HTTP share: keys and options, one client, one sink that asks a kind for
+//! its request and for the meaning of the answer, and what of it all no reason may hold.
 
 #[cfg(feature = "http-client")]
 mod client;
 #[cfg(feature = "http-client")]
 pub(super) mod compress;
 #[cfg(feature = "http-client")]
-mod connect;
-#[cfg(feature = "http-client")]
 pub(super) mod credentials;
 pub(super) mod keys;
 #[cfg(feature = "http-client")]
 pub(super) mod net_error;
-#[cfg(feature = "http-client")]
-mod poster;
 pub(super) mod secrets;
+#[cfg(feature = "http-client")]
+mod sink;
 #[cfg(feature = "http-client")]
 mod status;
 #[cfg(all(test, feature = "http-client"))]
@@ -26,7 +24,7 @@ pub(super) mod tls;
 use std::time::Duration;
 
 #[cfg(feature = "http-client")]
-pub(super) use self::poster::*;
+pub(super) use self::{client::*, sink::*};
 use super::{Compression, Proxy, Secret, TlsOptions};
 
 /// The options of a sink over HTTP.

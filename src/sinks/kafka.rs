@@ -7,4 +7,4 @@ mod sink;
 pub(super) use self::keys::KafkaModel;
 pub use self::keys::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 #[cfg(feature = "kafka")]
-pub use self::sink::KafkaSink;
+use self::sink::KafkaSink;

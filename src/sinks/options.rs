@@ -82,7 +82,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// The proxy of a sink over HTTP/1.1.
+/// The proxy of a sink over HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
     /// Nothing, whatever the environment says.

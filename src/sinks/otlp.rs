@@ -6,7 +6,5 @@ mod sink;
 
 pub(super) use self::keys::OtlpModel;
 pub use self::keys::{OtlpOptions, OtlpProtocol};
-#[cfg(feature = "otlp")]
-pub use self::sink::OtlpSink;
 #[cfg(all(fuzzing, feature = "otlp"))]
 pub(super) use self::sink::fuzzing;

@@ -6,6 +6,6 @@ mod signing_key;
 mod sink;
 
 pub(super) use self::keys::WebhookModel;
-#[cfg(feature = "webhook")]
-pub use self::sink::WebhookSink;
+#[cfg(fuzzing)]
+pub(super) use self::sink::Webhook;
 pub use self::{keys::WebhookOptions, signing_key::SigningKeyError};

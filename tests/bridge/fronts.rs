@@ -1,11 +1,9 @@
 //! What stands in front of a receiver, and answers in its place.
 
-use std::sync::Arc;
-
 use axum::{Router, http::StatusCode};
 use tidings::{
     bridge::{RetryOptions, SinkCondition},
-    sinks::{HttpOptions, OtlpOptions, OtlpProtocol, OtlpSink},
+    sinks::{BuildSink as _, HttpOptions, OtlpOptions, OtlpProtocol},
 };
 use tokio::net::TcpListener;
 use tonic::{
@@ -33,12 +31,12 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
         for n in 0..40 {
             create(&server, &format!("web-{n}"));
         }
-        let sink = OtlpSink::new(&OtlpOptions {
+        let options = OtlpOptions {
             http: HttpOptions::new(proxy(status).await),
             protocol: OtlpProtocol::Grpc,
-        });
+        };
         let retry = RetryOptions { max_attempts: Some(3), ..Tuning::default().retry };
-        let mut setup = Setup::new(&server, dir.path()).other("otlp", Arc::new(sink.unwrap()));
+        let mut setup = Setup::new(&server, dir.path()).other("otlp", options.build().unwrap());
         setup.sinks[0].2.retry = retry;
         let bridge = setup.start().await;
         let view = bridge.view();

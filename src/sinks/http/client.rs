@@ -1,220 +1,398 @@
-//! The connections of a sink over HTTP: one for each request under way, kept for the next request, and
-//! made anew when they are old.
-//!
-//! A connection has no task of its own: it goes on while its request is waited for.
+//! The client of a sink over HTTP, which is made anew when its connections are old, and one exchange by it.
 
 use std::{
-    future::poll_fn,
-    pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
+    error::Error,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use ::http::{Request, Response};
+use ::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{self, CONTENT_TYPE},
+};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{body::Incoming, client::conn::http1};
-use tokio::time::{Instant, sleep, timeout};
+use reqwest::{
+    Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect,
+};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    super::SinkBuildError,
-    BODY_WAIT, REASON_BYTES,
-    connect::{BoxError, Connector, Route, Stream},
+    super::{Proxy, Secret, SinkBuildError, TlsOptions, own_deadline},
+    HttpOptions, keys, net_error, status, tls,
+};
+use crate::{
+    bridge::{Failure, FailureClass, Secrets},
+    document::Wrong,
+    event::Batch,
 };
 
-/// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
-/// a request that meets the close is lost without an answer, and [sent anew](super::HttpPoster::post).
-const KEEP_IDLE: Duration = Duration::from_secs(4);
+/// How much of a refusing answer is read, for its reason.
+pub(crate) const REASON_BYTES: usize = 4096;
+/// How long a body that decides nothing may take, before its connection is given up instead.
+pub(crate) const BODY_WAIT: Duration = Duration::from_millis(250);
+/// The name that this program gives itself.
+pub(crate) const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
-/// A pool of connections that are no older than they may be.
-pub(super) struct Client {
-    route: Arc<Route>,
-    /// For how long a connection is used.
-    max_age: Duration,
-    /// The pool of now, and since when it is that.
-    current: Mutex<(Arc<Pool>, Instant)>,
+/// For how long a connection is kept for the next request. Some servers close theirs after 5 s, and
+/// a request that meets the close is lost without an answer, and [sent anew](Client::send).
+const KEEP_IDLE: Duration = Duration::from_secs(4);
+/// How often a receiver over HTTP/2 is asked whether it is still there, and how long it may take to answer: all
+/// requests are on one connection, and wait for one that is dead.
+const PING: Duration = Duration::from_secs(5);
+
+/// Reads a URL of a key of the configuration. The messages do not repeat it.
+pub(crate) fn parse_url(key: &str, text: &str) -> Result<Url, SinkBuildError> {
+    let bad = |reason: String| SinkBuildError::at(&[key], reason);
+    keys::url(text).map_err(|wrong| bad(wrong.what))?;
+    text.parse().map_err(|error| bad(format!("expected an address, found another text: {error}")))
+}
+
+/// `host:port` of an address, for messages: without user, path and query, which may hold secrets.
+pub(crate) fn peer(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    format!("{host}:{}", url.port_or_known_default().unwrap_or_default())
+}
+
+/// Reads configured headers; their values are marked as secrets.
+pub(crate) fn headers(
+    configured: &[(String, Secret)],
+    grpc: bool,
+) -> Result<HeaderMap, SinkBuildError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in configured {
+        let bad = |wrong: Wrong| SinkBuildError::at(&["headers", name], wrong.what);
+        let name = keys::header_name(name, grpc).map_err(bad)?;
+        headers.append(name, keys::header_value(value.expose()).map_err(bad)?);
+    }
+    Ok(headers)
+}
+
+/// One request.
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Request {
+    /// A POST of a body of a type.
+    pub(crate) fn post(url: &Url, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        // Its own headers, those of the configuration, and those of the client.
+        let mut headers = HeaderMap::with_capacity(16);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Self { method: Method::POST, url: url.clone(), headers, body: body.into() }
+    }
+
+    /// Sets a header; a value that is none is left out.
+    pub(crate) fn header(&mut self, name: HeaderName, value: impl TryInto<HeaderValue>) {
+        if let Ok(value) = value.try_into() {
+            self.headers.insert(name, value);
+        }
+    }
+}
+
+/// An answer to a request.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    /// Where a redirect points to.
+    location: Option<HeaderValue>,
+    /// The start of the body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn new(status: StatusCode, headers: &HeaderMap, body: Vec<u8>) -> Self {
+        let retry_after = headers.get(header::RETRY_AFTER).and_then(status::retry_after);
+        let location = headers.get(header::LOCATION).cloned();
+        Self { status, retry_after, location: location.filter(|_| status.is_redirection()), body }
+    }
+
+    pub(crate) fn is_success(&self) -> bool {
+        self.status.is_success()
+    }
+
+    /// The start of the body, as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The failure that an answer other than 2xx to a batch is; `words` is what the body says.
+    pub(crate) fn failure(&self, words: &str, sent: &Batch, secrets: &Secrets) -> Failure {
+        // What the body of a redirect says is that it is one.
+        let location = self.location.as_ref().map(status::points_to);
+        let words = location.as_deref().unwrap_or(words);
+        status::to_failure(self.status, self.retry_after, words, sent, secrets)
+    }
+}
+
+/// A client for one server, whose connections are no older than they may be.
+pub(crate) struct Client {
+    setup: Arc<Setup>,
+    secrets: Secrets,
+    deadline: Duration,
+    /// The client of now, and since when it is that.
+    current: Mutex<(reqwest::Client, Instant)>,
+}
+
+/// How a client is made, however often.
+struct Setup {
+    options: HttpOptions,
+    /// The address of the server.
+    url: Url,
+    secrets: Secrets,
 }
 
 impl Client {
-    pub(super) fn new(route: Route, max_age: Duration) -> Result<Self, SinkBuildError> {
-        let route = Arc::new(route);
-        let current = Mutex::new((Pool::new(route.connector()?), Instant::now()));
-        Ok(Self { route, max_age, current })
+    /// Sets up the client for the server of an address; nothing is connected yet.
+    pub(crate) fn new(
+        options: &HttpOptions,
+        url: &Url,
+        secrets: &Secrets,
+    ) -> Result<Self, SinkBuildError> {
+        if let Some(tls) = &options.tls {
+            tls::check(tls, url.scheme() == "https")?;
+            if options.proxy != Proxy::None && tls.server_name.is_some() {
+                let reason = "cannot be together with tls.serverName; remove one of the two";
+                return Err(SinkBuildError::at(&["proxy"], reason));
+            }
+        }
+        let (options, url, deadline) =
+            (options.clone(), url.clone(), own_deadline(options.timeout));
+        let setup = Setup { options, url, secrets: secrets.clone() };
+        let current = Mutex::new((setup.client()?, Instant::now()));
+        Ok(Self { setup: Arc::new(setup), secrets: secrets.clone(), deadline, current })
     }
 
-    /// The pool for a request. Once it is as old as a connection may be, another one takes its
+    /// Sends one request. An answer of any status is a reply; no answer is a failure. Of a 2xx answer
+    /// `success_bytes` are read at most.
+    ///
+    /// A receiver may close a connection that is idle at the moment of the next request. So a request
+    /// whose connection ends without an answer is sent again at once, once. Should the first have
+    /// arrived, it arrives again under the same ids.
+    pub(crate) async fn send(
+        &self,
+        request: Request,
+        success_bytes: usize,
+    ) -> Result<Reply, Failure> {
+        let end = Instant::now() + self.deadline;
+        let request = self.setup.request(request);
+        let sending = async {
+            let client = self.get().await;
+            let again = request.try_clone();
+            match (client.execute(request).await, again) {
+                (Err(error), Some(again)) if net_error::is_cut(&error) && !error.is_connect() => {
+                    tracing::debug!(peer = peer(&self.setup.url), "a connection is gone");
+                    client.execute(again).await
+                }
+                (answer, _) => answer,
+            }
+        };
+        let response = match timeout_at(end, sending).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.failure(error)),
+            Err(_) => {
+                let peer = peer(&self.setup.url);
+                return Err(net_error::silence(self.deadline, &peer, &self.secrets));
+            }
+        };
+        let mut reply = Reply::new(response.status(), response.headers(), Vec::new());
+        // The status decides; a body that is slow, huge or cut off can only cost the connection.
+        let read = if reply.is_success() { success_bytes } else { REASON_BYTES };
+        let wait = if reply.is_success() && read > 0 {
+            end.saturating_duration_since(Instant::now())
+        } else {
+            BODY_WAIT
+        };
+        let _ = timeout(wait, read_body(response, read, &mut reply.body)).await;
+        Ok(reply)
+    }
+
+    /// The client for a request. Once it is as old as a connection may be, another one takes its
     /// place, whose connections ask for the addresses of the name again; what is under way on the old
     /// one ends there.
-    pub(super) async fn pool(&self) -> Arc<Pool> {
+    async fn get(&self) -> reqwest::Client {
         {
-            let mut current = lock(&self.current);
-            if current.1.elapsed() < self.max_age {
-                return Arc::clone(&current.0);
+            let mut current = self.current();
+            if current.1.elapsed() < self.setup.options.connection_max_age {
+                return current.0.clone();
             }
             // Whoever else asks meanwhile does with the old one.
             current.1 = Instant::now();
         }
-        let old_ones_stay = |error: &dyn std::fmt::Display| {
+        let old_ones_stay = |error: &dyn fmt::Display| {
             tracing::warn!(%error, "connections cannot be renewed: the old ones stay in use");
         };
         // To read the system's certificates takes a while.
-        let route = Arc::clone(&self.route);
-        match tokio::task::spawn_blocking(move || route.connector()).await {
-            Ok(Ok(connector)) => lock(&self.current).0 = Pool::new(connector),
+        let setup = Arc::clone(&self.setup);
+        match tokio::task::spawn_blocking(move || setup.client()).await {
+            Ok(Ok(client)) => self.current().0 = client,
             Ok(Err(error)) => old_ones_stay(&error),
             Err(error) => old_ones_stay(&error),
         }
-        Arc::clone(&lock(&self.current).0)
-    }
-}
-
-/// Connections that wait for a request.
-pub(super) struct Pool {
-    connector: Connector,
-    /// And since when. The last one has waited least.
-    idle: Mutex<Vec<(Connection, Instant)>>,
-    looked_after: Once,
-}
-
-impl Pool {
-    fn new(connector: Connector) -> Arc<Self> {
-        Arc::new(Self { connector, idle: Mutex::default(), looked_after: Once::new() })
+        self.current().0.clone()
     }
 
-    /// A connection that was used before.
-    pub(super) fn used(&self) -> Option<Connection> {
-        let (connection, since) = lock(&self.idle).pop()?;
-        (since.elapsed() < KEEP_IDLE).then_some(connection)
+    fn current(&self) -> MutexGuard<'_, (reqwest::Client, Instant)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection of its own.
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, BoxError> {
-        let stream = self.connector.connect().await?;
-        let (sender, exchange) = http1::handshake(stream).await?;
-        self.looked_after.call_once(|| drop(tokio::spawn(Self::look_after(Arc::downgrade(self)))));
-        Ok(Connection { sender, exchange: Some(Box::new(exchange)) })
-    }
-
-    /// Keeps a connection for the next request.
-    pub(super) fn keep(&self, connection: Connection) {
-        lock(&self.idle).push((connection, Instant::now()));
-    }
-
-    /// Ends connections that nobody uses.
-    async fn look_after(pool: Weak<Self>) {
-        loop {
-            sleep(KEEP_IDLE).await;
-            let Some(pool) = pool.upgrade() else { return };
-            let is_old = |(_, since): &mut (_, Instant)| since.elapsed() >= KEEP_IDLE;
-            let old: Vec<_> = lock(&pool.idle).extract_if(.., is_old).collect();
-            for (connection, _) in old {
-                connection.end().await;
-            }
+    fn failure(&self, error: reqwest::Error) -> Failure {
+        let peer = peer(&self.setup.url);
+        // The URL may hold secrets.
+        let error = error.without_url();
+        if error.is_timeout() && error.is_connect() {
+            let reason = format_args!("no connection to {peer} in time");
+            return Failure::new(FailureClass::Timeout, self.secrets.reason(reason));
         }
+        net_error::to_failure(&error, !error.is_connect(), &peer, &self.secrets)
     }
 }
 
-type Exchange = http1::Connection<Box<dyn Stream>, Full<Bytes>>;
-
-/// A connection, for one request after the other.
-pub(super) struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    /// Nothing once it has ended.
-    exchange: Option<Box<Exchange>>,
-}
-
-impl Connection {
-    /// Sends a request, and waits for the head of the answer.
-    pub(super) async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> hyper::Result<Response<Incoming>> {
-        let answer = self.sender.send_request(request);
-        go_on(&mut self.exchange, answer).await
-    }
-
-    /// Reads at most `limit` bytes of an answer into `body`. What was read when the caller loses patience
-    /// stays. Answers whether the connection can be used again.
-    ///
-    /// An end that comes within one buffer more is read too: it sets the connection free for the next
-    /// request.
-    pub(super) async fn read(
-        &mut self,
-        mut answer: Incoming,
-        limit: usize,
-        body: &mut Vec<u8>,
-    ) -> bool {
-        let reading = async {
-            let mut drained = 0;
-            while let Some(Ok(frame)) = answer.frame().await {
-                let Some(chunk) = frame.data_ref() else { continue };
-                let wanted = limit.saturating_sub(body.len()).min(chunk.len());
-                body.extend_from_slice(&chunk[..wanted]);
-                drained += chunk.len();
-                if drained > limit.max(REASON_BYTES) {
-                    return false;
-                }
-            }
-            self.sender.ready().await.is_ok()
+impl Setup {
+    /// Reads the certificates, those of the system too; nothing is connected yet.
+    fn client(&self) -> Result<reqwest::Client, SinkBuildError> {
+        let HttpOptions { tls, proxy, timeout, .. } = &self.options;
+        let deadline = own_deadline(*timeout);
+        let mut builder = reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .pool_idle_timeout(KEEP_IDLE)
+            .http2_keep_alive_interval(PING)
+            .http2_keep_alive_timeout(PING)
+            // Before the whole attempt is over, so that the reason can tell the two apart.
+            .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
+        builder = match proxy {
+            Proxy::None => builder.no_proxy(),
+            Proxy::Env => builder,
+            Proxy::Url(url) => builder.proxy(reqwest::Proxy::all(url.expose()).map_err(|_| {
+                SinkBuildError::at(&["proxy"], "expected the address of a proxy, found another")
+            })?),
         };
-        go_on(&mut self.exchange, reading).await
+        if self.url.scheme() == "http" && *proxy == Proxy::None {
+            // Without TLS the system's roots are not needed, and in a bare image there are none.
+            builder = builder.tls_certs_only([]);
+        }
+        if let Some(pem) = tls.as_ref().and_then(|tls| tls.ca.as_ref()) {
+            let certificates = reqwest::Certificate::from_pem_bundle(pem);
+            let certificates = certificates.map_err(|e| tls::bad("ca", innermost(&e)))?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let Some((cert, key)) = tls.as_ref().map_or(Ok(None), TlsOptions::identity)? {
+            let pem = [cert, b"\n", key.expose().as_bytes()].concat();
+            let identity = reqwest::Identity::from_pem(&pem);
+            builder = builder.identity(identity.map_err(|e| tls::bad("cert", innermost(&e)))?);
+        }
+        if self.server_name().is_some() {
+            let host = self.url.host_str().unwrap_or_default();
+            builder = builder.http1_only().dns_resolver(Alias::new(host));
+        }
+        builder.build().map_err(|error| client_refuses(&self.secrets, &error))
     }
 
-    /// Ends it as its protocols do, which nobody waits long for.
-    async fn end(self) {
-        drop(self.sender);
-        if let Some(exchange) = self.exchange {
-            let _ = timeout(BODY_WAIT, exchange).await;
+    /// The name that the server's certificate has to carry, where it is not the host's.
+    fn server_name(&self) -> Option<&str> {
+        self.options.tls.as_ref()?.server_name.as_deref()
+    }
+
+    /// A request as the client takes it.
+    ///
+    /// The client takes the name for TLS from the URL and offers no other place for it. So the URL
+    /// gets the name, resolving it yields the real host's addresses, and the `Host` header stays what
+    /// it was.
+    fn request(&self, mut request: Request) -> reqwest::Request {
+        if let Some(name) = self.server_name() {
+            let host = request.url.host_str().unwrap_or_default();
+            let host = request.url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
+            request.header(header::HOST, host);
+            // It is a DNS name: that was checked.
+            let _ = request.url.set_host(Some(name));
+        }
+        let mut sent = reqwest::Request::new(request.method, request.url);
+        *sent.headers_mut() = request.headers;
+        *sent.body_mut() = Some(request.body.into());
+        sent
+    }
+}
+
+/// A resolver that answers every name with the addresses of one host.
+struct Alias(Arc<str>);
+
+impl Alias {
+    /// `host` as it stands in a URL: a name, an IPv4 address, or an IPv6 address in brackets.
+    fn new(host: &str) -> Self {
+        Self(host.trim_start_matches('[').trim_end_matches(']').into())
+    }
+}
+
+impl Resolve for Alias {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let host = Arc::clone(&self.0);
+        Box::pin(async move {
+            if let Ok(ip) = host.parse::<IpAddr>() {
+                return Ok(Box::new(std::iter::once(SocketAddr::new(ip, 0))) as Addrs);
+            }
+            // Port 0 stands for the URL's.
+            let addresses: Vec<_> = tokio::net::lookup_host((&*host, 0)).await?.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Reads at most `limit` bytes into `body`. What was read when the caller loses patience stays.
+///
+/// An end that comes within one buffer more is read too: it sets the connection free for the next
+/// request.
+async fn read_body(mut response: reqwest::Response, limit: usize, body: &mut Vec<u8>) {
+    let mut drained = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let wanted = limit.saturating_sub(body.len()).min(chunk.len());
+        body.extend_from_slice(&chunk[..wanted]);
+        drained += chunk.len();
+        if drained > limit.max(REASON_BYTES) {
+            return;
         }
     }
 }
 
-/// Waits for what comes of an exchange, which goes on meanwhile.
-async fn go_on<T>(exchange: &mut Option<Box<Exchange>>, awaited: impl Future<Output = T>) -> T {
-    let mut awaited = pin!(awaited);
-    poll_fn(|context| {
-        if exchange.as_mut().is_some_and(|going| Pin::new(going).poll(context).is_ready()) {
-            *exchange = None;
-        }
-        awaited.as_mut().poll(context)
-    })
-    .await
+/// The end of an error's chain, which says what the rest only frames.
+pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut current = error;
+    while let Some(source) = current.source() {
+        current = source;
+    }
+    current.to_string()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// An objection of the HTTP or gRPC client to the options.
+pub(crate) fn client_refuses(secrets: &Secrets, error: &(dyn Error + 'static)) -> SinkBuildError {
+    let reason = secrets.reason(innermost(error));
+    SinkBuildError::at(&[], format_args!("cannot set up the client: {reason}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        bridge::Secrets,
-        sinks::{TlsOptions, http::test_server::TestServer},
-    };
+    use crate::sinks::http::test_server::TestServer;
 
     #[tokio::test]
     async fn a_connection_is_used_until_it_is_old() {
-        let young = Duration::from_secs(3600);
+        let young = Duration::from_hours(1);
         for (max_age, expected) in [(young, [0, 0, 0]), (Duration::ZERO, [0, 1, 2])] {
             let server = TestServer::always("200 OK", "", "").await;
-            let route = Route {
-                address: server.url("http").parse().unwrap(),
-                proxy: None,
-                tls: TlsOptions::default(),
-                within: Duration::from_secs(5),
-                secrets: Secrets::none(),
-            };
-            let client = Client::new(route, max_age).unwrap();
+            let url = parse_url("url", &server.url("http")).unwrap();
+            let options =
+                HttpOptions { connection_max_age: max_age, ..HttpOptions::new(url.as_str()) };
+            let client = Client::new(&options, &url, &Secrets::none()).unwrap();
             for _ in 0..3 {
-                let pool = client.pool().await;
-                let mut connection = match pool.used() {
-                    Some(used) => used,
-                    None => pool.connect().await.unwrap(),
-                };
-                let answer = connection.send(Request::new("{}".into())).await.unwrap();
-                assert!(connection.read(answer.into_body(), 0, &mut Vec::new()).await);
-                pool.keep(connection);
+                client.send(Request::post(&url, "text/plain", "x"), 0).await.unwrap();
             }
             let received = server.received.lock().unwrap();
             let connections: Vec<_> = received.iter().map(|request| request.connection).collect();

@@ -103,18 +103,9 @@ fn max_age(sink: &Shared<'_>, checks: &mut Checks<'_>) -> Option<Duration> {
 
 const HINT: &str = "write `https://host/path` or `http://host:port/path`";
 
-/// Parses an address of HTTP, which has no user in it: that is a header.
+/// Parses an address of HTTP, which has no user in it: that is a header. Addresses carry tokens, so none is
+/// repeated.
 pub(crate) fn url(text: &str) -> Result<Uri, Wrong> {
-    let uri = address(text)?;
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(wrong("expected an address, found one with a user and password in it")
-            .hint("put them into `headers` as `Authorization`"));
-    }
-    Ok(uri)
-}
-
-/// Parses an address of HTTP. Addresses carry tokens, so none is repeated.
-pub(crate) fn address(text: &str) -> Result<Uri, Wrong> {
     let Some((scheme, _)) = text.split_once("://") else {
         return Err(wrong("expected `http://` or `https://` in front, found no scheme").hint(HINT));
     };
@@ -129,8 +120,11 @@ pub(crate) fn address(text: &str) -> Result<Uri, Wrong> {
     let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
         return Err(none("one without a host"));
     };
-    let host = authority.as_str().rsplit('@').next().unwrap_or_default();
-    let port = host.rsplit_once(':').map(|(_, port)| port);
+    if authority.as_str().contains('@') {
+        return Err(wrong("expected an address, found one with a user and password in it")
+            .hint("put them into `headers` as `Authorization`"));
+    }
+    let port = authority.as_str().rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| !port.ends_with(']')) && !matches!(authority.port_u16(), Some(1..)) {
         return Err(wrong("expected a port from 1 to 65535, found another").hint(HINT));
     }

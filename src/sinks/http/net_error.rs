@@ -104,7 +104,10 @@ fn describe(error: &(dyn Error + 'static), peer: &str) -> (FailureClass, String)
     (FailureClass::Unavailable, format!("exchange with {peer} failed: {detail}"))
 }
 
-const LAYERS: [&str; 5] = [
+const LAYERS: [&str; 8] = [
+    "error sending request",
+    "client error (Connect)",
+    "client error (SendRequest)",
     "tcp connect error",
     "transport error",
     "dns error",

@@ -1,7 +1,6 @@
 //! TLS material, checked before any client sees it: the clients themselves skip what is not PEM
 //! in silence, and then fail at the first handshake with a message about something else.
 
-use ::http::uri::Scheme;
 use rustls::pki_types::ServerName;
 
 use crate::sinks::{
@@ -15,7 +14,7 @@ pub(crate) fn bad(key: &str, reason: impl std::fmt::Display) -> SinkBuildError {
 
 /// Checks what `options` hold: PEM where PEM is due, a certificate only with its key, a name where
 /// a name is due, and all of it only where TLS is spoken.
-pub(crate) fn check(options: &TlsOptions, scheme: Option<&Scheme>) -> Result<(), SinkBuildError> {
+pub(crate) fn check(options: &TlsOptions, https: bool) -> Result<(), SinkBuildError> {
     let pem = |key, text: &[u8], kind| {
         pem(&String::from_utf8_lossy(text), kind).map_err(|wrong| bad(key, wrong.what))
     };
@@ -37,9 +36,7 @@ pub(crate) fn check(options: &TlsOptions, scheme: Option<&Scheme>) -> Result<(),
         ("cert", options.cert.is_some()),
         ("serverName", options.server_name.is_some()),
     ];
-    if scheme != Some(&Scheme::HTTPS)
-        && let Some((key, _)) = set.into_iter().find(|(_, set)| *set)
-    {
+    if !https && let Some((key, _)) = set.into_iter().find(|(_, set)| *set) {
         return Err(bad(key, "expected an address with https:// beside it, found http://"));
     }
     Ok(())

@@ -57,7 +57,7 @@ use crate::{
 };
 
 /// Produces batches to one topic, through one producer.
-pub struct KafkaSink {
+pub(super) struct KafkaSink {
     config: ClientConfig,
     secrets: Secrets,
     messages: Messages,
@@ -89,7 +89,7 @@ struct InCompany;
 
 impl KafkaSink {
     /// Checks the options; nothing is connected yet.
-    pub fn new(options: &KafkaOptions) -> Result<Self, SinkBuildError> {
+    pub(super) fn new(options: &KafkaOptions) -> Result<Self, SinkBuildError> {
         let secrets = options.secrets();
         Ok(Self {
             config: config::build(options, &secrets)?,

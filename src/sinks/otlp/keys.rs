@@ -58,7 +58,7 @@ pub struct OtlpOptions {
 impl BuildSink for OtlpOptions {
     fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
         #[cfg(feature = "otlp")]
-        return Ok(Arc::new(super::OtlpSink::new(self)?));
+        return super::sink::build(self);
         #[cfg(not(feature = "otlp"))]
         Err(SinkBuildError::at(&[], "expected a kind that is built in, found another"))
     }

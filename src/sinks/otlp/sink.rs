@@ -12,12 +12,12 @@ mod http;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::BoxFuture;
+use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 
-use self::{grpc::GrpcExporter, http::HttpExporter};
+use self::grpc::GrpcSink;
 use super::{OtlpOptions, OtlpProtocol};
 use crate::{
     bridge::{Failure, Outcome, RefusedClass, Secrets, Sink},
@@ -26,53 +26,25 @@ use crate::{
     sinks::SinkBuildError,
 };
 
-/// Exports batches to one OTLP receiver.
-#[derive(Debug)]
-pub struct OtlpSink {
-    /// Which has buffers that it uses again.
-    encoder: Mutex<LogsEncoder>,
-    exporter: Exporter,
-    secrets: Secrets,
+/// Checks the options and sets up the client; nothing is connected yet.
+pub(super) fn build(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
+    let secrets = Secrets::of(options.http.secrets());
+    Ok(match options.protocol {
+        OtlpProtocol::Grpc => Arc::new(GrpcSink::new(&options.http, secrets)?),
+        OtlpProtocol::Http => Arc::new(http::sink(&options.http, secrets)?),
+    })
 }
 
-#[derive(Debug)]
-enum Exporter {
-    Grpc(Box<GrpcExporter>),
-    Http(Box<HttpExporter>),
-}
+/// Makes the messages; it has buffers that it uses again.
+#[derive(Default)]
+struct Messages(Mutex<LogsEncoder>);
 
-impl OtlpSink {
-    /// Checks the options and sets up the client; nothing is connected yet.
-    pub fn new(options: &OtlpOptions) -> Result<Self, SinkBuildError> {
-        let secrets = Secrets::of(options.http.secrets());
-        let exporter = match options.protocol {
-            OtlpProtocol::Grpc => {
-                Exporter::Grpc(Box::new(GrpcExporter::new(&options.http, secrets.clone())?))
-            }
-            OtlpProtocol::Http => {
-                Exporter::Http(Box::new(HttpExporter::new(&options.http, secrets.clone())?))
-            }
-        };
-        Ok(Self { encoder: Mutex::default(), exporter, secrets })
-    }
-
-    async fn export(&self, batch: &Batch) -> Outcome {
-        let encoded = self.encoder.lock().unwrap_or_else(PoisonError::into_inner).encode(batch);
-        let request = match encoded {
-            Ok(request) => request.into(),
-            Err(error) => {
-                let reason = self.secrets.reason(error);
-                return Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason));
-            }
-        };
-        let answer = match &self.exporter {
-            Exporter::Grpc(grpc) => grpc.export(request, batch).await,
-            Exporter::Http(http) => http.export(request, batch).await,
-        };
-        match answer {
-            Ok(response) => taken(response, batch.records.len() as u64, &self.secrets),
-            Err(failure) => Outcome::Failed(failure),
-        }
+impl Messages {
+    fn of(&self, batch: &Batch, secrets: &Secrets) -> Result<Bytes, Failure> {
+        let encoded = self.0.lock().unwrap_or_else(PoisonError::into_inner).encode(batch);
+        encoded
+            .map(Bytes::from)
+            .map_err(|error| Failure::refused(RefusedClass::Invalid, secrets.reason(error)))
     }
 }
 
@@ -89,11 +61,5 @@ fn taken(response: ExportLogsServiceResponse, sent: u64, secrets: &Secrets) -> O
                 _ => words,
             },
         },
-    }
-}
-
-impl Sink for OtlpSink {
-    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.export(batch))
     }
 }

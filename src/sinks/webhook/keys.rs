@@ -59,7 +59,7 @@ pub struct WebhookOptions {
 impl BuildSink for WebhookOptions {
     fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
         #[cfg(feature = "webhook")]
-        return Ok(Arc::new(super::WebhookSink::new(self)?));
+        return Ok(Arc::new(super::sink::build(self)?));
         #[cfg(not(feature = "webhook"))]
         Err(SinkBuildError::at(&[], "expected a kind that is built in, found another"))
     }
@@ -71,7 +71,7 @@ impl BuildSink for WebhookOptions {
 
 #[cfg(feature = "webhook")]
 impl WebhookOptions {
-    pub(super) fn secrets(&self) -> crate::bridge::Secrets {
+    pub(crate) fn secrets(&self) -> crate::bridge::Secrets {
         let mut texts = self.http.secrets();
         for secret in &self.signing_secrets {
             let secret = secret.expose();

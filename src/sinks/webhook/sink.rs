@@ -19,19 +19,19 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-use ::http::{HeaderName, HeaderValue};
+use ::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
 use self::sign::Signer;
 use super::WebhookOptions;
 use crate::{
-    bridge::{Failure, Outcome, Sink},
+    bridge::{Failure, Secrets},
     event::Batch,
     sinks::{
         SinkBuildError,
-        http::{Address, HttpPoster, Reply},
+        http::{HttpKind, HttpSink, Request, parse_url},
     },
 };
 
@@ -39,52 +39,49 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// POSTs batches to one URL.
-#[derive(Debug)]
-pub struct WebhookSink {
-    poster: HttpPoster,
+/// Posts envelopes to one URL.
+pub(crate) struct Webhook {
+    url: Url,
     signer: Option<Signer>,
     single: bool,
 }
 
-impl WebhookSink {
-    /// Checks the options and sets up the client; nothing is connected yet.
-    pub fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
-        let address = Address::parse("url", options.http.url.expose())?;
-        let secrets = options.secrets();
-        let poster = HttpPoster::new(&address, &options.http, "application/json", secrets)?;
-        let signer = Signer::new(&options.signing_secrets)?;
-        Ok(Self { poster, signer, single: options.single })
-    }
+/// Checks the options and sets up the client; nothing is connected yet.
+pub(crate) fn build(options: &WebhookOptions) -> Result<HttpSink<Webhook>, SinkBuildError> {
+    let kind = Webhook::new(options)?;
+    let url = kind.url.clone();
+    HttpSink::new(kind, &options.http, &url, options.secrets())
+}
 
-    async fn post(&self, batch: &Batch) -> Result<Reply, Failure> {
+impl Webhook {
+    pub(crate) fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
+        let url = parse_url("url", options.http.url.expose())?;
+        let signer = Signer::new(&options.signing_secrets)?;
+        Ok(Self { url, signer, single: options.single })
+    }
+}
+
+impl HttpKind for Webhook {
+    fn request(&self, batch: &Batch, _: &Secrets) -> Result<Request, Failure> {
         let (id, body) = match batch.records.as_slice() {
             [record] if self.single => (record.id().to_owned(), record.envelope.clone()),
             _ => (array_id(batch), array_body(batch)),
         };
-        let timestamp = jiff::Timestamp::now().as_second();
-        let mut headers = vec![(TIMESTAMP, HeaderValue::from(timestamp))];
-        let sent = self.poster.compress(body.clone()).await?;
-        if let Some(signer) = &self.signer {
-            let bodies: &[&[u8]] = if sent == body { &[&body] } else { &[&sent, &body] };
-            if let Ok(signature) = HeaderValue::try_from(signer.sign(&id, timestamp, bodies)) {
-                headers.push((SIGNATURE, signature));
-            }
-        }
+        let mut request = Request::post(&self.url, "application/json", body);
         // Ids are printable ASCII by their making.
-        if let Ok(id) = HeaderValue::try_from(id) {
-            headers.push((ID, id));
-        }
-        self.poster.post_compressed(&headers, sent).await
+        request.header(ID, id);
+        request.header(TIMESTAMP, jiff::Timestamp::now().as_second());
+        Ok(request)
     }
 
-    /// The outcome that an answer to a batch states.
-    pub(crate) fn outcome_of(&self, reply: &Reply, sent: &Batch) -> Outcome {
-        if reply.is_success() {
-            return Outcome::Delivered;
+    fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {
+        let text = |name| headers.get(&name).and_then(|value| value.to_str().ok());
+        let (Some(signer), Some(id), Some(time)) = (&self.signer, text(ID), text(TIMESTAMP)) else {
+            return;
+        };
+        if let Ok(signature) = HeaderValue::try_from(signer.sign(id, time, bodies)) {
+            headers.insert(SIGNATURE, signature);
         }
-        let words = String::from_utf8_lossy(&reply.body);
-        Outcome::Failed(reply.failure(&words, sent, self.poster.secrets()))
     }
 }
 
@@ -119,15 +116,4 @@ fn array_body(batch: &Batch) -> Bytes {
     }
     body.push(b']');
     body.into()
-}
-
-impl Sink for WebhookSink {
-    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            match self.post(batch).await {
-                Ok(reply) => self.outcome_of(&reply, batch),
-                Err(failure) => Outcome::Failed(failure),
-            }
-        })
-    }
 }

@@ -11,11 +11,10 @@
 //! its status has come says nothing: the batch is sent again, under the same ids.
 //!
 //! A proxy in between may have forgotten a connection that was idle. So a call on one that was used
-//! before, and that ends without an answer, is made again at once, as over HTTP/1.1.
+//! before, and that ends without an answer, is made again at once.
 
 use std::{
     error::Error as _,
-    fmt,
     future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -28,9 +27,9 @@ use ::http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
     header::{CONTENT_TYPE, TE},
     response,
-    uri::Scheme,
 };
 use bytes::{BufMut as _, Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use tokio::time::{Instant, timeout};
@@ -41,15 +40,13 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-use super::{answer, grpc_status};
+use super::{Messages, answer, grpc_status, taken};
 use crate::{
-    bridge::{Failure, FailureClass, Fault, Secrets, Status as Answer},
+    bridge::{Failure, FailureClass, Fault, Outcome, Secrets, Sink, Status as Answer},
     event::Batch,
     sinks::{
         Compression, HttpOptions, SinkBuildError,
-        http::{
-            self, Address, BODY_WAIT, REASON_BYTES, Reply, USER_AGENT, compress, net_error, tls,
-        },
+        http::{self, BODY_WAIT, REASON_BYTES, Reply, USER_AGENT, compress, net_error, tls},
         own_deadline,
     },
 };
@@ -61,7 +58,8 @@ const RESPONSE_BYTES: usize = 1 << 20;
 /// In front of a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-pub(super) struct GrpcExporter {
+pub(super) struct GrpcSink {
+    messages: Messages,
     endpoint: Endpoint,
     peer: String,
     /// Opened by the first call. All calls share it.
@@ -84,24 +82,17 @@ struct Open {
     used: Arc<AtomicBool>,
 }
 
-impl fmt::Debug for GrpcExporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address and the headers may hold secrets.
-        f.debug_struct("GrpcExporter").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
-
-impl GrpcExporter {
+impl GrpcSink {
     pub(super) fn new(options: &HttpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
-        let address = Address::parse("endpoint", options.url.expose())?;
-        if !matches!(address.uri.path(), "" | "/") {
+        let url = http::parse_url("endpoint", options.url.expose())?;
+        if url.path() != "/" {
             let reason = "gRPC takes no path; is protocol: http meant?";
             return Err(SinkBuildError::at(&["endpoint"], reason));
         }
         let mut headers = http::headers(&options.headers, true)?;
         let deadline = own_deadline(options.timeout);
         let client = |e: tonic::transport::Error| http::client_refuses(&secrets, &e);
-        let mut endpoint = Endpoint::from_shared(address.uri.to_string())
+        let mut endpoint = Endpoint::from_shared(url.to_string())
             .map_err(client)?
             .user_agent(USER_AGENT)
             .map_err(client)?
@@ -113,8 +104,9 @@ impl GrpcExporter {
             .keep_alive_while_idle(false)
             .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
         let tls_options = options.tls.clone().unwrap_or_default();
-        tls::check(&tls_options, address.uri.scheme())?;
-        if address.uri.scheme() == Some(&Scheme::HTTPS) {
+        let https = url.scheme() == "https";
+        tls::check(&tls_options, https)?;
+        if https {
             let mut tls = ClientTlsConfig::new();
             tls = match &tls_options.ca {
                 Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
@@ -139,7 +131,8 @@ impl GrpcExporter {
         headers.extend(told.ok().map(|told| (HeaderName::from_static("grpc-timeout"), told)));
         Ok(Self {
             endpoint,
-            peer: address.peer,
+            messages: Messages::default(),
+            peer: http::peer(&url),
             open: Mutex::default(),
             max_age: options.connection_max_age,
             headers,
@@ -149,11 +142,8 @@ impl GrpcExporter {
         })
     }
 
-    pub(super) async fn export(
-        &self,
-        message: Bytes,
-        sent: &Batch,
-    ) -> Result<ExportLogsServiceResponse, Failure> {
+    async fn export(&self, sent: &Batch) -> Result<ExportLogsServiceResponse, Failure> {
+        let message = self.messages.of(sent, &self.secrets)?;
         let open = self.open();
         match timeout(self.deadline, self.call(&open, message, sent)).await {
             Ok(answer) => answer,
@@ -268,6 +258,17 @@ impl GrpcExporter {
                 Err(Failure { fault: Fault::RecordForNow, status: Answer::Cut, ..failure })
             }
         }
+    }
+}
+
+impl Sink for GrpcSink {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(async {
+            match self.export(batch).await {
+                Ok(response) => taken(response, batch.records.len() as u64, &self.secrets),
+                Err(failure) => Outcome::Failed(failure),
+            }
+        })
     }
 }
 

@@ -1,59 +1,62 @@
 //! OTLP/HTTP with protobuf bodies.
 
-use bytes::Bytes;
-use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use prost::Message as _;
+use reqwest::Url;
 
-use super::{answer, grpc_status::RpcStatus};
+use super::{Messages, answer, grpc_status::RpcStatus, taken};
 use crate::{
-    bridge::{Failure, Secrets},
+    bridge::{Failure, Outcome, Secrets},
     event::Batch,
     sinks::{
         HttpOptions, SinkBuildError,
-        http::{Address, HttpPoster, Reply},
+        http::{HttpKind, HttpSink, Reply, Request, parse_url},
     },
 };
 
-/// How much of a 2xx answer is read: a partial success and the start of its words.
-const RESPONSE_BYTES: usize = 64 * 1024;
-
-#[derive(Debug)]
-pub(super) struct HttpExporter {
-    poster: HttpPoster,
+/// Posts messages to one URL.
+pub(super) struct OtlpHttp {
+    url: Url,
+    messages: Messages,
 }
 
-impl HttpExporter {
-    pub(super) fn new(options: &HttpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
-        let address = Address::parse("endpoint", &logs_url(options.url.expose()))?;
-        let mut poster = HttpPoster::new(&address, options, "application/x-protobuf", secrets)?;
-        poster.success_bytes = RESPONSE_BYTES;
-        Ok(Self { poster })
+pub(super) fn sink(
+    options: &HttpOptions,
+    secrets: Secrets,
+) -> Result<HttpSink<OtlpHttp>, SinkBuildError> {
+    let url = parse_url("endpoint", &logs_url(options.url.expose()))?;
+    HttpSink::new(
+        OtlpHttp { url: url.clone(), messages: Messages::default() },
+        options,
+        &url,
+        secrets,
+    )
+}
+
+impl HttpKind for OtlpHttp {
+    /// A partial success and the start of its words.
+    const SUCCESS_BYTES: usize = 64 * 1024;
+
+    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+        let message = self.messages.of(batch, secrets)?;
+        Ok(Request::post(&self.url, "application/x-protobuf", message))
     }
 
-    pub(super) async fn export(
-        &self,
-        request: Bytes,
-        sent: &Batch,
-    ) -> Result<ExportLogsServiceResponse, Failure> {
-        read(&self.poster.post(request).await?, sent, self.poster.secrets())
+    fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
+        outcome(reply, sent, sent.records.len() as u64, secrets)
     }
 }
 
-pub(super) fn read(
-    reply: &Reply,
-    sent: &Batch,
-    secrets: &Secrets,
-) -> Result<ExportLogsServiceResponse, Failure> {
+pub(super) fn outcome(reply: &Reply, sent: &Batch, events: u64, secrets: &Secrets) -> Outcome {
     if reply.is_success() {
         // The status says that it was taken. A body that cannot be read takes nothing back.
-        return Ok(answer::decode(&reply.body));
+        return taken(answer::decode(&reply.body), events, secrets);
     }
     // Receivers answer with google.rpc.Status, what stands in front of them with text.
     let words = match RpcStatus::decode(&*reply.body) {
         Ok(status) if !status.message.is_empty() => status.message,
-        _ => String::from_utf8_lossy(&reply.body).into_owned(),
+        _ => reply.text(),
     };
-    Err(reply.failure(&words, sent, secrets))
+    Outcome::Failed(reply.failure(&words, sent, secrets))
 }
 
 /// The endpoint with `/v1/logs`, unless its path ends so already. A query stays behind the path.

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     bridge::{self, FailureClass, Secrets},
     sinks::{
-        Compression, HttpOptions, Proxy, Secret, TlsOptions,
+        BuildSink as _, Compression, HttpOptions, Secret, TlsOptions,
         fixtures::batch,
         http::test_server::{Pki, Step, TestServer, answer},
     },
@@ -102,7 +102,7 @@ impl Receiver {
 }
 
 async fn send(options: &OtlpOptions, batch: &Batch) -> Outcome {
-    OtlpSink::new(options).unwrap().send(batch).await
+    options.build().unwrap().send(batch).await
 }
 
 fn parts(outcome: Outcome) -> (FailureClass, Option<Duration>, String) {
@@ -126,7 +126,7 @@ fn throttled(seconds: i64) -> Status {
 async fn grpc_delivers_and_reads_the_answer() {
     let (receiver, address) = Receiver::start(Ok(partial(0, "a warning")), None).await;
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
-    let sink = OtlpSink::new(&options).unwrap();
+    let sink = options.build().unwrap();
     assert_eq!(
         sink.send(&batch(1..=3)).await,
         Outcome::Partial { rejected: 0, reason: Secrets::none().reason("a warning") }
@@ -139,7 +139,7 @@ async fn grpc_delivers_and_reads_the_answer() {
     receiver.set(Ok(ExportLogsServiceResponse::default()));
     for compression in [Compression::Gzip, Compression::Zstd] {
         options.http.compression = compression;
-        let sink = OtlpSink::new(&options).unwrap();
+        let sink = options.build().unwrap();
         assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     }
     let received = receiver.received.lock().unwrap();
@@ -155,7 +155,7 @@ async fn grpc_delivers_and_reads_the_answer() {
 async fn grpc_statuses_become_outcomes() {
     let (receiver, address) = Receiver::start(Err(Status::ok("")), None).await;
     let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
-    let sink = OtlpSink::new(&options).unwrap();
+    let sink = options.build().unwrap();
     let outcome = async |status: Status| {
         receiver.set(Err(status));
         sink.send(&batch(1..=2)).await
@@ -231,7 +231,7 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
             head.body(Body::new(Full::new(Bytes::from(page)))).unwrap()
         })
         .await;
-        let sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
+        let sink = options(url, OtlpProtocol::Grpc).build().unwrap();
         let (found, after, reason) = parts(sink.send(&batch(1..=2)).await);
         assert_eq!((found, reason.as_str()), (class, words));
         let asked = (class != FailureClass::Misconfigured).then_some(Duration::from_secs(7));
@@ -245,7 +245,7 @@ async fn grpc_behind_a_front_means_what_its_http_status_means() {
         grpc_head().status(403).body(Body::new(StreamBody::new(endless))).unwrap()
     })
     .await;
-    let sink = OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap();
+    let sink = options(url, OtlpProtocol::Grpc).build().unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=2)).await);
     assert_eq!(class, FailureClass::Misconfigured);
     assert!(reason.starts_with("HTTP 403 Forbidden: <<<") && reason.len() < 400, "{reason}");
@@ -273,7 +273,7 @@ async fn the_rejected_count_is_read_from_the_start_of_a_long_answer() {
         steps
     })
     .await;
-    let sink = |url, protocol| OtlpSink::new(&options(url, protocol)).unwrap();
+    let sink = |url, protocol| options(url, protocol).build().unwrap();
     let http = sink(server.url("http"), OtlpProtocol::Http);
     for outcome in [
         sink(url, OtlpProtocol::Grpc).send(&batch(1..=3)).await,
@@ -290,7 +290,7 @@ async fn the_rejected_count_is_read_from_the_start_of_a_long_answer() {
 async fn a_long_answer_of_grpc_refuses_nothing() {
     let send = async |body: fn() -> Body| {
         let url = front(move || grpc_head().body(body()).unwrap()).await;
-        OtlpSink::new(&options(url, OtlpProtocol::Grpc)).unwrap().send(&batch(1..=3)).await
+        options(url, OtlpProtocol::Grpc).build().unwrap().send(&batch(1..=3)).await
     };
     let long = || {
         let message = partial(2, &"w".repeat(100_000)).encode_to_vec();
@@ -314,19 +314,6 @@ async fn a_long_answer_of_grpc_refuses_nothing() {
     assert!(reason.ends_with("ends without a gRPC status"), "{reason}");
 }
 
-#[test]
-fn no_address_is_shown_but_its_host() {
-    for (protocol, endpoint) in [
-        (OtlpProtocol::Grpc, "http://u:s3cret@receiver:4317"),
-        (OtlpProtocol::Http, "http://u:s3cret@receiver:4317/s3cret?key=s3cret"),
-    ] {
-        let mut options = options(endpoint.to_owned(), protocol);
-        options.http.proxy = Proxy::Url(Secret::new("http://u:s3cret@proxy"));
-        let shown = format!("{options:?} {:?}", OtlpSink::new(&options).unwrap());
-        assert!(shown.contains("receiver:4317") && !shown.contains("s3cret"), "{shown}");
-    }
-}
-
 #[tokio::test]
 async fn grpc_survives_a_receiver_that_is_away() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -334,7 +321,7 @@ async fn grpc_survives_a_receiver_that_is_away() {
     drop(listener);
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     options.http.timeout = Duration::from_secs(3);
-    let sink = OtlpSink::new(&options).unwrap();
+    let sink = options.build().unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(
         (class, reason),
@@ -361,8 +348,7 @@ async fn grpc_over_tls_verifies_the_server() {
         .client_ca_root(Certificate::from_pem(&pki.ca));
     let (_receiver, address) = Receiver::start(Ok(partial(0, "")), Some(tls)).await;
     let mut options = options(format!("https://{address}"), OtlpProtocol::Grpc);
-    let outcome =
-        async |options: &OtlpOptions| OtlpSink::new(options).unwrap().send(&batch(1..=1)).await;
+    let outcome = async |options: &OtlpOptions| options.build().unwrap().send(&batch(1..=1)).await;
     options.http.tls = Some(pki.options(true));
     let (class, _, reason) = parts(outcome(&options).await);
     assert_eq!(class, FailureClass::Misconfigured);
@@ -388,7 +374,7 @@ async fn http_delivers_and_reads_the_answer() {
     })
     .await;
     let mut options = options(server.url("http"), OtlpProtocol::Http);
-    let sink = OtlpSink::new(&options).unwrap();
+    let sink = options.build().unwrap();
     assert_eq!(
         sink.send(&batch(1..=3)).await,
         Outcome::Partial { rejected: 0, reason: Secrets::none().reason("a warning") }
@@ -398,7 +384,7 @@ async fn http_delivers_and_reads_the_answer() {
         Outcome::Partial { rejected: 2, reason: Secrets::none().reason("too old") }
     );
     options.http.compression = Compression::Gzip;
-    assert_eq!(OtlpSink::new(&options).unwrap().send(&batch(1..=3)).await, Outcome::Delivered);
+    assert_eq!(options.build().unwrap().send(&batch(1..=3)).await, Outcome::Delivered);
     let received = server.received.lock().unwrap();
     assert_eq!(received[0].line(), "POST /v1/logs HTTP/1.1");
     assert_eq!(received[0].header("content-type"), Some("application/x-protobuf"));
@@ -413,12 +399,12 @@ async fn http_reasons_are_read_from_the_status_message() {
     let status = RpcStatus { code: 3, message: "bad batch".into(), details: vec![] };
     let body = String::from_utf8(status.encode_to_vec()).unwrap();
     let server = TestServer::always("400 Bad Request", "", &body).await;
-    let sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
+    let sink = options(server.url("http"), OtlpProtocol::Http).build().unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, FailureClass::Refused(RefusedClass::Invalid));
     assert_eq!(reason, "HTTP 400 Bad Request: bad batch");
     let server = TestServer::always("502 Bad Gateway", "", "<html>upstream").await;
-    let sink = OtlpSink::new(&options(server.url("http"), OtlpProtocol::Http)).unwrap();
+    let sink = options(server.url("http"), OtlpProtocol::Http).build().unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, FailureClass::Unavailable);
     assert_eq!(reason, "HTTP 502 Bad Gateway: <html>upstream");
@@ -452,7 +438,7 @@ fn options_are_checked_without_a_network() {
     let error = |protocol, endpoint: &str, change: Change| {
         let mut options = options(endpoint.into(), protocol);
         change(&mut options);
-        OtlpSink::new(&options).map(|_| ()).map_err(|e| e.to_string())
+        options.build().map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(error(OtlpProtocol::Grpc, "https://collector:4317", |_| ()), Ok(()));
     assert_eq!(error(OtlpProtocol::Http, "https://collector:4318", |_| ()), Ok(()));
@@ -496,8 +482,34 @@ fn options_are_checked_without_a_network() {
 
 #[tokio::test]
 async fn a_record_without_an_envelope_is_refused() {
-    let sink = OtlpSink::new(&options("http://127.0.0.1:1".into(), OtlpProtocol::Http)).unwrap();
+    let sink = options("http://127.0.0.1:1".into(), OtlpProtocol::Http).build().unwrap();
     let record = crate::event::Record { seq: 1, envelope: "{}".into() };
     let outcome = sink.send(&Batch { records: vec![record] }).await;
     assert_eq!(parts(outcome).0, FailureClass::Refused(RefusedClass::Invalid));
+}
+
+/// All requests of a sink are on one connection then.
+#[tokio::test]
+async fn http_2_is_spoken_where_the_receiver_offers_it() {
+    let pki = Pki::new("127.0.0.1");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let router = axum::Router::new().fallback({
+        let seen = Arc::clone(&seen);
+        move |request: axum::extract::Request| {
+            let said = (request.version(), request.uri().to_string());
+            seen.lock().unwrap().push(said);
+            async { ::http::StatusCode::OK }
+        }
+    });
+    let tls = ServerTlsConfig::new().identity(Identity::from_pem(&pki.server.0, &pki.server.1));
+    let server = Server::builder().tls_config(tls).unwrap().add_routes(Routes::from(router));
+    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+    let mut options = options(format!("https://{address}/otlp"), OtlpProtocol::Http);
+    options.http.tls = Some(pki.options(false));
+    let sink = options.build().unwrap();
+    assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
+    let expected = (::http::Version::HTTP_2, format!("https://{address}/otlp/v1/logs"));
+    assert_eq!(*seen.lock().unwrap(), [expected]);
 }

@@ -5,9 +5,9 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 
 use super::*;
 use crate::{
-    bridge::{FailureClass, Fault, RefusedClass, Secrets, Status},
+    bridge::{FailureClass, Fault, Outcome, RefusedClass, Secrets, Status},
     sinks::{
-        Compression, HttpOptions, Proxy, Secret, TlsOptions,
+        BuildSink as _, Compression, HttpOptions, Proxy, Secret, TlsOptions,
         fixtures::batch,
         http::test_server::{Pki, Step, TestServer, answer},
     },
@@ -26,7 +26,7 @@ fn options(url: String) -> WebhookOptions {
 }
 
 async fn send(options: &WebhookOptions, batch: &Batch) -> Outcome {
-    WebhookSink::new(options).unwrap().send(batch).await
+    options.build().unwrap().send(batch).await
 }
 
 fn failure_of(outcome: Outcome) -> (FailureClass, Option<Duration>, String) {
@@ -40,7 +40,7 @@ fn failure_of(outcome: Outcome) -> (FailureClass, Option<Duration>, String) {
 async fn a_batch_is_an_array_and_a_single_is_an_object() {
     let server = TestServer::always("204 No Content", "", "").await;
     let mut options = options(server.url("http") + "/hook?token=t");
-    let sink = WebhookSink::new(&options).unwrap();
+    let sink = options.build().unwrap();
     assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     assert_eq!(sink.send(&batch(7..=7)).await, Outcome::Delivered);
@@ -97,7 +97,7 @@ async fn a_compressed_body_is_signed_as_it_is_sent_and_before_compression() {
     assert_eq!(zstd::stream::decode_all(received[1].body.as_slice()).unwrap(), plain);
     let request = &received[0];
     let id = request.header("webhook-id").unwrap();
-    let timestamp = request.header("webhook-timestamp").unwrap().parse().unwrap();
+    let timestamp = request.header("webhook-timestamp").unwrap();
     let signer = Signer::new(&options.signing_secrets).unwrap().unwrap();
     let signature = signer.sign(id, timestamp, &[&request.body, &plain]);
     assert_eq!(request.header("webhook-signature"), Some(&*signature));
@@ -167,7 +167,7 @@ async fn response_bodies_are_limited_in_time_and_size() {
     let refusals = [slow("400 No"), huge("400 No"), cut("400 No")];
     let script: Vec<_> = steps.into_iter().chain(refusals).collect();
     let server = TestServer::start(None, move |i| script[i].clone()).await;
-    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = options(server.url("http")).build().unwrap();
     let sent = async {
         for _ in 0..3 {
             assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
@@ -182,25 +182,10 @@ async fn response_bodies_are_limited_in_time_and_size() {
 }
 
 #[tokio::test]
-async fn a_user_in_the_url_is_sent_unless_the_headers_say_another() {
-    let server = TestServer::always("200 OK", "", "").await;
-    let url = server.url("http").replacen("://", "://us%65r:p%40ss@", 1);
-    let mut options = options(url + "/hook");
-    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
-    options.http.headers.clear();
-    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
-    let sent = received.iter().map(|request| (request.line(), request.header("authorization")));
-    let basic = format!("Basic {}", STANDARD.encode("user:p@ss"));
-    let line = "POST /hook HTTP/1.1";
-    assert!(sent.eq([(line, Some("Bearer s3cret")), (line, Some(basic.as_str()))]));
-}
-
-#[tokio::test]
 async fn network_failures_are_described_in_words() {
     // Nobody listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://user:pass@{free}/?token=t");
+    let url = format!("http://{free}/?token=t");
     let (class, _, reason) = failure_of(send(&options(url), &batch(1..=1)).await);
     assert_eq!(class, FailureClass::Unavailable);
     assert_eq!(reason, format!("connection refused by {free}"));
@@ -273,7 +258,7 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
             },
         )
         .await;
-    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = options(server.url("http")).build().unwrap();
     for n in 1..=3 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
     }
@@ -298,7 +283,7 @@ async fn a_connection_used_before_costs_no_attempt_while_another_request_dials()
         _ => vec![ok()],
     };
     let server = TestServer::start(None, script).await;
-    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = options(server.url("http")).build().unwrap();
     assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
     let (one, other) = (batch(2..=2), batch(3..=3));
     let other = async {
@@ -322,7 +307,7 @@ async fn an_attempt_is_answered_while_another_waits() {
     let ok = Step::Write(answer("204 No Content", "", ""));
     let script = move |i| vec![if i == 0 { hour.clone() } else { ok.clone() }];
     let server = TestServer::start(None, script).await;
-    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = options(server.url("http")).build().unwrap();
     let (one, other) = (batch(1..=1), batch(2..=2));
     let other = async {
         while server.received.lock().unwrap().is_empty() {
@@ -345,7 +330,7 @@ async fn a_receiver_that_closes_idle_connections_is_no_hindrance() {
         if i % 2 == 0 { vec![ok] } else { [vec![ok], close.to_vec()].concat() }
     })
     .await;
-    let sink = WebhookSink::new(&options(server.url("http"))).unwrap();
+    let sink = options(server.url("http")).build().unwrap();
     for n in 1..=500 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered, "{n}");
     }
@@ -420,7 +405,7 @@ fn options_are_checked_without_a_network() {
     let error = |change: fn(&mut WebhookOptions)| {
         let mut options = options("https://hooks.invalid/secret-path".into());
         change(&mut options);
-        WebhookSink::new(&options).map(|_| ()).map_err(|e| e.to_string())
+        options.build().map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(error(|_| ()), Ok(()));
     for (change, message) in [

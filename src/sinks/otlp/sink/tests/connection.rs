@@ -66,10 +66,10 @@ impl Front {
         self.connections.load(Ordering::SeqCst)
     }
 
-    fn sink(&self, protocol: OtlpProtocol, max_age: Duration) -> OtlpSink {
+    fn sink(&self, protocol: OtlpProtocol, max_age: Duration) -> Arc<dyn Sink> {
         let mut options = options(format!("http://{}", self.address), protocol);
         options.http.connection_max_age = max_age;
-        OtlpSink::new(&options).unwrap()
+        options.build().unwrap()
     }
 }
 

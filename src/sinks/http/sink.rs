@@ -1,0 +1,88 @@
+//! A sink over HTTP: one request for each batch, and what its answer means.
+
+use ::http::{HeaderMap, HeaderValue, header::CONTENT_ENCODING};
+use futures_util::future::BoxFuture;
+use reqwest::Url;
+
+use super::{
+    HttpOptions,
+    client::{Client, Reply, Request, headers},
+    compress,
+};
+use crate::{
+    bridge::{Failure, Outcome, Secrets, Sink},
+    event::Batch,
+    sinks::{Compression, SinkBuildError},
+};
+
+/// The two questions that a kind of sink over HTTP answers.
+pub(crate) trait HttpKind: Send + Sync + 'static {
+    /// How much of a 2xx answer is read, in bytes; with 0 it is only drained, for the connection's sake.
+    const SUCCESS_BYTES: usize = 0;
+
+    /// The request for a batch. The body is not compressed yet.
+    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure>;
+
+    /// Adds headers that depend on the body, as it is sent and, where that is compressed, as it was before.
+    fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {
+        let _ = (headers, bodies);
+    }
+
+    /// The outcome that an answer to a batch states.
+    fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
+        if reply.is_success() {
+            return Outcome::Delivered;
+        }
+        Outcome::Failed(reply.failure(&reply.text(), sent, secrets))
+    }
+}
+
+/// Sends the batches of a kind.
+pub(crate) struct HttpSink<K> {
+    kind: K,
+    client: Client,
+    /// Those of every request.
+    headers: HeaderMap,
+    compression: Compression,
+    secrets: Secrets,
+}
+
+impl<K: HttpKind> HttpSink<K> {
+    /// Sets up the client for the server of an address; nothing is connected yet. No reason will hold the secrets.
+    pub(crate) fn new(
+        kind: K,
+        options: &HttpOptions,
+        url: &Url,
+        secrets: Secrets,
+    ) -> Result<Self, SinkBuildError> {
+        let client = Client::new(options, url, &secrets)?;
+        let compression = options.compression;
+        let mut headers = headers(&options.headers, false)?;
+        if let Some(encoding) = compress::content_encoding(compression) {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        Ok(Self { kind, client, headers, compression, secrets })
+    }
+
+    async fn attempt(&self, batch: &Batch) -> Result<Outcome, Failure> {
+        let mut request = self.kind.request(batch, &self.secrets)?;
+        let plain = request.body.clone();
+        request.body = compress::compress(self.compression, plain.clone()).await?;
+        let bodies: &[&[u8]] = match self.compression {
+            Compression::None => &[&plain],
+            Compression::Gzip | Compression::Zstd => &[&request.body, &plain],
+        };
+        self.kind.sign(&mut request.headers, bodies);
+        request
+            .headers
+            .extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let reply = self.client.send(request, K::SUCCESS_BYTES).await?;
+        Ok(self.kind.outcome(&reply, batch, &self.secrets))
+    }
+}
+
+impl<K: HttpKind> Sink for HttpSink<K> {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        Box::pin(async { self.attempt(batch).await.unwrap_or_else(Outcome::Failed) })
+    }
+}
