@@ -17,7 +17,7 @@ use tidings::{
     demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,
     journal::{LogOptions, Sync},
-    sinks::StdoutSink,
+    sinks::{Format, StdoutSink},
 };
 
 #[tokio::main]
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         sinks: vec![SinkOptions {
             name: "warnings".to_owned(),
             kind: "stdout",
-            sink: Arc::new(StdoutSink::new()?),
+            sink: Arc::new(StdoutSink::new(Format::Envelope)?),
             // Compiled once, here, where a mistake is an error and not a surprise at night.
             filter: Some(Filter::compile(r#"event.type == "Warning""#)?),
             // What of the objects that events are about it is told: nothing.

@@ -27,6 +27,4 @@ pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
 pub use smaller::smaller;
-#[cfg(any(feature = "kafka", feature = "otlp"))]
-pub(crate) use time::bounded;
-pub(crate) use time::timestamp;
+pub(crate) use time::{bounded, timestamp};

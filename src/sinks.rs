@@ -21,6 +21,7 @@ mod webhook;
 use std::fmt;
 
 pub use self::http::HttpOptions;
+pub use crate::encode::Format;
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
 use options::is_reserved_header;

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tidings::{
     bridge::{Failure, FailureClass, Outcome},
-    sinks::{HttpOptions, WebhookOptions, fuzzing::webhook},
+    sinks::{Format, HttpOptions, WebhookOptions, fuzzing::webhook},
 };
 
 const TOKEN: &str = "T0ken-0123456789";
@@ -16,6 +16,7 @@ const TOKEN: &str = "T0ken-0123456789";
 static OPTIONS: LazyLock<WebhookOptions> = LazyLock::new(|| WebhookOptions {
     http: HttpOptions::new(format!("http://receiver/hook/{TOKEN}")),
     signing_secrets: Vec::new(),
+    format: Format::Envelope,
     single: false,
 });
 

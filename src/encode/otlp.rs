@@ -35,85 +35,27 @@
 //! as far as the order of an object's events allows: those of a Pod and of one of its containers
 //! have different resources, and where they alternate, so do their `ResourceLogs`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::Hasher as _,
-    ops::Range,
-};
+use std::{collections::HashMap, hash::Hasher as _, ops::Range};
 
 use jiff::Timestamp;
 use rustc_hash::{FxBuildHasher, FxHasher};
-use serde::Deserialize;
 
-use super::protobuf::{
-    field_len, put_any_str, put_attr, put_attr_int, put_attr_strs, put_attr_true, put_bytes,
-    put_fixed64, put_head, put_str, put_uint,
+use super::{
+    EncodeError,
+    kinds::{container_name, is_node, kind_keys, severity},
+    parsed::Parsed,
+    protobuf::{
+        field_len, put_any_str, put_attr, put_attr_int, put_attr_strs, put_attr_true, put_bytes,
+        put_fixed64, put_head, put_str, put_uint,
+    },
 };
-use crate::event::{
-    Batch, Correlation, DeadLetterInfo, EventFields, ObjectInfo, ObjectReference, Text, bounded,
-};
+use crate::event::{Batch, DeadLetterInfo, ObjectInfo, ObjectReference, bounded};
 
 /// The field of `LogRecord`.
 const ATTRIBUTES: u32 = 6;
 
 /// What every record is called. It must not vary, so nothing of the Event is in it.
 const EVENT_NAME: &str = "k8s.event";
-
-/// A record that is no envelope.
-#[derive(Debug, thiserror::Error)]
-#[error("record {seq} is not an envelope: {source}")]
-pub(crate) struct EncodeError {
-    /// Its place in the journal.
-    pub(crate) seq: u64,
-    source: serde_json::Error,
-}
-
-/// The envelope with the Event decoded in the same pass, because a second one over the Event's
-/// bytes would cost as much as all the rest.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct FullEnvelope<'a> {
-    #[serde(borrow)]
-    id: Text<'a>,
-    #[serde(borrow)]
-    cluster: BorrowedCluster<'a>,
-    #[serde(borrow)]
-    time: Text<'a>,
-    #[serde(borrow)]
-    observed_time: Text<'a>,
-    occurrences: u64,
-    delta: u64,
-    replayed: bool,
-    #[serde(default)]
-    truncated: BTreeMap<String, u64>,
-    #[serde(default)]
-    object: Option<ObjectInfo>,
-    #[serde(default)]
-    correlation: Option<Correlation>,
-    #[serde(default)]
-    dead_letter: Option<DeadLetterInfo>,
-    #[serde(borrow)]
-    event: EventFields<'a>,
-}
-
-impl<'a> FullEnvelope<'a> {
-    fn parse(envelope: &'a [u8]) -> Result<Self, serde_json::Error> {
-        // From text: one look at the whole is cheaper than one at each string.
-        match std::str::from_utf8(envelope) {
-            Ok(text) => serde_json::from_str(text),
-            Err(_) => serde_json::from_slice(envelope),
-        }
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct BorrowedCluster<'a> {
-    #[serde(borrow)]
-    name: Text<'a>,
-    #[serde(borrow)]
-    uid: Text<'a>,
-}
 
 /// One `ResourceLogs` to be.
 struct Group {
@@ -154,7 +96,7 @@ impl LogsEncoder {
         self.by_object.clear();
         self.placed.clear();
         for record in &batch.records {
-            let envelope = FullEnvelope::parse(&record.envelope)
+            let envelope = Parsed::of(&record.envelope)
                 .map_err(|source| EncodeError { seq: record.seq, source })?;
             let group = self.group_of(&envelope);
             self.scratch.clear();
@@ -172,7 +114,7 @@ impl LogsEncoder {
     /// Finds the group whose resource is that of `envelope`, or opens one.
     ///
     /// Two hashes that are equal by accident at worst open a group that need not be.
-    fn group_of(&mut self, envelope: &FullEnvelope<'_>) -> usize {
+    fn group_of(&mut self, envelope: &Parsed<'_>) -> usize {
         let start = self.resources.len();
         put_resource(&mut self.resources, envelope);
         let resource = start..self.resources.len();
@@ -237,7 +179,7 @@ fn hash_of<const N: usize>(pieces: [&[u8]; N]) -> u64 {
 }
 
 /// The attributes of `Resource`, its field 1.
-fn put_resource(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
+fn put_resource(out: &mut Vec<u8>, envelope: &Parsed<'_>) {
     const ATTRIBUTES: u32 = 1;
     let object = &envelope.event.involved_object;
     let mut put = |key: &str, value: &str| put_attr(out, ATTRIBUTES, key, value);
@@ -284,7 +226,7 @@ fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
 }
 
 /// The members of `LogRecord`.
-fn put_log_record(out: &mut Vec<u8>, envelope: &FullEnvelope<'_>) {
+fn put_log_record(out: &mut Vec<u8>, envelope: &Parsed<'_>) {
     let event = &envelope.event;
     let created = &event.metadata.creation_timestamp;
     put_fixed64(out, 1, unix_nanos(bounded(&envelope.time, created, &envelope.observed_time)));
@@ -355,65 +297,9 @@ fn put_dead_letter(out: &mut Vec<u8>, letter: &DeadLetterInfo) {
     put_attr_int(out, ATTRIBUTES, "tidings.dead_letter.attempts", letter.attempts.into());
 }
 
-/// The severity number; an unknown type has none, only its text.
-fn severity(event_type: &str) -> u64 {
-    [("Normal", 9), ("Warning", 13), ("Error", 17), ("Critical", 21)]
-        .into_iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(event_type))
-        .map_or(0, |(_, number)| number)
-}
-
 /// Nanoseconds since 1970; 0, which OTLP reads as unknown, for what is no time.
 fn unix_nanos(time: Option<Timestamp>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
-}
-
-/// The container in `spec.containers{app}`, `spec.initContainers{…}` or
-/// `spec.ephemeralContainers{…}`.
-fn container_name(field_path: &str) -> &str {
-    field_path
-        .strip_prefix("spec.")
-        .and_then(|rest| rest.strip_suffix('}')?.split_once('{'))
-        .filter(|(list, _)| {
-            matches!(*list, "containers" | "initContainers" | "ephemeralContainers")
-        })
-        .map_or("", |(_, name)| name)
-}
-
-fn is_node(object: &ObjectReference<'_>) -> bool {
-    &*object.kind == "Node" && matches!(&*object.api_version, "" | "v1")
-}
-
-/// The attributes that the semantic conventions have for a kind.
-///
-/// The group counts too: a Job of another group than `batch` is something else. Some reporters
-/// leave the version out, and then mean the kind that everyone knows.
-fn kind_keys(kind: &str, api_version: &str) -> Option<(&'static str, &'static str)> {
-    macro_rules! keys {
-        ($kind:literal) => {
-            (concat!("k8s.", $kind, ".name"), concat!("k8s.", $kind, ".uid"))
-        };
-    }
-    let (group, keys) = match kind {
-        "Pod" => ("", keys!("pod")),
-        "Node" => ("", keys!("node")),
-        "Namespace" => ("", keys!("namespace")),
-        "ReplicationController" => ("", keys!("replicationcontroller")),
-        "Service" => ("", keys!("service")),
-        "PersistentVolume" => ("", keys!("persistentvolume")),
-        "PersistentVolumeClaim" => ("", keys!("persistentvolumeclaim")),
-        "ResourceQuota" => ("", keys!("resourcequota")),
-        "Deployment" => ("apps", keys!("deployment")),
-        "ReplicaSet" => ("apps", keys!("replicaset")),
-        "StatefulSet" => ("apps", keys!("statefulset")),
-        "DaemonSet" => ("apps", keys!("daemonset")),
-        "Job" => ("batch", keys!("job")),
-        "CronJob" => ("batch", keys!("cronjob")),
-        "HorizontalPodAutoscaler" => ("autoscaling", keys!("hpa")),
-        _ => return None,
-    };
-    let stated = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    (api_version.is_empty() || stated == group).then_some(keys)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use prost::Message as _;
 
 use super::*;
 use crate::event::{
-    Change, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record, SummarisedMessage,
+    Change, Correlation, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record,
+    SummarisedMessage, Text,
 };
 
 fn record(seq: u64, replayed: bool, event: &str) -> Record {

@@ -75,6 +75,12 @@ pub struct Metadata<'a> {
     /// `metadata.creationTimestamp`, RFC 3339, whole seconds.
     #[serde(borrow)]
     pub creation_timestamp: Text<'a>,
+    /// `metadata.labels`, not decoded.
+    #[serde(borrow)]
+    pub labels: Option<&'a RawValue>,
+    /// `metadata.annotations`, not decoded.
+    #[serde(borrow)]
+    pub annotations: Option<&'a RawValue>,
     /// `metadata.managedFields`, not decoded; only to find where it stands.
     #[serde(borrow)]
     pub(super) managed_fields: Option<&'a RawValue>,
@@ -158,6 +164,9 @@ pub struct EventFields<'a> {
     pub reporting_instance: Text<'a>,
     #[serde(borrow)]
     pub action: Text<'a>,
+    /// Not decoded.
+    #[serde(borrow)]
+    pub related: Option<&'a RawValue>,
 }
 
 impl EventFields<'_> {

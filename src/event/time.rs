@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 
 /// How much earlier than its creation an Event may say that it occurred.
-#[cfg(any(feature = "kafka", feature = "otlp"))]
 const BEFORE_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
 /// The time by which a receiver may order, index or expire an event, from texts of RFC 3339.
@@ -12,7 +11,6 @@ const BEFORE_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(1
 /// is refused by Kafka, one of 1970 rolls a segment. So it is taken for not earlier than an hour before
 /// `created` and not later than `observed`, which are the API server's word and ours. Nothing for a
 /// `time` that is none.
-#[cfg(any(feature = "kafka", feature = "otlp"))]
 pub(crate) fn bounded(time: &str, created: &str, observed: &str) -> Option<Timestamp> {
     let mut time: Timestamp = time.parse().ok()?;
     if let Ok(created) = created.parse::<Timestamp>() {
@@ -26,7 +24,7 @@ pub(crate) fn timestamp(ms: u64) -> Timestamp {
     Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
 }
 
-#[cfg(all(test, any(feature = "kafka", feature = "otlp")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

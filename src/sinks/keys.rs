@@ -14,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, de::DeserializeOwned};
 
 pub(crate) use self::credentials::Plaintext;
-use super::{Compression, Proxy, SinkBuildError};
+use super::{Compression, Format, Proxy, SinkBuildError};
 use crate::{
     bridge::{BatchOptions, Sink},
     document::{
@@ -96,6 +96,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) timeout: Duration,
     pub(crate) batch: BatchOptions,
     pub(crate) concurrency: usize,
+    pub(crate) format: Option<Format>,
     pub(crate) compression: Compression,
     pub(crate) allow_plaintext: bool,
     pub(crate) proxy: Option<&'a Text>,
@@ -118,6 +119,16 @@ impl Shared<'_> {
             let path = self.path.key("proxy");
             checks.note_plain_address(&path, text);
             checks.wrong_key(&path, wrong(format!("expected none, found one: {why}")).hint(hint));
+        }
+    }
+
+    /// Refuses `format`, of which the kind has one of its own.
+    pub(crate) fn no_format(&self, checks: &mut Checks<'_>, why: &str) {
+        if self.format.is_some() {
+            checks.wrong_key(
+                &self.path.key("format"),
+                wrong(format!("expected none, found one: {why}")).hint("remove it"),
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 pub use self::sink::StdoutSink;
 use super::{
-    BuildSink, Compression, SinkBuildError,
+    BuildSink, Compression, Format, SinkBuildError,
     keys::{Keys, Shared},
 };
 use crate::{
@@ -18,11 +18,11 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug)]
-struct Stdout;
+struct Stdout(Format);
 
 impl BuildSink for Stdout {
     fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
-        Ok(Arc::new(StdoutSink::new()?))
+        Ok(Arc::new(StdoutSink::new(self.0)?))
     }
 }
 
@@ -70,6 +70,6 @@ impl Keys for StdoutModel {
         }
         sink.no_proxy(checks, "a `stdout` sink cannot use a proxy", "remove it");
         sink.no_connection(checks, "a `stdout` sink has no connection");
-        Arc::new(Stdout)
+        Arc::new(Stdout(sink.format.unwrap_or_default()))
     }
 }

@@ -47,6 +47,7 @@ impl Builder<'_> {
             timeout,
             batch,
             concurrency,
+            format: common.format,
             compression: common.compression.unwrap_or_default(),
             allow_plaintext: common.allow_plaintext,
             proxy: common.proxy.as_ref(),

@@ -10,7 +10,7 @@ use crate::{
     bridge::{CorrelateMode, Overflow, SinkStart},
     document::{Size, Span, Text},
     sinks::{
-        Compression, KINDS,
+        Compression, Format, KINDS,
         keys::{ConnectionModel, Keys},
     },
 };
@@ -62,6 +62,10 @@ pub(crate) struct CommonModel {
     #[serde(rename = "match")]
     #[schemars(extend("x-shown" = true))]
     pub(crate) filter: Option<Text>,
+    /// The format of what is sent: `envelope`, `event` (the Kubernetes Event alone), `ecs` (Elastic Common
+    /// Schema) or `cloudevents`. An `otlp` sink has one of its own. Default: `envelope`.
+    #[schemars(extend("default" = "envelope"))]
+    pub(crate) format: Option<Format>,
     /// The facts about an event's object that `object` of the envelope has. Reading them needs
     /// permissions, which `tidings check` names. Default: none, and nothing is read.
     pub(crate) enrich: Option<EnrichModel>,

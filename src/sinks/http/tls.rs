@@ -1,7 +1,10 @@
 //! TLS material, checked before any client sees it: the clients themselves skip what is not PEM
 //! in silence, and then fail at the first handshake with a message about something else.
 
-use rustls::pki_types::ServerName;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
 
 use crate::sinks::{
     SinkBuildError, TlsOptions,
@@ -18,12 +21,22 @@ pub(crate) fn check(options: &TlsOptions, https: bool) -> Result<(), SinkBuildEr
     let pem = |key, text: &[u8], kind| {
         pem(&String::from_utf8_lossy(text), kind).map_err(|wrong| bad(key, wrong.what))
     };
+    let mut roots = RootCertStore::empty();
     if let Some(ca) = &options.ca {
         pem("ca", ca, Pem::Certificate)?;
+        for certificate in CertificateDer::pem_slice_iter(ca) {
+            let added = certificate.map(|certificate| roots.add(certificate));
+            added.map_err(|e| bad("ca", e))?.map_err(|e| bad("ca", e))?;
+        }
     }
     if let Some((cert, key)) = options.identity()? {
         pem("cert", cert, Pem::Certificate)?;
         pem("key", key.expose().as_bytes(), Pem::PrivateKey)?;
+        let chain = CertificateDer::pem_slice_iter(cert).collect::<Result<_, _>>();
+        let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
+        let client = ClientConfig::builder().with_root_certificates(roots);
+        let (chain, key) = (chain.map_err(|e| bad("cert", e))?, key.map_err(|e| bad("key", e))?);
+        client.with_client_auth_cert(chain, key).map_err(|e| bad("cert", e))?;
     }
     if let Some(name) = &options.server_name
         && !matches!(ServerName::try_from(name.as_str()), Ok(ServerName::DnsName(_)))

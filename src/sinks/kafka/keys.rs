@@ -9,7 +9,7 @@ use crate::{
     bridge::Sink,
     document::{Checks, Path, Text, Wrong, wrong},
     sinks::{
-        BuildSink, Compression, Secret, SinkBuildError, TlsOptions,
+        BuildSink, Compression, Format, Secret, SinkBuildError, TlsOptions,
         keys::{Keys, Shared, stand_ins, tls::TlsModel},
     },
 };
@@ -92,6 +92,8 @@ pub struct KafkaOptions {
     pub topic: String,
     /// The parts of a message's key.
     pub key: KafkaKey,
+    /// The format of a message's value.
+    pub format: Format,
     /// The cluster's name, for the client's id.
     pub cluster: Option<String>,
     /// TLS, where the brokers speak it.
@@ -112,6 +114,7 @@ impl KafkaOptions {
             brokers,
             topic: topic.into(),
             key: KafkaKey::default(),
+            format: Format::default(),
             cluster: None,
             tls: None,
             sasl: None,
@@ -158,6 +161,7 @@ impl Keys for KafkaModel {
         let topic = topic.unwrap_or_else(|| stand_ins::TEXT.to_owned());
         Arc::new(KafkaOptions {
             key: self.key,
+            format: sink.format.unwrap_or_default(),
             cluster: sink.cluster.clone(),
             tls,
             sasl,

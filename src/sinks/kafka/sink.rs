@@ -94,7 +94,11 @@ impl KafkaSink {
         Ok(Self {
             config: config::build(options, &secrets)?,
             secrets,
-            messages: Messages { topic: options.topic.clone(), key: options.key },
+            messages: Messages {
+                topic: options.topic.clone(),
+                key: options.key,
+                format: options.format,
+            },
             deadline: own_deadline(options.timeout),
             lines: LogLines::new(&options.name),
             current: Mutex::default(),

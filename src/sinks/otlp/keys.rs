@@ -83,6 +83,7 @@ impl Keys for OtlpModel {
             Some(_) => Err(wrong("expected an endpoint without a query, found one with a query")
                 .hint("remove what follows `?`")),
         });
+        sink.no_format(checks, "an `otlp` sink sends OTLP log records");
         Arc::new(OtlpOptions { http, protocol: self.protocol })
     }
 }

@@ -19,7 +19,8 @@ use rustix::{
 use tokio::sync::oneshot;
 
 use crate::{
-    bridge::{Failure, FailureClass, Outcome, Secrets, Sink},
+    bridge::{Failure, FailureClass, Outcome, RefusedClass, Secrets, Sink},
+    encode::Format,
     event::Batch,
     sinks::SinkBuildError,
 };
@@ -53,6 +54,7 @@ pub struct StdoutSink {
 /// The state that one attempt leaves to the next.
 #[derive(Debug)]
 struct Writing {
+    format: Format,
     jobs: mpsc::Sender<Job>,
     /// A write whose answer has not come.
     unanswered: Option<(Lengths, oneshot::Receiver<Written>)>,
@@ -63,19 +65,22 @@ struct Writing {
 
 impl StdoutSink {
     /// Starts the writing thread.
-    pub fn new() -> Result<Self, SinkBuildError> {
+    pub fn new(format: Format) -> Result<Self, SinkBuildError> {
         if let Some(out) = STDOUT.get() {
-            return Self::to(Arc::clone(out));
+            return Self::to(Arc::clone(out), format);
         }
         // Not the standard library's own handle: its buffer hides how much of a line is out.
         let out = io::stdout().as_fd().try_clone_to_owned();
         let out = out.map_err(|e| {
             SinkBuildError::at(&[], format_args!("cannot start a thread without stdout: {e}"))
         })?;
-        Self::to(Arc::clone(STDOUT.get_or_init(|| Lines::new(Patient(out.into())))))
+        Self::to(Arc::clone(STDOUT.get_or_init(|| Lines::new(Patient(out.into())))), format)
     }
 
-    fn to<W: Write + Send + 'static>(out: Arc<Mutex<Lines<W>>>) -> Result<Self, SinkBuildError> {
+    fn to<W: Write + Send + 'static>(
+        out: Arc<Mutex<Lines<W>>>,
+        format: Format,
+    ) -> Result<Self, SinkBuildError> {
         let (jobs, queue) = mpsc::channel::<Job>();
         std::thread::Builder::new()
             .name("stdout".into())
@@ -90,7 +95,7 @@ impl StdoutSink {
                 }
             })
             .map_err(|e| SinkBuildError::at(&[], format_args!("cannot start a thread: {e}")))?;
-        let writing = Writing { jobs, unanswered: None, written: Vec::new() };
+        let writing = Writing { format, jobs, unanswered: None, written: Vec::new() };
         Ok(Self {
             writing: tokio::sync::Mutex::new(writing),
             journal_has_past: AtomicBool::default(),
@@ -112,7 +117,13 @@ impl Writing {
         for record in &batch.records {
             let start = lines.len();
             if !self.written.contains(&record.seq) {
-                lines.extend_from_slice(&record.envelope);
+                match self.format.encode(record) {
+                    Ok(line) => lines.extend_from_slice(&line),
+                    Err(error) => {
+                        let reason = Secrets::none().reason(error);
+                        return Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason));
+                    }
+                }
                 lines.push(b'\n');
             }
             writing.push((record.seq, lines.len() - start));
@@ -272,7 +283,7 @@ mod tests {
     #[tokio::test]
     async fn each_event_is_written_as_one_line() {
         let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone()), Format::Envelope).unwrap();
         assert_eq!(sink.send(&batch(1..=2)).await, Outcome::Delivered);
         assert_eq!(pipe.0.lock().unwrap().0, b"{\"n\":1}\n{\"n\":2}\n");
     }
@@ -280,7 +291,7 @@ mod tests {
     #[tokio::test]
     async fn concurrent_attempts_are_written_one_after_the_other() {
         let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone()), Format::Envelope).unwrap();
         let (one, other) = (batch(1..=2), batch(3..=4));
         let (mut first, mut second) = (sink.send(&one), sink.send(&other));
         {
@@ -299,7 +310,7 @@ mod tests {
         let pipe = Pipe::default();
         pipe.0.lock().unwrap().0.extend_from_slice(b"{\"n\":1}\n{\"n\"");
         let shared = Lines::new(pipe.clone());
-        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
+        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared), Format::Envelope).unwrap());
         for sink in &sinks {
             sink.begin(true);
         }
@@ -313,7 +324,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_given_up_is_not_repeated() {
         let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone()), Format::Envelope).unwrap();
         {
             let _stalled = pipe.0.lock().unwrap();
             assert_eq!(sink.send(&batch(1..=2)).now_or_never(), None);
@@ -326,7 +337,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_last_write_is_remembered_when_writes_are_abandoned() {
         let pipe = Pipe::default();
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone()), Format::Envelope).unwrap();
         for first in [1, 11, 21] {
             {
                 let _stalled = pipe.0.lock().unwrap();
@@ -376,7 +387,9 @@ mod tests {
             Some(io::ErrorKind::Interrupted),
             None,
         ];
-        let sink = StdoutSink::to(Lines::new(Faulty { out: out.clone(), faults })).unwrap();
+        let sink =
+            StdoutSink::to(Lines::new(Faulty { out: out.clone(), faults }), Format::Envelope)
+                .unwrap();
         let mut failures = 0;
         while sink.send(&batch(1..=4)).await != Outcome::Delivered {
             failures += 1;
@@ -395,7 +408,7 @@ mod tests {
         // From the last to the first: half of a line, and no more.
         let faults = vec![Some(io::ErrorKind::StorageFull), None];
         let shared = Lines::new(Faulty { out: out.clone(), faults });
-        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared)).unwrap());
+        let sinks = [0, 1].map(|_| StdoutSink::to(Arc::clone(&shared), Format::Envelope).unwrap());
         assert_ne!(sinks[0].send(&batch(1..=1)).await, Outcome::Delivered);
         assert_eq!(sinks[1].send(&batch(1..=1)).await, Outcome::Delivered);
         let text = String::from_utf8(out.lock().unwrap().clone()).unwrap();
@@ -406,7 +419,7 @@ mod tests {
     async fn a_closed_pipe_is_for_a_person_to_mend() {
         let pipe = Pipe::default();
         pipe.0.lock().unwrap().1 = true;
-        let sink = StdoutSink::to(Lines::new(pipe.clone())).unwrap();
+        let sink = StdoutSink::to(Lines::new(pipe.clone()), Format::Envelope).unwrap();
         let closed =
             Failure::new(FailureClass::Misconfigured, Secrets::none().reason("stdout is closed"));
         let sent = tokio::time::timeout(Duration::from_secs(5), sink.send(&batch(1..=1))).await;

@@ -10,7 +10,7 @@ use crate::{
     bridge::{BatchOptions, Sink},
     document::{Checks, Path, Text, Texts, wrong},
     sinks::{
-        BuildSink, HttpOptions, Proxy, Secret, SinkBuildError,
+        BuildSink, Format, HttpOptions, Proxy, Secret, SinkBuildError,
         http::keys::{HttpModel, url},
         keys::{Keys, Shared, tls::TlsModel},
     },
@@ -52,6 +52,8 @@ pub struct WebhookOptions {
     pub http: HttpOptions,
     /// Standard Webhooks secrets, `whsec_` or `whsk_` and base64; each signs. None: unsigned.
     pub signing_secrets: Vec<Secret>,
+    /// The format of the body, or of each object in it.
+    pub format: Format,
     /// One object a request instead of an array; the batches then hold one event each.
     pub single: bool,
 }
@@ -107,11 +109,19 @@ impl Keys for WebhookModel {
             grpc: false,
         };
         let http = model.resolve(sink, checks, |value| url(value).map(drop));
+        let (format, single) = (sink.format.unwrap_or_default(), sink.batch.events == 1);
+        if format == Format::CloudEvents && !single {
+            let wrong =
+                wrong("expected another format for an array of events, found `cloudevents`");
+            let hint = "write `batch: {events: 1}`, or another format";
+            checks.wrong(&sink.path.key("format"), wrong.hint(hint));
+        }
         let secrets = self.signing.as_ref().map(|model| model.secrets(&signing, checks));
         Arc::new(WebhookOptions {
             http,
             signing_secrets: secrets.unwrap_or_default(),
-            single: sink.batch.events == 1,
+            format,
+            single,
         })
     }
 }

@@ -27,7 +27,8 @@ use sha2::{Digest as _, Sha256};
 use self::sign::Signer;
 use super::WebhookOptions;
 use crate::{
-    bridge::{Failure, Secrets},
+    bridge::{Failure, RefusedClass, Secrets},
+    encode::{EncodeError, Format},
     event::Batch,
     sinks::{
         SinkBuildError,
@@ -43,6 +44,7 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 pub(crate) struct Webhook {
     url: Url,
     signer: Option<Signer>,
+    format: Format,
     single: bool,
 }
 
@@ -57,17 +59,20 @@ impl Webhook {
     pub(crate) fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
         let url = parse_url("url", options.http.url.expose())?;
         let signer = Signer::new(&options.signing_secrets)?;
-        Ok(Self { url, signer, single: options.single })
+        Ok(Self { url, signer, format: options.format, single: options.single })
     }
 }
 
 impl HttpKind for Webhook {
-    fn request(&self, batch: &Batch, _: &Secrets) -> Result<Request, Failure> {
+    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+        let refused = |error| Failure::refused(RefusedClass::Invalid, secrets.reason(error));
         let (id, body) = match batch.records.as_slice() {
-            [record] if self.single => (record.id().to_owned(), record.envelope.clone()),
-            _ => (array_id(batch), array_body(batch)),
+            [record] if self.single => {
+                (record.id().to_owned(), self.format.encode(record).map_err(refused)?)
+            }
+            _ => (array_id(batch), array_body(batch, self.format).map_err(refused)?),
         };
-        let mut request = Request::post(&self.url, "application/json", body);
+        let mut request = Request::post(&self.url, self.format.content_type(), body);
         // Ids are printable ASCII by their making.
         request.header(ID, id);
         request.header(TIMESTAMP, jiff::Timestamp::now().as_second());
@@ -105,15 +110,15 @@ fn array_id(batch: &Batch) -> String {
     id
 }
 
-fn array_body(batch: &Batch) -> Bytes {
+fn array_body(batch: &Batch, format: Format) -> Result<Bytes, EncodeError> {
     let mut body = Vec::with_capacity(batch.bytes() + batch.records.len() + 1);
     body.push(b'[');
     for (i, record) in batch.records.iter().enumerate() {
         if i > 0 {
             body.push(b',');
         }
-        body.extend_from_slice(&record.envelope);
+        body.extend_from_slice(&format.encode(record)?);
     }
     body.push(b']');
-    body.into()
+    Ok(body.into())
 }

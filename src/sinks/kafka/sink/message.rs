@@ -1,5 +1,6 @@
 //! The messages of a topic: what Kafka is sent of a record.
 
+use bytes::Bytes;
 use rdkafka::{
     message::{Header, OwnedHeaders},
     producer::BaseRecord,
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use super::{super::KafkaKey, classify, words};
 use crate::{
     bridge::Failure,
+    encode::{EncodeError, Format},
     event::{Cluster, Metadata, ObjectReference, Record, Text, bounded},
 };
 
@@ -41,20 +43,25 @@ struct PartsOfEvent<'a> {
 pub(super) struct Messages {
     pub(super) topic: String,
     pub(super) key: KafkaKey,
+    pub(super) format: Format,
 }
 
 /// The message of one record.
 pub(super) struct Message<'a> {
     topic: &'a str,
     record: &'a Record,
+    value: Bytes,
+    content_type: &'static str,
     key: String,
     /// In milliseconds since the epoch; 0 is replaced by now.
     time_ms: i64,
 }
 
 impl Messages {
-    pub(super) fn of<'a>(&'a self, record: &'a Record) -> Result<Message<'a>, serde_json::Error> {
-        let parts: Parts<'_> = serde_json::from_slice(&record.envelope)?;
+    pub(super) fn of<'a>(&'a self, record: &'a Record) -> Result<Message<'a>, EncodeError> {
+        let parts: Parts<'_> = serde_json::from_slice(&record.envelope)
+            .map_err(|source| EncodeError { seq: record.seq, source })?;
+        let value = self.format.encode(record)?;
         let metadata = parts.event.metadata.unwrap_or_default();
         let object = parts.event.involved_object.unwrap_or_default();
         let key = match self.key {
@@ -63,7 +70,8 @@ impl Messages {
         };
         let time = bounded(&parts.time, &metadata.creation_timestamp, &parts.observed_time);
         let time_ms = time.map_or(0, |time| time.as_millisecond().max(0));
-        Ok(Message { topic: &self.topic, record, key, time_ms })
+        let content_type = self.format.content_type();
+        Ok(Message { topic: &self.topic, record, value, content_type, key, time_ms })
     }
 
     /// The failure that an error about one of them, or about all, is.
@@ -77,10 +85,10 @@ impl Message<'_> {
     pub(super) fn as_record(&self) -> BaseRecord<'_, String, [u8], Box<u64>> {
         let headers = OwnedHeaders::new_with_capacity(2)
             .insert(Header { key: "id", value: Some(self.record.id()) })
-            .insert(Header { key: "content-type", value: Some("application/json") });
+            .insert(Header { key: "content-type", value: Some(self.content_type) });
         BaseRecord::with_opaque_to(self.topic, Box::new(self.record.seq))
             .key(&self.key)
-            .payload(self.record.envelope.as_ref())
+            .payload(self.value.as_ref())
             .headers(headers)
             .timestamp(self.time_ms)
     }

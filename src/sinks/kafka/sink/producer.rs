@@ -64,7 +64,7 @@ impl Producer {
                 let message = match messages.of(record) {
                     Ok(message) => message,
                     Err(error) => {
-                        let reason = secrets.reason(format_args!("not an envelope: {error}"));
+                        let reason = secrets.reason(error);
                         let failure = Failure::refused(RefusedClass::Invalid, reason);
                         attempt.unqueueable(record, failure);
                         *from += 1;

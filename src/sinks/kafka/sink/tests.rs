@@ -10,7 +10,7 @@ use super::{
 use crate::{
     bridge::RefusedClass,
     event::Record,
-    sinks::{Compression, Secret, TlsOptions, fixtures},
+    sinks::{Compression, Format, Secret, TlsOptions, fixtures},
 };
 
 type Change = fn(&mut KafkaOptions);
@@ -85,6 +85,21 @@ async fn messages_are_what_the_contract_says() {
         let seq: usize = message.id.split_once('-').unwrap().1.parse().unwrap();
         assert_eq!(message.payload, batch.records[seq - 1].envelope);
     }
+}
+
+#[tokio::test]
+async fn a_format_shapes_the_value_and_its_type() {
+    let cluster = cluster();
+    let options =
+        KafkaOptions { format: Format::CloudEvents, ..options(&cluster.bootstrap_servers()) };
+    let sink = KafkaSink::new(&options).unwrap();
+    let batch = fixtures::batch(1..=1);
+    assert_eq!(sink.send(&batch).await, Outcome::Delivered);
+    sink.close().await;
+    let [message] = consume(&cluster).try_into().unwrap_or_else(|_| panic!("one message"));
+    assert_eq!(message.payload, Format::CloudEvents.encode(&batch.records[0]).unwrap());
+    assert_eq!(message.content_type, "application/cloudevents+json; charset=UTF-8");
+    assert_eq!(message.id, "e1-1");
 }
 
 /// The reporter's claims: the object's uid, and when it was.

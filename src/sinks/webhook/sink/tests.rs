@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     bridge::{FailureClass, Fault, Outcome, RefusedClass, Secrets, Status},
     sinks::{
-        BuildSink as _, Compression, HttpOptions, Proxy, Secret, TlsOptions,
+        BuildSink as _, Compression, Format, HttpOptions, Proxy, Secret, TlsOptions,
         fixtures::batch,
         http::test_server::{Pki, Step, TestServer, answer},
     },
@@ -21,6 +21,7 @@ fn options(url: String) -> WebhookOptions {
             ..HttpOptions::new(url)
         },
         signing_secrets: vec![Secret::new("whsec_c2VjcmV0IG9mIHR3ZW50eS1mb3VyIGIu")],
+        format: Format::Envelope,
         single: false,
     }
 }
@@ -79,6 +80,24 @@ async fn a_batch_is_an_array_and_a_single_is_an_object() {
 }
 
 #[tokio::test]
+async fn a_format_shapes_the_body_and_its_type() {
+    let server = TestServer::always("204 No Content", "", "").await;
+    let mut options = options(server.url("http"));
+    options.format = Format::Ecs;
+    assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
+    (options.format, options.single) = (Format::CloudEvents, true);
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    let documents =
+        batch(1..=2).records.iter().map(|r| Format::Ecs.encode(r).unwrap()).collect::<Vec<_>>();
+    assert_eq!(received[0].body, [b"[", documents.join(&b',').as_slice(), b"]"].concat());
+    assert_eq!(received[0].header("content-type"), Some("application/json"));
+    assert_eq!(received[1].body, Format::CloudEvents.encode(&batch(1..=1).records[0]).unwrap());
+    let content_type = "application/cloudevents+json; charset=UTF-8";
+    assert_eq!(received[1].header("content-type"), Some(content_type));
+}
+
+#[tokio::test]
 async fn a_compressed_body_is_signed_as_it_is_sent_and_before_compression() {
     let server = TestServer::always("200 OK", "", "ok").await;
     let mut options = options(server.url("http"));
@@ -93,7 +112,7 @@ async fn a_compressed_body_is_signed_as_it_is_sent_and_before_compression() {
     let mut plain = Vec::new();
     let mut gzip = flate2::read::GzDecoder::new(received[0].body.as_slice());
     std::io::Read::read_to_end(&mut gzip, &mut plain).unwrap();
-    assert_eq!(plain, array_body(&large));
+    assert_eq!(plain, array_body(&large, Format::Envelope).unwrap());
     assert_eq!(zstd::stream::decode_all(received[1].body.as_slice()).unwrap(), plain);
     let request = &received[0];
     let id = request.header("webhook-id").unwrap();
