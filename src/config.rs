@@ -15,7 +15,6 @@
 
 mod build;
 mod load;
-mod locate;
 mod mask;
 mod model;
 mod overlay;

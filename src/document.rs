@@ -6,6 +6,7 @@
 mod checks;
 pub(crate) mod decode;
 mod error;
+mod locate;
 mod path;
 pub(crate) mod secrets;
 pub(crate) mod values;
@@ -19,7 +20,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::checks::refused;
 pub(crate) use self::{
     checks::{Checks, shown_of},
-    error::{SourceFile, Wrong, wrong},
+    error::{Misplaced, SourceFile, Wrong, wrong},
     path::Path,
     secrets::{is_variable, is_word},
     values::Texts,

@@ -20,7 +20,7 @@ mod webhook;
 
 use std::fmt;
 
-pub use self::http::HttpOptions;
+pub use self::http::{Auth, HttpOptions, OAuth2Options};
 pub use crate::encode::Format;
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
@@ -28,7 +28,7 @@ use options::is_reserved_header;
 pub use options::{Compression, Proxy, Secret, TlsOptions};
 pub use otlp::{OtlpOptions, OtlpProtocol};
 pub use stdout::StdoutSink;
-pub use webhook::{SigningKeyError, WebhookOptions};
+pub use webhook::{SigningKeyError, WebhookMethod, WebhookOptions};
 
 /// Every kind of sink.
 pub const KINDS: &[Kind] = &[

@@ -8,13 +8,16 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tidings::{
     bridge::{Failure, FailureClass, Outcome},
-    sinks::{Format, HttpOptions, WebhookOptions, fuzzing::webhook},
+    sinks::{Format, HttpOptions, WebhookMethod, WebhookOptions, fuzzing::webhook},
 };
 
 const TOKEN: &str = "T0ken-0123456789";
 
 static OPTIONS: LazyLock<WebhookOptions> = LazyLock::new(|| WebhookOptions {
     http: HttpOptions::new(format!("http://receiver/hook/{TOKEN}")),
+    method: WebhookMethod::Post,
+    success: None,
+    retry_when: None,
     signing_secrets: Vec::new(),
     format: Format::Envelope,
     single: false,

@@ -99,8 +99,18 @@ pub enum EvalError {
 }
 
 impl Filter {
-    /// Parses and checks an expression.
+    /// Parses and checks an expression over events.
     pub fn compile(source: &str) -> Result<Self, FilterError> {
+        Self::over(schema::EVENTS, source)
+    }
+
+    /// Parses and checks an expression over answers of HTTP: `status`, `headers` by their names in small letters,
+    /// and `body`, which is what its JSON holds.
+    pub(crate) fn over_answers(source: &str) -> Result<Self, FilterError> {
+        Self::over(schema::ANSWER, source)
+    }
+
+    fn over(variables: &'static [schema::Field], source: &str) -> Result<Self, FilterError> {
         if source.len() > MAX_LENGTH {
             return Err(FilterError {
                 what: format!("the expression is longer than {MAX_LENGTH} bytes"),
@@ -114,7 +124,7 @@ impl Filter {
             std::thread::Builder::new()
                 .name("match".to_owned())
                 .stack_size(PARSER_STACK_BYTES)
-                .spawn_scoped(scope, || compile(source))
+                .spawn_scoped(scope, || compile(variables, source))
                 .map_err(|error| internal(&format!("no thread to parse the expression: {error}")))?
                 .join()
                 .unwrap_or_else(|_| Err(internal("the parser failed on this expression")))
@@ -136,14 +146,20 @@ impl Filter {
 
     /// Whether the sink wants a record.
     pub fn wants(&self, record: &Record) -> Result<bool, EvalError> {
-        self.wants_within(record, meter::BUDGET)
+        self.holds(&record.envelope, meter::BUDGET)
+    }
+
+    /// Whether it is true of an object of its variables, as JSON.
+    #[cfg(any(feature = "webhook", test))]
+    pub(crate) fn is_true_of(&self, variables: &[u8]) -> Result<bool, EvalError> {
+        self.holds(variables, meter::BUDGET)
     }
 
     /// The same in a task, which holds up no other: an evaluation that takes long goes to a thread that
     /// may be kept busy.
     pub(super) async fn decide(&self, record: &Record) -> Result<bool, EvalError> {
         if record.envelope.len() <= BYTES_BETWEEN {
-            let decided = self.wants_within(record, STEPS_BETWEEN);
+            let decided = self.holds(&record.envelope, STEPS_BETWEEN);
             if decided != Err(EvalError::Budget) {
                 return decided;
             }
@@ -152,9 +168,9 @@ impl Filter {
         answer_of(spawn_blocking(move || filter.wants(&record))).await
     }
 
-    fn wants_within(&self, record: &Record, budget: u64) -> Result<bool, EvalError> {
+    fn holds(&self, json: &[u8], budget: u64) -> Result<bool, EvalError> {
         let Compiled { slots, plan, .. } = &*self.0;
-        let values = Slots::read(plan, slots, &record.envelope)
+        let values = Slots::read(plan, slots, json)
             .map_err(|error| EvalError::Event(shortened(&error.to_string())))?;
         self.evaluate(&values, budget)
     }
@@ -208,17 +224,17 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn compile(source: &str) -> Result<Compiled, FilterError> {
+fn compile(variables: &'static [schema::Field], source: &str) -> Result<Compiled, FilterError> {
     let (mut expression, info) =
         Parser::new().parse_with_source_info(source).map_err(|errors| syntax(source, &errors))?;
-    let mut checker = Checker::default();
+    let mut checker = Checker::new(variables);
     checker.run(&mut expression).map_err(|fault| {
         let offset =
             offset_of(&info, fault.at.0).saturating_add_signed(fault.at.1).min(source.len());
         FilterError { what: fault.what, hint: fault.hint, offset }
     })?;
     let Checker { slots, regexes, .. } = checker;
-    let plan = Plan::new(&slots);
+    let plan = Plan::new(variables, &slots);
     let regexes = regexes.into_iter().map(Arc::new).collect();
     Ok(Compiled { source: source.to_owned(), expression, slots, plan, regexes })
 }

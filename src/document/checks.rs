@@ -4,8 +4,11 @@
 //! run shows all problems.
 
 use super::{
-    CheckSecrets, Error, Path, Problem, SourceFile, Text, Variables, Wrong, secrets::resolve,
-    wrong, yaml::Node,
+    CheckSecrets, Error, Misplaced, Path, Problem, SourceFile, Text, Variables, Wrong,
+    locate::locate,
+    secrets::resolve,
+    wrong,
+    yaml::{Node, Origin},
 };
 
 pub(crate) struct Checks<'a> {
@@ -93,6 +96,33 @@ impl<'a> Checks<'a> {
                 None
             }
         }
+    }
+
+    /// The value that is made of a text with lines and columns of its own: an expression or a template.
+    pub(crate) fn compiled<T, E: Into<Misplaced>>(
+        &mut self,
+        path: &Path,
+        text: &Text,
+        compile: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let source = self.text(path, text)?;
+        let Misplaced { wrong, offset } = match compile(&source) {
+            Ok(compiled) => return Some(compiled),
+            Err(error) => error.into(),
+        };
+        let (file, origin) = (self.file, path.origin(self.root));
+        let problem = if let (Text::Plain(_), Origin::File(span)) = (text, origin) {
+            file.problem_at(locate(file.text(), span, &source, offset), wrong.at(path))
+        } else {
+            let before = &source[..offset];
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            let what = shown_of(text, wrong.what);
+            let what = format!("{what} (line {line}, column {column} of the text)");
+            file.problem(origin, Wrong { what, ..wrong }.at(path))
+        };
+        self.problems.push(problem);
+        None
     }
 
     /// The number of a key, or its default.

@@ -8,7 +8,10 @@ use std::{fmt, ops::Range, sync::Arc};
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 
 use super::yaml::Origin;
-use crate::plain::{plain, visible};
+use crate::{
+    bridge::FilterError,
+    plain::{plain, visible},
+};
 
 /// A configuration that cannot be used, with every problem that was found in it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -58,6 +61,19 @@ impl Wrong {
     /// The same, of the value at a path.
     pub(crate) fn at(self, path: impl fmt::Display) -> Self {
         Self { what: format!("`{path}`: {}", self.what), ..self }
+    }
+}
+
+/// The fault of a text with lines and columns of its own.
+pub(crate) struct Misplaced {
+    pub(crate) wrong: Wrong,
+    /// The byte of the text at which it is wrong.
+    pub(crate) offset: usize,
+}
+
+impl From<FilterError> for Misplaced {
+    fn from(FilterError { what, hint, offset }: FilterError) -> Self {
+        Self { wrong: Wrong { what, hint }, offset }
     }
 }
 

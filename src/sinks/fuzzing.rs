@@ -11,13 +11,16 @@ use super::{
     otlp,
     webhook::Webhook,
 };
-use crate::{bridge::Outcome, event::Batch};
+use crate::{
+    bridge::{Outcome, Secrets},
+    event::Batch,
+};
 
 /// A receiver's answer, with one text in the headers that are read: nothing if HTTP has no such answer.
 fn reply(status: u16, header: &[u8], body: &[u8]) -> Option<Reply> {
     let value = HeaderValue::from_bytes(header).ok()?;
     let headers = HeaderMap::from_iter([(RETRY_AFTER, value.clone()), (LOCATION, value)]);
-    Some(Reply::new(StatusCode::from_u16(status).ok()?, &headers, body.to_vec()))
+    Some(Reply::new(StatusCode::from_u16(status).ok()?, headers, body.to_vec()))
 }
 
 /// The outcome that a webhook makes of an answer.
@@ -29,7 +32,7 @@ pub fn webhook(
 ) -> Option<Outcome> {
     let reply = reply(status, header, body)?;
     let kind = Webhook::new(options).ok()?;
-    Some(kind.outcome(&reply, &Batch::default(), &options.secrets()))
+    Some(kind.outcome(&reply, &Batch::default(), &Secrets::of(options.secrets())))
 }
 
 /// The outcome that OTLP over HTTP makes of an answer to so many records.

@@ -1,6 +1,7 @@
 //! The ground that the sinks over HTTP share: keys and options, one client, one sink that asks a kind for
 //! its request and for the meaning of the answer, and what of it all no reason may hold.
 
+pub(super) mod auth;
 #[cfg(feature = "http-client")]
 mod client;
 #[cfg(feature = "http-client")]
@@ -20,9 +21,12 @@ mod status;
 pub(super) mod test_server;
 #[cfg(feature = "http-client")]
 pub(super) mod tls;
+#[cfg(feature = "http-client")]
+mod tokens;
 
 use std::time::Duration;
 
+pub use self::auth::{Auth, OAuth2Options};
 #[cfg(feature = "http-client")]
 pub(super) use self::{client::*, sink::*};
 use super::{Compression, Proxy, Secret, TlsOptions};
@@ -34,6 +38,8 @@ pub struct HttpOptions {
     pub url: Secret,
     /// Sent with each request.
     pub headers: Vec<(String, Secret)>,
+    /// Credentials, beside those of the headers.
+    pub auth: Option<Auth>,
     /// TLS, for `https`.
     pub tls: Option<TlsOptions>,
     /// The proxy that it sends through; over gRPC there is none.
@@ -52,6 +58,7 @@ impl HttpOptions {
         Self {
             url: Secret::new(url),
             headers: Vec::new(),
+            auth: None,
             tls: None,
             proxy: Proxy::None,
             compression: Compression::None,

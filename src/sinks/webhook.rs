@@ -8,4 +8,7 @@ mod sink;
 pub(super) use self::keys::WebhookModel;
 #[cfg(fuzzing)]
 pub(super) use self::sink::Webhook;
-pub use self::{keys::WebhookOptions, signing_key::SigningKeyError};
+pub use self::{
+    keys::{WebhookMethod, WebhookOptions},
+    signing_key::SigningKeyError,
+};

@@ -13,7 +13,7 @@ use regex::{Regex, RegexBuilder};
 use super::{
     meter,
     rules::{function, operator},
-    schema::{Field, Shape, VARIABLES},
+    schema::{Field, Shape},
     types::Type,
 };
 use crate::suggest::nearest;
@@ -75,8 +75,8 @@ pub(super) enum Asks {
 }
 
 /// Collects what the expression needs while it is checked.
-#[derive(Default)]
 pub(super) struct Checker {
+    variables: &'static [Field],
     pub(super) slots: Vec<Slot>,
     pub(super) regexes: Vec<Regex>,
     /// Variables of the loops around the node under check.
@@ -95,6 +95,11 @@ pub(super) fn regex_name(index: usize) -> String {
 }
 
 impl Checker {
+    /// One of expressions over these variables.
+    pub(super) fn new(variables: &'static [Field]) -> Self {
+        Self { variables, slots: Vec::new(), regexes: Vec::new(), locals: Vec::new(), loops: 0 }
+    }
+
     /// Checks a whole expression: it must be a boolean.
     pub(super) fn run(&mut self, expr: &mut IdedExpr) -> Result<(), Fault> {
         let type_ = self.check(expr, 0)?;
@@ -119,10 +124,12 @@ impl Checker {
             return Ok(shape.into());
         }
         match &mut expr.expr {
-            Expr::Ident(name) => self.local(name).ok_or_else(|| unknown_variable(id, name)),
+            Expr::Ident(name) => self.local(name).ok_or_else(|| self.unknown_variable(id, name)),
             Expr::Literal(literal) => Ok(literal_type(literal)),
             Expr::Select(select) if select.test => {
-                if let Some((mut path, shape)) = self.path(&select.operand)? {
+                if let Some((mut path, shape)) = self.path(&select.operand)?
+                    && shape != Shape::Any
+                {
                     // The path already resolves when only read, so resolving it again with the
                     // tested field cannot fail for another reason than the field.
                     step(id, &path, shape, &select.field).map_err(Fault::behind_dot)?;
@@ -171,7 +178,7 @@ impl Checker {
     fn path(&self, expr: &IdedExpr) -> Result<Option<(Vec<String>, Shape)>, Fault> {
         let (operand, name, behind_dot) = match &expr.expr {
             Expr::Ident(name) if self.local(name).is_none() => {
-                let variable = VARIABLES.iter().find(|variable| variable.name == name);
+                let variable = self.variables.iter().find(|variable| variable.name == name);
                 return Ok(variable.map(|variable| (vec![name.clone()], variable.shape)));
             }
             Expr::Select(SelectExpr { operand, field, test: false }) => (&**operand, field, true),
@@ -181,6 +188,9 @@ impl Checker {
                 match args.as_slice() {
                     [operand, IdedExpr { expr: Expr::Literal(LiteralValue::String(key)), .. }] => {
                         let Some((path, shape)) = self.path(operand)? else { return Ok(None) };
+                        if shape == Shape::Any {
+                            return Ok(None);
+                        }
                         return extend(expr.id, path, shape, key.inner()).map(Some);
                     }
                     _ => return Ok(None),
@@ -189,8 +199,28 @@ impl Checker {
             _ => return Ok(None),
         };
         let Some((path, shape)) = self.path(operand)? else { return Ok(None) };
+        if shape == Shape::Any {
+            return Ok(None);
+        }
         let extended = extend(expr.id, path, shape, name);
         extended.map(Some).map_err(|fault| if behind_dot { fault.behind_dot() } else { fault })
+    }
+
+    fn unknown_variable(&self, id: u64, name: &str) -> Fault {
+        let fault = Fault::new(id, format!("there is no variable `{name}`"));
+        let names = || self.variables.iter().map(|variable| variable.name);
+        let is_field = |variable: &&Field| match variable.shape {
+            Shape::Object(fields) => fields.iter().any(|field| field.name == name),
+            _ => false,
+        };
+        if let Some(variable) = self.variables.iter().find(is_field) {
+            fault.hint(format!("write `{}.{name}`", variable.name))
+        } else if let Some(near) = nearest(name, names()) {
+            fault.hint(format!("did you mean `{near}`?"))
+        } else {
+            let names: Vec<_> = names().map(|name| format!("`{name}`")).collect();
+            fault.hint(format!("the variables are {}; texts stand in quotes", names.join(", ")))
+        }
     }
 
     fn slot(&mut self, path: Vec<String>, asks: Asks) -> String {
@@ -403,18 +433,4 @@ fn find_field(id: u64, fields: &'static [Field], name: &str) -> Result<&'static 
         let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
         fault.hint(format!("the fields here are {}", names.join(", ")))
     })
-}
-
-fn unknown_variable(id: u64, name: &str) -> Fault {
-    let fault = Fault::new(id, format!("there is no variable `{name}`"));
-    let Shape::Object(event) = VARIABLES[0].shape else { return fault };
-    if event.iter().any(|field| field.name == name) {
-        fault.hint(format!("write `event.{name}`"))
-    } else if let Some(near) = nearest(name, VARIABLES.iter().map(|variable| variable.name)) {
-        fault.hint(format!("did you mean `{near}`?"))
-    } else {
-        fault.hint(
-            "the variables are `event`, `change`, `delta` and `cluster`; texts stand in quotes",
-        )
-    }
 }

@@ -1,4 +1,4 @@
-//! What an expression may name: the variables and the fields of a core/v1 Event.
+//! What an expression may name: the variables and the fields of a core/v1 Event, and those of an answer.
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub(super) enum Shape {
     Object(&'static [Field]),
     /// A list of such objects; absent reads as empty.
     ObjectList(&'static [Field]),
+    /// What JSON can hold; absent reads as null.
+    Any,
 }
 
 /// A named member.
@@ -30,10 +32,14 @@ const fn field(name: &'static str, shape: Shape) -> Field {
     Field { name, shape }
 }
 
-use Shape::{Bool, Int, Object, ObjectList, Text, TextList, Texts};
+use Shape::{Any, Bool, Int, Object, ObjectList, Text, TextList, Texts};
 
-/// The variables, which are also the members of the envelope that hold them.
-pub(super) const VARIABLES: &[Field] = &[
+/// The variables of an expression over an answer of HTTP.
+pub(super) const ANSWER: &[Field] =
+    &[field("status", Int), field("headers", Texts), field("body", Any)];
+
+/// The variables of an expression over an event, which are also the members of the envelope that hold them.
+pub(super) const EVENTS: &[Field] = &[
     field("event", Object(EVENT)),
     field("change", Text),
     field("delta", Int),

@@ -4,7 +4,9 @@ use std::{borrow::Cow, collections::HashMap, fmt};
 
 use cel::{
     common::{
-        types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelString},
+        types::{
+            CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt,
+        },
         value::{CowVal, Val},
     },
     context::VariableResolver,
@@ -17,7 +19,7 @@ use serde_json::Value as Json;
 
 use super::{
     check::{Asks, Slot},
-    schema::{Field, Shape, VARIABLES},
+    schema::{Field, Shape},
 };
 
 /// The slots of an expression as a tree along the envelope's members.
@@ -33,9 +35,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan that fills `slots` in their order.
-    pub(super) fn new(slots: &[Slot]) -> Self {
-        let mut root = Self::node("", Shape::Object(VARIABLES));
+    /// The plan that fills `slots` in their order, from an object of these variables.
+    pub(super) fn new(variables: &'static [Field], slots: &[Slot]) -> Self {
+        let mut root = Self::node("", Shape::Object(variables));
         for (index, slot) in slots.iter().enumerate() {
             let leaf = slot.path.iter().fold(&mut root, |node, name| node.child(name));
             match slot.asks {
@@ -166,7 +168,10 @@ fn wrong_type<E: de::Error>(plan: &Plan) -> E {
 
 impl<'a> DeserializeSeed<'a> for Fill<'_, '_, 'a> {
     type Value = ();
-    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'a>>(mut self, deserializer: D) -> Result<(), D::Error> {
+        if let (Shape::Any, Some(slot)) = (self.plan.shape, self.plan.value) {
+            return self.whole(slot, &Json::deserialize(deserializer)?);
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -283,6 +288,7 @@ fn zero(shape: Shape) -> Box<dyn Val> {
         Shape::Bool => Box::new(CelBool::from(false)),
         Shape::Texts => map([]),
         Shape::TextList | Shape::ObjectList(_) => list(Vec::new()),
+        Shape::Any => Box::new(CelNull),
         Shape::Object(fields) => {
             map(fields.iter().map(|Field { name, shape }| ((*name).to_owned(), zero(*shape))))
         }
@@ -326,6 +332,24 @@ fn value_of(json: &Json, shape: Shape) -> Option<Box<dyn Val>> {
             let items = items.iter().map(|item| value_of(item, Shape::Object(fields)));
             list(items.collect::<Option<_>>()?)
         }
+        (Shape::Any, json) => any(json),
         _ => return None,
     })
+}
+
+fn any(json: &Json) -> Box<dyn Val> {
+    match json {
+        Json::Null => Box::new(CelNull),
+        Json::Bool(value) => Box::new(CelBool::from(*value)),
+        Json::String(text) => Box::new(CelString::from(text.clone())),
+        Json::Array(items) => list(items.iter().map(any).collect()),
+        Json::Object(members) => {
+            map(members.iter().map(|(name, value)| (name.clone(), any(value))))
+        }
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(int), _) => Box::new(CelInt::from(int)),
+            (None, Some(uint)) => Box::new(CelUInt::from(uint)),
+            (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
+        },
+    }
 }

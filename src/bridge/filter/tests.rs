@@ -329,3 +329,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_expression_over_answers_reads_what_json_can_hold() {
+    let answer = br#"{"status":200,"headers":{"x-a":"b"},"body":{"ok":true,"n":[1,2.5,18446744073709551615],"s":null}}"#;
+    for (source, expected) in [
+        ("status == 200", Some(true)),
+        ("status >= 200 && headers['x-a'] == 'b' && headers['x-c'] == ''", Some(true)),
+        ("body.ok", Some(true)),
+        ("body.ok && has(body.n) && !has(body.m)", Some(true)),
+        ("body['n'][0] == 1 && body.n[1] == 2.5 && size(body.n) == 3", Some(true)),
+        ("body.s == null", Some(true)),
+        ("body.n.exists(n, n == 2.5)", Some(true)),
+        ("body.m == 1", None),
+        ("body.ok.deeper", None),
+        ("body", None),
+    ] {
+        let expression = Filter::over_answers(source).unwrap();
+        assert_eq!(expression.is_true_of(answer).ok(), expected, "{source}");
+    }
+    let nothing = br#"{"status":500,"headers":{},"body":null}"#;
+    for (source, expected) in [("body == null", Some(true)), ("body.ok", None)] {
+        let expression = Filter::over_answers(source).unwrap();
+        assert_eq!(expression.is_true_of(nothing).ok(), expected, "{source}");
+    }
+    for source in ["event.type == 'x'", "statuss == 200", "status", "headers.a.b == ''"] {
+        assert!(Filter::over_answers(source).is_err(), "{source}");
+    }
+    // An expression over events knows nothing of them.
+    assert!(Filter::compile("status == 200").is_err());
+}

@@ -31,6 +31,7 @@ impl From<Shape> for Type {
             Shape::TextList => Self::List(Box::new(Self::Text)),
             Shape::Object(fields) => Self::Object(fields),
             Shape::ObjectList(fields) => Self::List(Box::new(Self::Object(fields))),
+            Shape::Any => Self::Any,
         }
     }
 }

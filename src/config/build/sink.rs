@@ -6,11 +6,10 @@ use super::{Builder, MIN_EVENT_BYTES};
 use crate::{
     bridge::{BatchOptions, Filter, RetryOptions, SinkOptions},
     config::{
-        locate::locate,
         model::{CommonModel, DeadLettersModel, SinkModel},
         settings::SinkSettings,
     },
-    document::{Path, Size, Text, Wrong, shown_of, wrong, yaml::Origin},
+    document::{Path, Size, wrong},
     sinks::keys::Shared,
 };
 
@@ -134,7 +133,7 @@ impl Builder<'_> {
     }
 
     fn filter(&mut self, path: &Path, model: &CommonModel) -> Option<Filter> {
-        let filter = self.compiled(path, model.filter.as_ref()?)?;
+        let filter = self.checks.compiled(path, model.filter.as_ref()?, Filter::compile)?;
         if model.enrich.is_none() && filter.names_object() {
             let wrong =
                 wrong("expected `enrich` on a sink whose `match` reads `object`, found none");
@@ -142,29 +141,5 @@ impl Builder<'_> {
             self.checks.wrong(path, wrong.hint(hint));
         }
         Some(filter)
-    }
-
-    fn compiled(&mut self, path: &Path, text: &Text) -> Option<Filter> {
-        let source = self.checks.text(path, text)?;
-        let error = match Filter::compile(&source) {
-            Ok(filter) => return Some(filter),
-            Err(error) => error,
-        };
-        let origin = path.origin(&self.loaded.root);
-        let file = &self.loaded.file;
-        let problem = if let (Text::Plain(_), Origin::File(span)) = (text, origin) {
-            let at = locate(file.text(), span, &source, error.offset);
-            file.problem_at(at, Wrong { what: error.what, hint: error.hint }.at(path))
-        } else {
-            let before = &source[..error.offset];
-            let line = before.matches('\n').count() + 1;
-            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-            let place = format!("line {line}, column {column} of the expression");
-            let what = shown_of(text, error.what);
-            let what = format!("{what} ({place})");
-            file.problem(origin, Wrong { what, hint: error.hint }.at(path))
-        };
-        self.checks.problems.push(problem);
-        None
     }
 }

@@ -77,6 +77,8 @@ fn bad_sinks_are_refused() {
         "a short signing secret, in a list": "sinks:\n  a: {webhook: {url: \"https://h\", signing: {secret: [whsec_c2VjcmV0, secret]}}}\n",
         "proxies of sinks that have none": "sinks:\n  a: {stdout: {}, proxy: env}\n  b: {otlp: {endpoint: \"http://c:4317\"}, proxy: env}\n  c: {kafka: {brokers: [\"a:1\"], topic: t}, proxy: \"http://p:1\"}\n",
         "connections of sinks that have none": "sinks:\n  a: {stdout: {}, connection: {maxAge: 1m}}\n  b: {kafka: {brokers: [\"a:1\"], topic: t}, connection: {maxAge: 1m}}\n",
+        "credentials": "sinks:\n  a: {webhook: {url: \"https://h\", headers: {authorization: x}, auth: {bearer: t}}}\n  b: {webhook: {url: \"https://h\", auth: {bearer: t, basic: {username: u, password: p}}}}\n  c: {webhook: {url: \"https://h\", auth: {}}}\n  d: {webhook: {url: \"https://h\", auth: {basic: {username: \"u:v\", password: p}}}}\n  e: {webhook: {url: \"https://h\", auth: {bearer: \"hunter2\\n\"}}}\n  f: {webhook: {url: \"https://h\", auth: {oauth2: {tokenUrl: h, clientId: i, clientSecret: hunter2}}}}\n",
+        "expressions over answers": "sinks:\n  a: {webhook: {url: \"https://h\", success: body.ok == 1 && bdy}}\n  b: {webhook: {url: \"https://h\", retryWhen: status, method: GET}}\n",
         "formats that make no sense": "sinks:\n  a: {otlp: {endpoint: \"http://c:4317\"}, format: ecs}\n  b: {webhook: {url: \"https://h\"}, batch: {events: 2}, format: cloudevents}\n  c: {stdout: {}, format: cloudevent}\n",
         "an age of nothing": "sinks:\n  a: {webhook: {url: \"https://h\"}, connection: {maxAge: 0s}}\n",
         "no proxy": "sinks:\n  a: {webhook: {url: \"https://h\"}, proxy: \"p:hunter2\"}\n",

@@ -17,6 +17,8 @@ fn credentials_in_plain_text_are_refused() {
         "{otlp: {endpoint: \"http://127.0.0.1.example.com:4317\", headers: {X-Api-Key: {env: T}}}}",
         "{webhook: {url: \"http://127.0.0.1/x\", headers: {Authorization: {env: T}}}, proxy: env}",
         "{webhook: {url: \"https://receiver/x\"}, proxy: \"http://user:hunter2@proxy:3128\"}",
+        "{webhook: {url: \"http://receiver/x\", auth: {bearer: {env: T}}}}",
+        "{webhook: {url: \"https://receiver/x\", auth: {oauth2: {tokenUrl: \"http://tokens\", clientId: i, clientSecret: {env: T}}}}}",
         kafka,
     ]
     .map(|text| sink(text).map(|_| ()).expect_err(text).to_string())

@@ -1,6 +1,7 @@
 //! The client of a sink over HTTP, which is made anew when its connections are old, and one exchange by it.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     fmt,
     net::{IpAddr, SocketAddr},
@@ -25,7 +26,7 @@ use super::{
     HttpOptions, keys, net_error, status, tls,
 };
 use crate::{
-    bridge::{Failure, FailureClass, Secrets},
+    bridge::{Failure, FailureClass, Secrets, Status},
     document::Wrong,
     event::Batch,
 };
@@ -72,6 +73,7 @@ pub(crate) fn headers(
 }
 
 /// One request.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -100,18 +102,18 @@ impl Request {
 #[derive(Debug)]
 pub(crate) struct Reply {
     status: StatusCode,
-    retry_after: Option<Duration>,
-    /// Where a redirect points to.
-    location: Option<HeaderValue>,
+    headers: HeaderMap,
     /// The start of the body.
     pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
-    pub(crate) fn new(status: StatusCode, headers: &HeaderMap, body: Vec<u8>) -> Self {
-        let retry_after = headers.get(header::RETRY_AFTER).and_then(status::retry_after);
-        let location = headers.get(header::LOCATION).cloned();
-        Self { status, retry_after, location: location.filter(|_| status.is_redirection()), body }
+    pub(crate) fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
+        Self { status, headers, body }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
     }
 
     pub(crate) fn is_success(&self) -> bool {
@@ -123,12 +125,38 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The variables of an expression over answers: `status`, `headers` and `body`, which is null where it is no JSON.
+    pub(crate) fn variables(&self) -> Vec<u8> {
+        let mut headers = BTreeMap::<&str, String>::new();
+        for (name, value) in &self.headers {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            let all = headers.entry(name.as_str()).or_default();
+            *all = if all.is_empty() { value.into_owned() } else { format!("{all}, {value}") };
+        }
+        let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let status = self.status.as_u16();
+        serde_json::json!({ "status": status, "headers": headers, "body": body }).to_string().into()
+    }
+
     /// The failure that an answer other than 2xx to a batch is; `words` is what the body says.
     pub(crate) fn failure(&self, words: &str, sent: &Batch, secrets: &Secrets) -> Failure {
+        let location = self.headers.get(header::LOCATION).filter(|_| self.status.is_redirection());
         // What the body of a redirect says is that it is one.
-        let location = self.location.as_ref().map(status::points_to);
+        let location = location.map(status::points_to);
         let words = location.as_deref().unwrap_or(words);
-        status::to_failure(self.status, self.retry_after, words, sent, secrets)
+        status::to_failure(self.status, self.retry_after(), words, sent, secrets)
+    }
+
+    /// The failure that an answer is whose status does not say what it means.
+    pub(crate) fn failure_of(&self, class: FailureClass, secrets: &Secrets) -> Failure {
+        let after = self.retry_after().filter(|_| class == FailureClass::Throttled);
+        let reason = secrets.reason(status::words(self.status, &self.text()));
+        let status = Status::Http(self.status.as_u16());
+        Failure { status, after, ..Failure::new(class, reason) }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.headers.get(header::RETRY_AFTER).and_then(status::retry_after)
     }
 }
 
@@ -194,7 +222,7 @@ impl Client {
                 (answer, _) => answer,
             }
         };
-        let response = match timeout_at(end, sending).await {
+        let mut response = match timeout_at(end, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.failure(error)),
             Err(_) => {
@@ -202,15 +230,16 @@ impl Client {
                 return Err(net_error::silence(self.deadline, &peer, &self.secrets));
             }
         };
-        let mut reply = Reply::new(response.status(), response.headers(), Vec::new());
+        let headers = std::mem::take(response.headers_mut());
+        let mut reply = Reply::new(response.status(), headers, Vec::new());
         // The status decides; a body that is slow, huge or cut off can only cost the connection.
-        let read = if reply.is_success() { success_bytes } else { REASON_BYTES };
-        let wait = if reply.is_success() && read > 0 {
+        let most = if reply.is_success() { success_bytes } else { success_bytes.max(REASON_BYTES) };
+        let wait = if reply.is_success() && most > 0 {
             end.saturating_duration_since(Instant::now())
         } else {
             BODY_WAIT
         };
-        let _ = timeout(wait, read_body(response, read, &mut reply.body)).await;
+        let _ = timeout(wait, read_body(response, most, &mut reply.body)).await;
         Ok(reply)
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
 
-use super::HttpOptions;
+use super::{HttpOptions, auth::AuthModel};
 use crate::{
     document::{Checks, Path, Text, Wrong, is_word, wrong},
     sinks::{
@@ -21,6 +21,7 @@ pub(crate) struct HttpModel<'a> {
     pub(crate) key: &'static str,
     pub(crate) url: &'a Text,
     pub(crate) headers: &'a BTreeMap<String, Text>,
+    pub(crate) auth: Option<&'a AuthModel>,
     pub(crate) tls: Option<&'a TlsModel>,
     /// Whether it is gRPC, which uses no proxy and has binary headers.
     pub(crate) grpc: bool,
@@ -39,6 +40,12 @@ impl HttpModel<'_> {
         self.tls_needs_https(url.as_deref(), checks);
         checks.note_plain_address(&path, self.url);
         checks.no_plain_http(&self.path, self.key, url.as_deref(), self.headers, sink.plaintext());
+        if self.auth.is_some() {
+            checks.no_plain_credentials(&self.path.key("auth"), url.as_deref(), sink.plaintext());
+        }
+        let auth = self.auth.and_then(|auth| {
+            auth.resolve(&self.path.key("auth"), self.headers, sink.plaintext(), checks)
+        });
         let proxy = if self.grpc {
             let hint = "remove it, or use `protocol: http`";
             sink.no_proxy(checks, "a sink over gRPC cannot use a proxy", hint);
@@ -49,6 +56,7 @@ impl HttpModel<'_> {
         let options = HttpOptions::new(url.unwrap_or_else(|| stand_ins::url(self.tls.is_some())));
         HttpOptions {
             headers: self.headers(checks),
+            auth,
             tls: self.tls.map(|tls| checks.tls(&self.path.key("tls"), tls)),
             proxy,
             compression: sink.compression,

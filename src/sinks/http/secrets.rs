@@ -4,6 +4,7 @@
 use super::{
     super::{Proxy, Secret},
     HttpOptions,
+    auth::Auth,
 };
 
 /// Headers whose values say what a request is about, and open nothing.
@@ -64,12 +65,16 @@ pub(crate) fn looks_secret(part: &str) -> bool {
 
 #[cfg(feature = "http-client")]
 impl HttpOptions {
-    /// The secret parts of address, proxy and headers.
+    /// The secret parts of addresses, proxy, headers and credentials.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut texts = Vec::new();
         address(self.url.expose(), &mut texts);
         proxy(&self.proxy, &mut texts);
         headers(&self.headers, &mut texts);
+        texts.extend(self.auth.iter().flat_map(Auth::secrets));
+        if let Some(Auth::OAuth2(options)) = &self.auth {
+            address(options.token_url.expose(), &mut texts);
+        }
         texts
     }
 }

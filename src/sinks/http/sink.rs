@@ -1,13 +1,18 @@
 //! A sink over HTTP: one request for each batch, and what its answer means.
 
-use ::http::{HeaderMap, HeaderValue, header::CONTENT_ENCODING};
+use ::http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{AUTHORIZATION, CONTENT_ENCODING},
+};
 use futures_util::future::BoxFuture;
 use reqwest::Url;
 
 use super::{
     HttpOptions,
+    auth::Auth,
     client::{Client, Reply, Request, headers},
     compress,
+    tokens::{Token, Tokens},
 };
 use crate::{
     bridge::{Failure, Outcome, Secrets, Sink},
@@ -18,7 +23,9 @@ use crate::{
 /// The two questions that a kind of sink over HTTP answers.
 pub(crate) trait HttpKind: Send + Sync + 'static {
     /// How much of a 2xx answer is read, in bytes; with 0 it is only drained, for the connection's sake.
-    const SUCCESS_BYTES: usize = 0;
+    fn success_bytes(&self) -> usize {
+        0
+    }
 
     /// The request for a batch. The body is not compressed yet.
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure>;
@@ -44,24 +51,37 @@ pub(crate) struct HttpSink<K> {
     /// Those of every request.
     headers: HeaderMap,
     compression: Compression,
+    tokens: Option<Tokens>,
     secrets: Secrets,
 }
 
 impl<K: HttpKind> HttpSink<K> {
-    /// Sets up the client for the server of an address; nothing is connected yet. No reason will hold the secrets.
+    /// Sets up the client for the server of an address; nothing is connected yet. No reason
+    /// will hold the secrets.
     pub(crate) fn new(
         kind: K,
         options: &HttpOptions,
         url: &Url,
-        secrets: Secrets,
+        secrets: Vec<String>,
     ) -> Result<Self, SinkBuildError> {
+        let texts = secrets;
+        let secrets = Secrets::of(&texts);
         let client = Client::new(options, url, &secrets)?;
         let compression = options.compression;
         let mut headers = headers(&options.headers, false)?;
         if let Some(encoding) = compress::content_encoding(compression) {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
         }
-        Ok(Self { kind, client, headers, compression, secrets })
+        let fixed = options.auth.as_ref().and_then(Auth::authorization);
+        if let Some(mut value) = fixed.and_then(|text| HeaderValue::try_from(text).ok()) {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let tokens = match &options.auth {
+            Some(Auth::OAuth2(oauth2)) => Some(Tokens::new(oauth2, options, texts)?),
+            _ => None,
+        };
+        Ok(Self { kind, client, headers, compression, tokens, secrets })
     }
 
     async fn attempt(&self, batch: &Batch) -> Result<Outcome, Failure> {
@@ -76,8 +96,25 @@ impl<K: HttpKind> HttpSink<K> {
         request
             .headers
             .extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let reply = self.client.send(request, K::SUCCESS_BYTES).await?;
-        Ok(self.kind.outcome(&reply, batch, &self.secrets))
+        let Some(tokens) = &self.tokens else {
+            let reply = self.client.send(request, self.kind.success_bytes()).await?;
+            return Ok(self.kind.outcome(&reply, batch, &self.secrets));
+        };
+        let (mut token, is_new) = tokens.token().await?;
+        let mut reply = self.send_with(&token, request.clone()).await?;
+        if reply.status() == StatusCode::UNAUTHORIZED {
+            tokens.forget(&token).await;
+            if !is_new {
+                token = tokens.token().await?.0;
+                reply = self.send_with(&token, request).await?;
+            }
+        }
+        Ok(self.kind.outcome(&reply, batch, &token.secrets))
+    }
+
+    async fn send_with(&self, token: &Token, mut request: Request) -> Result<Reply, Failure> {
+        request.headers.insert(AUTHORIZATION, token.authorization.clone());
+        self.client.send(request, self.kind.success_bytes()).await
     }
 }
 

@@ -36,13 +36,7 @@ pub(super) fn to_failure(
     sent: &Batch,
     secrets: &Secrets,
 ) -> Failure {
-    let mut reason = format!("HTTP {}", status.as_u16());
-    if let Some(phrase) = status.canonical_reason() {
-        reason = format!("{reason} {phrase}");
-    }
-    if !words.trim().is_empty() {
-        reason = format!("{reason}: {words}");
-    }
+    let reason = self::words(status, words);
     let code = status.as_u16();
     let class = match code {
         400 | 422 => FailureClass::Refused(RefusedClass::Invalid),
@@ -63,6 +57,15 @@ pub(super) fn to_failure(
     let after = after.filter(|_| honoured);
     let status = Status::Http(code);
     Failure { fault, status, after, ..Failure::new(class, secrets.reason(reason)) }
+}
+
+/// What an answer says: its status, and the words of its body.
+pub(super) fn words(status: StatusCode, body: &str) -> String {
+    let mut words = format!("HTTP {}", status.as_u16());
+    if let Some(phrase) = status.canonical_reason() {
+        words = format!("{words} {phrase}");
+    }
+    if body.trim().is_empty() { words } else { format!("{words}: {body}") }
 }
 
 /// Words about a redirect, which nobody follows: a POST would become a GET, or the

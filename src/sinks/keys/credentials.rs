@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use http::Uri;
 
 use crate::{
-    document::{Checks, Path, Text, wrong},
+    document::{Checks, Path, Text, Wrong, wrong},
     sinks::{
         Proxy,
         http::secrets::{is_harmless, looks_secret},
@@ -35,28 +35,25 @@ impl Checks<'_> {
         headers: &BTreeMap<String, Text>,
         plaintext: Plaintext,
     ) {
-        let Some(uri) = url.and_then(|url| url.parse::<Uri>().ok()) else { return };
-        let may = match plaintext {
-            Plaintext::Anywhere => true,
-            Plaintext::ThisHost => uri.host().is_some_and(is_loopback),
-            Plaintext::Nowhere => false,
-        };
-        if uri.scheme_str() != Some("http") || may {
-            return;
-        }
-        let refused = |what: &str| {
-            wrong(format!(
-                "{what} would travel in plain text: expected `https://` or an address of this host \
-                 without a proxy, found `http://`"
-            ))
-            .hint("use `https://`; if it is meant, write `allowPlaintext: true` on the sink")
-        };
+        let Some(uri) = url.and_then(|url| plain(url, plaintext)) else { return };
         if uri.query().is_some_and(|query| !query.is_empty()) {
             self.wrong(&path.key(key), refused("the query, which may hold a credential,"));
         }
         for name in headers.keys().filter(|name| !is_harmless(name)) {
             let what = "the header, which may be a credential,";
             self.wrong_key(&path.key("headers").key(name), refused(what));
+        }
+    }
+
+    /// Refuses credentials for an address, likewise.
+    pub(crate) fn no_plain_credentials(
+        &mut self,
+        path: &Path,
+        url: Option<&str>,
+        plaintext: Plaintext,
+    ) {
+        if url.is_some_and(|url| plain(url, plaintext).is_some()) {
+            self.wrong_key(path, refused("the credentials"));
         }
     }
 
@@ -103,6 +100,25 @@ impl Checks<'_> {
             self.note_plain(path, text);
         }
     }
+}
+
+/// An address to which credentials would travel over `http://` farther than they may.
+fn plain(url: &str, plaintext: Plaintext) -> Option<Uri> {
+    let uri: Uri = url.parse().ok()?;
+    let may = match plaintext {
+        Plaintext::Anywhere => true,
+        Plaintext::ThisHost => uri.host().is_some_and(is_loopback),
+        Plaintext::Nowhere => false,
+    };
+    (uri.scheme_str() == Some("http") && !may).then_some(uri)
+}
+
+fn refused(what: &str) -> Wrong {
+    wrong(format!(
+        "{what} would travel in plain text: expected `https://` or an address of this host without a \
+         proxy, found `http://`"
+    ))
+    .hint("use `https://`; if it is meant, write `allowPlaintext: true` on the sink")
 }
 
 /// Whether a host, as it stands in an address, is this one.

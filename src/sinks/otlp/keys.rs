@@ -75,6 +75,7 @@ impl Keys for OtlpModel {
             key: "endpoint",
             url: &self.endpoint,
             headers: &self.headers,
+            auth: None,
             tls: self.tls.as_ref(),
             grpc: self.protocol == OtlpProtocol::Grpc,
         };

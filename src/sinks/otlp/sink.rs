@@ -28,9 +28,9 @@ use crate::{
 
 /// Checks the options and sets up the client; nothing is connected yet.
 pub(super) fn build(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
-    let secrets = Secrets::of(options.http.secrets());
+    let secrets = options.http.secrets();
     Ok(match options.protocol {
-        OtlpProtocol::Grpc => Arc::new(GrpcSink::new(&options.http, secrets)?),
+        OtlpProtocol::Grpc => Arc::new(GrpcSink::new(&options.http, Secrets::of(secrets))?),
         OtlpProtocol::Http => Arc::new(http::sink(&options.http, secrets)?),
     })
 }

@@ -7,11 +7,14 @@ use serde::Deserialize;
 
 use super::signing_key;
 use crate::{
-    bridge::{BatchOptions, Sink},
+    bridge::{BatchOptions, Filter, Sink},
     document::{Checks, Path, Text, Texts, wrong},
     sinks::{
         BuildSink, Format, HttpOptions, Proxy, Secret, SinkBuildError,
-        http::keys::{HttpModel, url},
+        http::{
+            auth::AuthModel,
+            keys::{HttpModel, url},
+        },
         keys::{Keys, Shared, tls::TlsModel},
     },
 };
@@ -19,20 +22,45 @@ use crate::{
 /// Signs where a secret is not here.
 const STAND_IN: &str = "whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h";
 
-/// Posts JSON to a URL: one event a request, or an array if `batch.events` is more than 1.
+/// Sends JSON to a URL: one event a request, or an array if `batch.events` is more than 1.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Webhook")]
 pub(crate) struct WebhookModel {
-    /// Where to post.
+    /// Where to send to.
     url: Text,
+    /// The method of requests.
+    #[serde(default)]
+    #[schemars(extend("default" = "POST"))]
+    method: WebhookMethod,
     /// Sent with each request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
+    /// Credentials of each request. Default: none but those in `headers`.
+    auth: Option<AuthModel>,
+    /// A CEL expression over `status`, `headers` (by their names in lower case) and `body` (its JSON) of an answer: a 2xx
+    /// for which it is not true is a refusal. Default: every 2xx is a success.
+    #[schemars(extend("x-shown" = true))]
+    success: Option<Text>,
+    /// A CEL expression over the same: an answer that is no success, and for which this is true, is waited for as a 429 is.
+    /// Default: none.
+    #[schemars(extend("x-shown" = true))]
+    retry_when: Option<Text>,
     /// TLS, for `https://`. Default: the system's authorities.
     tls: Option<TlsModel>,
     /// Signs each request by the Standard Webhooks scheme. Default: unsigned.
     signing: Option<SigningModel>,
+}
+
+/// The method of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum WebhookMethod {
+    #[default]
+    Post,
+    Put,
+    Patch,
 }
 
 /// Standard Webhooks.
@@ -48,8 +76,14 @@ struct SigningModel {
 /// A webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookOptions {
-    /// Where to POST, and how.
+    /// Where to, and how.
     pub http: HttpOptions,
+    /// The method of requests.
+    pub method: WebhookMethod,
+    /// Which answers of 2xx are successes: an expression over answers; `None`: all.
+    pub success: Option<Filter>,
+    /// Which other answers are waited for as a 429 is.
+    pub retry_when: Option<Filter>,
     /// Standard Webhooks secrets, `whsec_` or `whsk_` and base64; each signs. None: unsigned.
     pub signing_secrets: Vec<Secret>,
     /// The format of the body, or of each object in it.
@@ -73,7 +107,7 @@ impl BuildSink for WebhookOptions {
 
 #[cfg(feature = "webhook")]
 impl WebhookOptions {
-    pub(crate) fn secrets(&self) -> crate::bridge::Secrets {
+    pub(crate) fn secrets(&self) -> Vec<String> {
         let mut texts = self.http.secrets();
         for secret in &self.signing_secrets {
             let secret = secret.expose();
@@ -84,7 +118,7 @@ impl WebhookOptions {
                 texts.extend(crate::sinks::http::secrets::from_base64(encoded));
             }
         }
-        crate::bridge::Secrets::of(texts)
+        texts
     }
 }
 
@@ -105,6 +139,7 @@ impl Keys for WebhookModel {
             key: "url",
             url: &self.url,
             headers: &self.headers,
+            auth: self.auth.as_ref(),
             tls: self.tls.as_ref(),
             grpc: false,
         };
@@ -117,8 +152,16 @@ impl Keys for WebhookModel {
             checks.wrong(&sink.path.key("format"), wrong.hint(hint));
         }
         let secrets = self.signing.as_ref().map(|model| model.secrets(&signing, checks));
+        let mut over_answers = |key: &str, text: Option<&Text>| {
+            checks.compiled(&sink.path.key("webhook").key(key), text?, Filter::over_answers)
+        };
+        let success = over_answers("success", self.success.as_ref());
+        let retry_when = over_answers("retryWhen", self.retry_when.as_ref());
         Arc::new(WebhookOptions {
             http,
+            method: self.method,
+            success,
+            retry_when,
             signing_secrets: secrets.unwrap_or_default(),
             format,
             single,

@@ -19,20 +19,20 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-use ::http::{HeaderMap, HeaderName, HeaderValue};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
 use self::sign::Signer;
-use super::WebhookOptions;
+use super::{WebhookMethod, WebhookOptions};
 use crate::{
-    bridge::{Failure, RefusedClass, Secrets},
+    bridge::{Failure, FailureClass, Filter, Outcome, RefusedClass, Secrets},
     encode::{EncodeError, Format},
     event::Batch,
     sinks::{
         SinkBuildError,
-        http::{HttpKind, HttpSink, Request, parse_url},
+        http::{HttpKind, HttpSink, Reply, Request, parse_url},
     },
 };
 
@@ -40,9 +40,15 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Posts envelopes to one URL.
+/// How much of an answer an expression over it reads, in bytes. The body of a longer one is null.
+const ANSWER_BYTES: usize = 64 << 10;
+
+/// Sends events to one URL.
 pub(crate) struct Webhook {
     url: Url,
+    method: Method,
+    success: Option<Filter>,
+    retry_when: Option<Filter>,
     signer: Option<Signer>,
     format: Format,
     single: bool,
@@ -59,7 +65,20 @@ impl Webhook {
     pub(crate) fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
         let url = parse_url("url", options.http.url.expose())?;
         let signer = Signer::new(&options.signing_secrets)?;
-        Ok(Self { url, signer, format: options.format, single: options.single })
+        let method = match options.method {
+            WebhookMethod::Post => Method::POST,
+            WebhookMethod::Put => Method::PUT,
+            WebhookMethod::Patch => Method::PATCH,
+        };
+        Ok(Self {
+            url,
+            method,
+            success: options.success.clone(),
+            retry_when: options.retry_when.clone(),
+            signer,
+            format: options.format,
+            single: options.single,
+        })
     }
 }
 
@@ -73,10 +92,34 @@ impl HttpKind for Webhook {
             _ => (array_id(batch), array_body(batch, self.format).map_err(refused)?),
         };
         let mut request = Request::post(&self.url, self.format.content_type(), body);
+        request.method = self.method.clone();
         // Ids are printable ASCII by their making.
         request.header(ID, id);
         request.header(TIMESTAMP, jiff::Timestamp::now().as_second());
         Ok(request)
+    }
+
+    fn success_bytes(&self) -> usize {
+        if self.success.is_some() { ANSWER_BYTES } else { 0 }
+    }
+
+    fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
+        // Nobody is asked of an answer whose status says it all.
+        let is_asked = self.success.is_some() || self.retry_when.is_some();
+        let variables = if is_asked { reply.variables() } else { Vec::new() };
+        let holds = |test: &Option<Filter>, default| {
+            test.as_ref().map_or(default, |test| test.is_true_of(&variables).unwrap_or(false))
+        };
+        if reply.is_success() && holds(&self.success, true) {
+            return Outcome::Delivered;
+        }
+        Outcome::Failed(if holds(&self.retry_when, false) {
+            reply.failure_of(FailureClass::Throttled, secrets)
+        } else if reply.is_success() {
+            reply.failure_of(FailureClass::Refused(RefusedClass::Invalid), secrets)
+        } else {
+            reply.failure(&reply.text(), sent, secrets)
+        })
     }
 
     fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {

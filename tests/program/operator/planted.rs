@@ -125,7 +125,7 @@ impl Stage {
 
 /// Whether the receiver of a sink never takes an event.
 fn never_takes(sink: &str) -> bool {
-    sink.starts_with("kafka") || sink.ends_with("-tls")
+    sink.starts_with("kafka") || sink.ends_with("-tls") || sink == "oauth2"
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -204,9 +204,7 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
         let request = http::Request::get("/api/v1/events").body(Vec::new()).unwrap();
         client(&server).request_text(request).await.unwrap()
     };
-    stage
-        .until("an Event tells of it", async |_| events().await.contains("SinkMisconfigured"))
-        .await;
+    stage.until("an Event tells of it", async |_| events().await.contains("SASL")).await;
     let list = ["dead-letters", "list", "--output", "json"];
     let letters = commands::tidings(&stage.config(), &list).await.json();
     let letters = letters.as_array().unwrap();
@@ -219,7 +217,7 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
         "check",
         "check --without-secrets",
         "dead-letters list",
-        "dead-letters list --output json",
+        "dead-letters list --limit 200 --output json",
         "journal inspect",
         "journal inspect --output json",
         "journal verify",
@@ -253,8 +251,8 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
         ("log", "gRPC Unauthenticated: no Bearer …"),
         ("log", "SASL"),
         ("stdout", "HTTP 400 Bad Request: no …"),
-        ("dead-letters list --output json", "HTTP 400 Bad Request: no …"),
-        ("dead-letters list --output json", "gRPC InvalidArgument: no Bearer …"),
+        ("dead-letters list --limit 200 --output json", "HTTP 400 Bad Request: no …"),
+        ("dead-letters list --limit 200 --output json", "gRPC InvalidArgument: no Bearer …"),
         ("state.redb", "HTTP 400 Bad Request: no …"),
         ("/api/v1/status", "SASL"),
         ("Events", "SASL"),

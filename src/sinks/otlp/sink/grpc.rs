@@ -318,7 +318,7 @@ async fn not_grpc(
         let kind = content_type(head).unwrap_or("unknown");
         words = format!("no gRPC, but content of the type {kind}: {words}");
     }
-    Reply::new(head.status, &head.headers, Vec::new()).failure(&words, sent, secrets)
+    Reply::new(head.status, head.headers.clone(), Vec::new()).failure(&words, sent, secrets)
 }
 
 /// The one message of an answer, behind the prefix; none that is compressed was asked for.

@@ -21,7 +21,7 @@ pub(super) struct OtlpHttp {
 
 pub(super) fn sink(
     options: &HttpOptions,
-    secrets: Secrets,
+    secrets: Vec<String>,
 ) -> Result<HttpSink<OtlpHttp>, SinkBuildError> {
     let url = parse_url("endpoint", &logs_url(options.url.expose()))?;
     HttpSink::new(
@@ -34,7 +34,9 @@ pub(super) fn sink(
 
 impl HttpKind for OtlpHttp {
     /// A partial success and the start of its words.
-    const SUCCESS_BYTES: usize = 64 * 1024;
+    fn success_bytes(&self) -> usize {
+        64 << 10
+    }
 
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
         let message = self.messages.of(batch, secrets)?;

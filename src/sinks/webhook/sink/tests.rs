@@ -5,11 +5,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 
 use super::*;
 use crate::{
-    bridge::{FailureClass, Fault, Outcome, RefusedClass, Secrets, Status},
+    bridge::{FailureClass, Fault, Filter, Outcome, RefusedClass, Secrets, Status},
     sinks::{
-        BuildSink as _, Compression, Format, HttpOptions, Proxy, Secret, TlsOptions,
+        Auth, BuildSink as _, Compression, Format, HttpOptions, OAuth2Options, Proxy, Secret,
+        TlsOptions,
         fixtures::batch,
-        http::test_server::{Pki, Step, TestServer, answer},
+        http::test_server::{Pki, Received, Step, TestServer, answer},
     },
 };
 
@@ -20,6 +21,9 @@ fn options(url: String) -> WebhookOptions {
             timeout: Duration::from_secs(5),
             ..HttpOptions::new(url)
         },
+        method: WebhookMethod::Post,
+        success: None,
+        retry_when: None,
         signing_secrets: vec![Secret::new("whsec_c2VjcmV0IG9mIHR3ZW50eS1mb3VyIGIu")],
         format: Format::Envelope,
         single: false,
@@ -77,6 +81,187 @@ async fn a_batch_is_an_array_and_a_single_is_an_object() {
         let signature = STANDARD.decode(&header("webhook-signature")["v1,".len()..]).unwrap();
         mac.verify_slice(&signature).unwrap();
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_judged_by_its_expressions() {
+    let (ok, no, soon) =
+        (r#"{"ok":true}"#, r#"{"ok":false,"error":"no"}"#, r#"{"ok":false,"error":"later"}"#);
+    let long = format!("{no}{}", " ".repeat(70_000));
+    let (invalid, throttled) =
+        (FailureClass::Refused(RefusedClass::Invalid), FailureClass::Throttled);
+    for (status, headers, body, expected) in [
+        ("200 OK", "", ok, None),
+        ("200 OK", "", no, Some((invalid, None))),
+        // What cannot be evaluated is not true.
+        ("200 OK", "", "", Some((invalid, None))),
+        ("204 No Content", "", "", Some((invalid, None))),
+        ("200 OK", "", "<html>", Some((invalid, None))),
+        ("200 OK", "", "[1]", Some((invalid, None))),
+        ("200 OK", "", &long, Some((invalid, None))),
+        ("200 OK", "retry-after: 7\r\n", soon, Some((throttled, Some(Duration::from_secs(7))))),
+        ("200 OK", "X-Busy: yes\r\n", no, Some((throttled, None))),
+        ("400 Bad Request", "", soon, Some((throttled, None))),
+        ("400 Bad Request", "", ok, Some((invalid, None))),
+        ("401 Unauthorized", "", ok, Some((FailureClass::Misconfigured, None))),
+        ("503 Service Unavailable", "", no, Some((FailureClass::Unavailable, None))),
+    ] {
+        let server = TestServer::always(status, headers, body).await;
+        let mut options = options(server.url("http"));
+        options.success = Some(Filter::over_answers("body.ok == true").unwrap());
+        let retry_when = r#"body.error == "later" || headers["x-busy"] == "yes""#;
+        options.retry_when = Some(Filter::over_answers(retry_when).unwrap());
+        let outcome = send(&options, &batch(1..=1)).await;
+        let found = match outcome {
+            Outcome::Delivered => None,
+            Outcome::Failed(failure) => Some((failure.class, failure.after)),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{status} {body:.50}");
+        // Without `success` every 2xx is one.
+        options.success = None;
+        let delivered = send(&options, &batch(1..=1)).await == Outcome::Delivered;
+        assert_eq!(delivered, status.starts_with('2'));
+    }
+}
+
+#[tokio::test]
+async fn credentials_and_method_are_sent() {
+    let server = TestServer::always("200 OK", "", "").await;
+    let mut options = options(server.url("http"));
+    options.http.headers.clear();
+    options.method = WebhookMethod::Put;
+    let (user, password) = (Secret::new("user"), Secret::new("p:ss"));
+    for auth in [Auth::Bearer(Secret::new("t0ken")), Auth::Basic { username: user, password }] {
+        options.http.auth = Some(auth);
+        assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
+    }
+    let received = server.received.lock().unwrap();
+    let sent: Vec<_> = received.iter().map(|r| (r.line(), r.header("authorization"))).collect();
+    let line = "PUT / HTTP/1.1";
+    assert_eq!(sent, [(line, Some("Bearer t0ken")), (line, Some("Basic dXNlcjpwOnNz"))]);
+}
+
+fn oauth2(tokens: &TestServer, url: String) -> WebhookOptions {
+    let mut options = options(url);
+    options.http.headers.clear();
+    options.http.auth = Some(Auth::OAuth2(OAuth2Options {
+        token_url: Secret::new(tokens.url("http") + "/token"),
+        client_id: Secret::new("a client"),
+        client_secret: Secret::new("s3cret&"),
+        scope: Some("write all".to_owned()),
+    }));
+    options
+}
+
+/// A server of tokens that are numbered.
+async fn tokens(rest: &'static str) -> TestServer {
+    TestServer::start(None, move |i| {
+        let body = format!(r#"{{"access_token":"t0ken-{i}","token_type":"Bearer"{rest}}}"#);
+        vec![Step::Write(answer("200 OK", "", &body))]
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_once_and_again_when_it_has_expired_or_is_refused() {
+    // At the third request what was valid is so no longer.
+    let receiver = TestServer::start(None, |i| {
+        let status = if i == 2 { "401 Unauthorized" } else { "200 OK" };
+        vec![Step::Write(answer(status, "", "t0ken-0 is not valid"))]
+    })
+    .await;
+    let tokens = tokens(r#","expires_in":3600"#).await;
+    let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
+    let (one, two, three) = (batch(1..=1), batch(2..=2), batch(3..=3));
+    let outcomes = tokio::join!(sink.send(&one), sink.send(&two));
+    assert_eq!(outcomes, (Outcome::Delivered, Outcome::Delivered));
+    assert_eq!(sink.send(&three).await, Outcome::Delivered);
+    let received = receiver.received.lock().unwrap();
+    let sent: Vec<_> = received.iter().map(|r| r.header("authorization").unwrap()).collect();
+    let expected = ["t0ken-0", "t0ken-0", "t0ken-0", "t0ken-1"];
+    assert_eq!(sent, expected.map(|token| format!("Bearer {token}")));
+    let asked = tokens.received.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0].line(), "POST /token HTTP/1.1");
+    assert_eq!(asked[0].header("authorization"), Some("Basic YStjbGllbnQ6czNjcmV0JTI2"));
+    let form = "grant_type=client_credentials&scope=write+all";
+    assert_eq!(String::from_utf8_lossy(&asked[0].body), form);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_again_before_it_expires() {
+    let receiver = TestServer::always("200 OK", "", "").await;
+    let tokens = tokens(r#","expires_in":"0""#).await;
+    let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
+    for n in 1..=2 {
+        assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
+    }
+    assert_eq!(tokens.received.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_of_tokens_may_want_the_client_in_the_body() {
+    let receiver = TestServer::always("200 OK", "", "").await;
+    let tokens = TestServer::start(None, |i| {
+        let refused = answer("401 Unauthorized", "", r#"{"error":"invalid_client"}"#);
+        let given = answer("200 OK", "", r#"{"access_token":"t","expires_in":0}"#);
+        vec![Step::Write(if i == 0 { refused } else { given })]
+    })
+    .await;
+    let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
+    for n in 1..=2 {
+        assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
+    }
+    let asked = tokens.received.lock().unwrap();
+    let named = "&client_id=a+client&client_secret=s3cret%26";
+    let in_body = |r: &Received| String::from_utf8_lossy(&r.body).ends_with(named);
+    assert_eq!(asked.iter().map(in_body).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_sent_and_the_reason_says_why() {
+    let receiver = TestServer::always("200 OK", "", "").await;
+    for (status, body, class, words) in [
+        (
+            "401 Unauthorized",
+            "s3cret& is wrong",
+            FailureClass::Misconfigured,
+            "HTTP 401 Unauthorized: … is wrong",
+        ),
+        (
+            "403 Forbidden",
+            "YStjbGllbnQ6czNjcmV0JTI2 of s3cret%26",
+            FailureClass::Misconfigured,
+            "HTTP 403 Forbidden: … of …",
+        ),
+        ("400 Bad Request", "{}", FailureClass::Misconfigured, "HTTP 400 Bad Request: {}"),
+        ("503 Service Unavailable", "", FailureClass::Unavailable, "HTTP 503 Service Unavailable"),
+        ("200 OK", "{}", FailureClass::Misconfigured, "expected a token, found something else"),
+        (
+            "200 OK",
+            r#"{"access_token":"\n"}"#,
+            FailureClass::Misconfigured,
+            "expected a token, found one that no header can carry",
+        ),
+    ] {
+        let tokens = TestServer::always(status, "", body).await;
+        let outcome = send(&oauth2(&tokens, receiver.url("http")), &batch(1..=1)).await;
+        let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((failure.class, failure.fault), (class, Fault::Sink));
+        let expected = format!("auth.oauth2 at {}: {words}", tokens.address);
+        assert_eq!(failure.reason.to_string(), expected);
+    }
+    assert!(receiver.received.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_receiver_that_repeats_a_token_gives_none_away() {
+    let receiver = TestServer::always("400 Bad Request", "", "Bearer t0ken-0 of a client").await;
+    let tokens = tokens("").await;
+    let (_, _, reason) =
+        failure_of(send(&oauth2(&tokens, receiver.url("http")), &batch(1..=1)).await);
+    assert_eq!(reason, "HTTP 400 Bad Request: Bearer … of …");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 15] = [
+const NO_SECRETS: [&str; 18] = [
     "cluster.name",
     "cluster.uid",
     "journal.path",
@@ -19,6 +19,9 @@ const NO_SECRETS: [&str; 15] = [
     "sinks.*.kafka.brokers[]",
     "sinks.*.kafka.topic",
     "sinks.*.match",
+    "sinks.*.webhook.auth.oauth2.scope",
+    "sinks.*.webhook.retryWhen",
+    "sinks.*.webhook.success",
     "source.fieldSelector",
     "source.kubeconfig",
     "source.namespaces[]",

@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 9] = [
+pub(super) const PLANTED: [Planted; 12] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -112,6 +112,48 @@ pub(super) const PLANTED: [Planted; 9] = [
             "Pl4nted-dialer:Pl4nted-pr0xy",
             "Pl4nted-pr0xy",
         ],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "webhook",
+        name: "bearer",
+        sink: "{webhook: {url: {env: BEARER_URL}, auth: {bearer: {env: BEARER_TOKEN}}}}",
+        secrets: &[
+            ("BEARER_URL", "http://{ADDRESS}/services/Pl4nted-T0"),
+            ("BEARER_TOKEN", "Pl4nted.bearer\"b\\e/+%41"),
+        ],
+        said: &["Pl4nted-T0", "Pl4nted.bearer\"b\\e/+%41"],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "webhook",
+        name: "basic",
+        sink: "{webhook: {url: {env: BASIC_URL}, auth: {basic: {username: {env: BASIC_USER}, \
+               password: {env: BASIC_PASSWORD}}}}}",
+        secrets: &[
+            ("BASIC_URL", "http://{ADDRESS}/services/Pl4nted-T0"),
+            ("BASIC_USER", "Pl4nted-user-1"),
+            ("BASIC_PASSWORD", "Pl4nted:word \"w\\ord/+%41"),
+        ],
+        said: &[
+            "Pl4nted-user-1",
+            "Pl4nted:word \"w\\ord/+%41",
+            "UGw0bnRlZC11c2VyLTE6UGw0bnRlZDp3b3JkICJ3XFxvcmQvKyU0MQ==",
+        ],
+        receiver: receivers::http,
+    },
+    // Its receiver is asked for a token, and gives none.
+    Planted {
+        kind: "webhook",
+        name: "oauth2",
+        sink: "{webhook: {url: \"http://{ADDRESS}\", auth: {oauth2: {tokenUrl: {env: OAUTH_URL}, \
+               clientId: {env: OAUTH_ID}, clientSecret: {env: OAUTH_SECRET}, scope: all}}}}",
+        secrets: &[
+            ("OAUTH_URL", "http://{ADDRESS}/Pl4nted-T0/token"),
+            ("OAUTH_ID", "Pl4nted client"),
+            ("OAUTH_SECRET", "Pl4nted&client=<2> 'x'"),
+        ],
+        said: &["Pl4nted-T0", "Pl4nted client", "Pl4nted&client=<2> 'x'"],
         receiver: receivers::http,
     },
     // Those whose receivers never say a word.

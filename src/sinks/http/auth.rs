@@ -1,0 +1,204 @@
+//! `auth`: the credentials of a sink over HTTP.
+
+use std::collections::BTreeMap;
+
+#[cfg(feature = "http-client")]
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::keys::{header_value, url};
+use crate::{
+    document::{Checks, Path, Text, wrong},
+    sinks::{
+        Secret,
+        keys::{Plaintext, stand_ins},
+    },
+};
+
+/// Credentials for each request: exactly one of `bearer`, `basic` and `oauth2`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Auth")]
+pub(crate) struct AuthModel {
+    /// A bearer token, best as a reference.
+    bearer: Option<Text>,
+    /// User and password.
+    basic: Option<BasicModel>,
+    /// A bearer token that is asked for: OAuth 2.0, client credentials.
+    oauth2: Option<OAuth2Model>,
+}
+
+/// User and password.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Basic")]
+struct BasicModel {
+    /// The user.
+    username: Text,
+    /// The password, best as a reference.
+    password: Text,
+}
+
+/// OAuth 2.0, client credentials.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "OAuth2")]
+struct OAuth2Model {
+    /// Where tokens are asked for.
+    #[schemars(extend("x-shown" = "address"))]
+    token_url: Text,
+    /// The client's id.
+    client_id: Text,
+    /// The client's secret, best as a reference.
+    client_secret: Text,
+    /// The scope of a token. Default: none.
+    #[schemars(extend("x-shown" = true))]
+    scope: Option<Text>,
+}
+
+/// The credentials of each request.
+#[derive(Clone, Debug)]
+pub enum Auth {
+    /// A bearer token.
+    Bearer(Secret),
+    /// User and password.
+    Basic {
+        /// Without a colon.
+        username: Secret,
+        /// The password.
+        password: Secret,
+    },
+    /// A bearer token that is asked for.
+    OAuth2(OAuth2Options),
+}
+
+/// OAuth 2.0, client credentials.
+#[derive(Clone, Debug)]
+pub struct OAuth2Options {
+    /// Where tokens are asked for.
+    pub token_url: Secret,
+    /// The client's id.
+    pub client_id: Secret,
+    /// The client's secret.
+    pub client_secret: Secret,
+    /// The scope of a token.
+    pub scope: Option<String>,
+}
+
+impl Auth {
+    /// The value of `Authorization`, where it is always the same.
+    #[cfg(feature = "http-client")]
+    pub(super) fn authorization(&self) -> Option<String> {
+        match self {
+            Self::Bearer(token) => Some(format!("Bearer {}", token.expose())),
+            Self::Basic { username, password } => Some(basic(username.expose(), password.expose())),
+            Self::OAuth2(_) => None,
+        }
+    }
+
+    /// The secrets that no reason may hold.
+    #[cfg(feature = "http-client")]
+    pub(super) fn secrets(&self) -> Vec<String> {
+        match self {
+            Self::Bearer(token) => vec![token.expose().to_owned()],
+            Self::Basic { username: user, password } => pair(user.expose(), password.expose()),
+            Self::OAuth2(options) => {
+                let (id, secret) = (options.client_id.expose(), options.client_secret.expose());
+                [pair(id, secret), pair(&encoded(id), &encoded(secret))].concat()
+            }
+        }
+    }
+}
+
+/// User and password as a value of `Authorization`.
+#[cfg(feature = "http-client")]
+pub(super) fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// A text as RFC 6749 §2.3.1 has it in user and password.
+#[cfg(feature = "http-client")]
+pub(super) fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+/// The forms of user and password in a header.
+#[cfg(feature = "http-client")]
+fn pair(user: &str, password: &str) -> Vec<String> {
+    let both = format!("{user}:{password}");
+    vec![user.to_owned(), password.to_owned(), STANDARD.encode(&both), both]
+}
+
+impl AuthModel {
+    /// Checks the keys and resolves them. `plain` is whether credentials may travel to the sink's own address.
+    pub(super) fn resolve(
+        &self,
+        path: &Path,
+        headers: &BTreeMap<String, Text>,
+        plaintext: Plaintext,
+        checks: &mut Checks<'_>,
+    ) -> Option<Auth> {
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            let wrong = wrong("expected `auth` or the header `Authorization`, found both");
+            checks.wrong_key(path, wrong.hint("remove one of the two"));
+        }
+        let Self { bearer, basic, oauth2 } = self;
+        match (bearer, basic, oauth2) {
+            (Some(token), None, None) => {
+                let path = path.key("bearer");
+                checks.note_plain(&path, token);
+                let check = |token: &str| header_value(token).map(drop);
+                let token = checks.checked(&path, token, check);
+                Some(Auth::Bearer(secret(token)))
+            }
+            (None, Some(basic), None) => Some(basic.resolve(&path.key("basic"), checks)),
+            (None, None, Some(oauth2)) => {
+                Some(oauth2.resolve(&path.key("oauth2"), plaintext, checks))
+            }
+            _ => {
+                let given = [bearer.is_some(), basic.is_some(), oauth2.is_some()];
+                let given = given.into_iter().filter(|given| *given).count();
+                let what = format!("expected one of `bearer`, `basic` and `oauth2`, found {given}");
+                checks.wrong_key(path, wrong(what).hint("write one of them, or remove `auth`"));
+                None
+            }
+        }
+    }
+}
+
+impl BasicModel {
+    fn resolve(&self, path: &Path, checks: &mut Checks<'_>) -> Auth {
+        checks.note_plain(&path.key("password"), &self.password);
+        let username = checks.checked(&path.key("username"), &self.username, |user| {
+            if user.contains(':') {
+                let what = "expected a user without a colon, found one with a colon";
+                return Err(wrong(what).hint("basic authentication cannot carry it"));
+            }
+            Ok(())
+        });
+        let password = checks.text(&path.key("password"), &self.password);
+        Auth::Basic { username: secret(username), password: secret(password) }
+    }
+}
+
+impl OAuth2Model {
+    fn resolve(&self, path: &Path, plaintext: Plaintext, checks: &mut Checks<'_>) -> Auth {
+        let place = path.key("tokenUrl");
+        let token_url = checks.checked(&place, &self.token_url, |text| url(text).map(drop));
+        checks.note_plain_address(&place, &self.token_url);
+        checks.no_plain_credentials(&place, token_url.as_deref(), plaintext);
+        checks.note_plain(&path.key("clientSecret"), &self.client_secret);
+        let mut text = |key: &str, text: &Text| checks.optional(&path.key(key), Some(text));
+        Auth::OAuth2(OAuth2Options {
+            token_url: Secret::new(token_url.unwrap_or_else(|| stand_ins::url(false))),
+            client_id: secret(text("clientId", &self.client_id)),
+            client_secret: secret(text("clientSecret", &self.client_secret)),
+            scope: self.scope.as_ref().and_then(|scope| text("scope", scope)),
+        })
+    }
+}
+
+fn secret(value: Option<String>) -> Secret {
+    Secret::new(value.unwrap_or_else(|| stand_ins::TEXT.to_owned()))
+}
