@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let options = BridgeOptions {
         // In every envelope. Without a uid the bridge asks the API server for it.
-        cluster: Cluster { name: Some("example".to_owned()), uid: None },
+        cluster: Cluster { name: Some("example".to_owned()), ..Cluster::default() },
         source: SourceOptions {
             // Empty: all namespaces, by one watch.
             namespaces: Vec::new(),

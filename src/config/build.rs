@@ -8,7 +8,7 @@ mod forwards;
 mod objects;
 mod sink;
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{
     load::Loaded,
@@ -37,6 +37,9 @@ const MAX_EVENT_BYTES: u64 = 32 << 20;
 
 /// More of a cluster's name would leave no room for an Event in the smallest envelope.
 const IN_EACH_ENVELOPE: usize = 253;
+
+/// Likewise of all labels of a cluster, as JSON.
+const LABELS_IN_EACH_ENVELOPE: usize = 512;
 
 /// Checks a configuration and resolves it. The error has what loading found, too.
 pub(super) fn build(
@@ -129,6 +132,7 @@ impl<'a> Builder<'a> {
         let cluster = Cluster {
             name: self.of_cluster(&cluster.key("name"), model.cluster.name.as_ref()),
             uid: self.of_cluster(&cluster.key("uid"), model.cluster.uid.as_ref()),
+            labels: self.cluster_labels(&cluster.key("labels")),
         };
         Settings {
             source: self.source(),
@@ -284,6 +288,24 @@ impl<'a> Builder<'a> {
             sinks.iter().map(|(name, model)| self.sink(name, model, cluster)).collect();
         self.check_forwards(&sinks);
         sinks
+    }
+
+    /// The labels of the cluster, which stand in each envelope together.
+    fn cluster_labels(&mut self, path: &Path) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::new();
+        for (key, text) in &self.loaded.model.cluster.labels {
+            let path = path.key(key);
+            if let Err(wrong) = validate::label_key(key) {
+                self.checks.wrong_key(&path, wrong);
+            }
+            labels.extend(self.checks.text(&path, text).map(|value| (key.clone(), value)));
+        }
+        let bytes = serde_json::to_string(&labels).map_or(0, |json| json.len());
+        if bytes > LABELS_IN_EACH_ENVELOPE {
+            let what = format!("expected {LABELS_IN_EACH_ENVELOPE} bytes at most, found {bytes}");
+            self.checks.wrong(path, wrong(what).hint("they stand in every envelope: write less"));
+        }
+        labels
     }
 
     /// The value of a text that stands in each envelope: one that is cut to 2 KiB has to have room for it.

@@ -63,7 +63,7 @@ fn sink_names(schema: &mut Schema) {
     schema.insert("propertyNames".to_owned(), pattern);
 }
 
-/// Which cluster the events are of; both members travel in every envelope.
+/// Which cluster the events are of; all of it travels in every envelope.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Cluster")]
@@ -74,6 +74,8 @@ pub(crate) struct ClusterModel {
     /// Tells this cluster from every other. Default: the uid of the namespace kube-system.
     #[schemars(extend("x-shown" = true))]
     pub(crate) uid: Option<Text>,
+    /// Texts of your choice, such as `env: prod`. Default: none.
+    pub(crate) labels: BTreeMap<String, Text>,
 }
 
 /// Where the events come from.

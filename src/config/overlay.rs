@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// The keys that cannot be set, and all below them; in lower case.
-const FILE_ONLY: [&str; 6] = [
+const FILE_ONLY: [&str; 7] = [
+    "cluster.labels",
     "sinks",
     "source.namespaces",
     "source.allowplaintext",

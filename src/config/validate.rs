@@ -43,11 +43,23 @@ pub(super) fn resource(name: &str) -> Result<ResourceName, Wrong> {
     })
 }
 
+/// A key of the labels of a cluster.
+pub(super) fn label_key(key: &str) -> Result<(), Wrong> {
+    if key.is_empty() || !key.chars().all(is_of_a_key) {
+        return Err(wrong(format!("expected the key of a label, found `{key}`"))
+            .hint("a key is made of letters, digits, `-`, `_`, `.` and `/`"));
+    }
+    Ok(())
+}
+
+fn is_of_a_key(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/')
+}
+
 /// The key of a label or annotation, or the beginning of one and a `*`.
 pub(super) fn key_pattern(pattern: &str) -> Result<(), Wrong> {
     let key = pattern.strip_suffix('*').unwrap_or(pattern);
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if pattern.is_empty() || !key.chars().all(allowed) {
+    if pattern.is_empty() || !key.chars().all(is_of_a_key) {
         let hint = "write a key, or its beginning and `*`: `app`, `app.kubernetes.io/*`, `*`";
         return Err(wrong(format!("expected the key of a label or annotation, found `{pattern}`"))
             .hint(hint));

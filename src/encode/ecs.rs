@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `@timestamp` | the envelope's `time`, not before `metadata.creationTimestamp` − 1 h and not after `observedTime` |
 //! | `message` | `message` |
+//! | `labels` | the labels of the cluster |
 //! | `log.level` | `type`, in small letters |
 //! | `event.id` | the envelope's id |
 //! | `event.{kind,module,dataset}` | `event`, `kubernetes`, `kubernetes.event` |
@@ -46,6 +47,8 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,
     ecs: Ecs,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<Log>,
     event: About<'a>,
@@ -322,6 +325,7 @@ pub(super) fn encode(envelope: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
         timestamp: time.map_or_else(|| envelope.observed_time.to_string(), |time| time.to_string()),
         message: &event.message,
         ecs: Ecs { version: VERSION },
+        labels: &envelope.cluster.labels,
         log: (!event.type_.is_empty()).then(|| Log { level: event.type_.to_lowercase() }),
         event: About {
             id: &envelope.id,

@@ -3,7 +3,8 @@
 //!
 //! | OTLP | from |
 //! |---|---|
-//! | resource `k8s.cluster.{name,uid}` | the envelope's cluster |
+//! | resource, first | the sink's own attributes, `service.name` among them |
+//! | resource `k8s.cluster.{name,uid}`, `k8s.cluster.label.<key>` | the envelope's cluster |
 //! | resource `k8s.object.{kind,name,uid,fieldpath,api_version,resource_version}` | `involvedObject` |
 //! | resource `k8s.<kind>.{name,uid}` | `involvedObject`, where its kind has such attributes |
 //! | resource `k8s.container.name` | the container that `involvedObject.fieldPath` names |
@@ -18,6 +19,8 @@
 //! | event name | `k8s.event` |
 //! | `log.record.uid` | the envelope's id |
 //! | `k8s.event.{reason,action,name,uid}` | the Event |
+//! | `k8s.event.{label,annotation}.<key>` | the labels and annotations of the Event |
+//! | `k8s.event.related.{kind,namespace,name,uid,fieldpath,api_version,resource_version}` | `related` |
 //! | `k8s.event.start_time` | `metadata.creationTimestamp`, RFC 3339 (the receiver: Go's format) |
 //! | `k8s.event.count`, `k8s.event.count_delta` | `occurrences` and `delta` |
 //! | `k8s.event.reporting_{controller,instance}` | the reporter; `source.component` stands in |
@@ -35,10 +38,15 @@
 //! as far as the order of an object's events allows: those of a Pod and of one of its containers
 //! have different resources, and where they alternate, so do their `ResourceLogs`.
 
-use std::{collections::HashMap, hash::Hasher as _, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hasher as _,
+    ops::Range,
+};
 
 use jiff::Timestamp;
 use rustc_hash::{FxBuildHasher, FxHasher};
+use serde_json::{Value, value::RawValue};
 
 use super::{
     EncodeError,
@@ -49,10 +57,12 @@ use super::{
         put_fixed64, put_head, put_str, put_uint,
     },
 };
-use crate::event::{Batch, DeadLetterInfo, ObjectInfo, ObjectReference, bounded};
+use crate::event::{Batch, DeadLetterInfo, Metadata, ObjectInfo, ObjectReference, bounded};
 
 /// The field of `LogRecord`.
 const ATTRIBUTES: u32 = 6;
+/// That of `Resource`.
+const RESOURCE_ATTRIBUTES: u32 = 1;
 
 /// What every record is called. It must not vary, so nothing of the Event is in it.
 const EVENT_NAME: &str = "k8s.event";
@@ -68,6 +78,8 @@ struct Group {
 /// Encodes batches, and keeps its buffers from one to the next.
 #[derive(Default)]
 pub(crate) struct LogsEncoder {
+    /// The attributes that every resource begins with, encoded.
+    own: Vec<u8>,
     scratch: Vec<u8>,
     resources: Vec<u8>,
     records: Vec<u8>,
@@ -87,6 +99,15 @@ impl std::fmt::Debug for LogsEncoder {
 }
 
 impl LogsEncoder {
+    /// One whose resources have these attributes of their own.
+    pub(crate) fn new<'a>(own: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut encoder = Self::default();
+        for (key, value) in own {
+            put_attr(&mut encoder.own, RESOURCE_ATTRIBUTES, key, value);
+        }
+        encoder
+    }
+
     /// The bytes of an `ExportLogsServiceRequest` that holds `batch`.
     pub(crate) fn encode(&mut self, batch: &Batch) -> Result<Vec<u8>, EncodeError> {
         self.resources.clear();
@@ -116,6 +137,7 @@ impl LogsEncoder {
     /// Two hashes that are equal by accident at worst open a group that need not be.
     fn group_of(&mut self, envelope: &Parsed<'_>) -> usize {
         let start = self.resources.len();
+        self.resources.extend_from_slice(&self.own);
         put_resource(&mut self.resources, envelope);
         let resource = start..self.resources.len();
         let hash = hash_of([&self.resources[resource.clone()]]);
@@ -178,13 +200,15 @@ fn hash_of<const N: usize>(pieces: [&[u8]; N]) -> u64 {
     hasher.finish()
 }
 
-/// The attributes of `Resource`, its field 1.
+/// The attributes of `Resource` that an envelope states.
 fn put_resource(out: &mut Vec<u8>, envelope: &Parsed<'_>) {
-    const ATTRIBUTES: u32 = 1;
     let object = &envelope.event.involved_object;
-    let mut put = |key: &str, value: &str| put_attr(out, ATTRIBUTES, key, value);
+    let mut put = |key: &str, value: &str| put_attr(out, RESOURCE_ATTRIBUTES, key, value);
     put("k8s.cluster.name", &envelope.cluster.name);
     put("k8s.cluster.uid", &envelope.cluster.uid);
+    for (key, value) in &envelope.cluster.labels {
+        put(&format!("k8s.cluster.label.{key}"), value);
+    }
     put("k8s.namespace.name", &object.namespace);
     put("k8s.object.kind", &object.kind);
     put("k8s.object.name", &object.name);
@@ -210,7 +234,7 @@ fn put_resource(out: &mut Vec<u8>, envelope: &Parsed<'_>) {
 
 /// What is known of the object, by the attributes that its kind begins with.
 fn put_info(out: &mut Vec<u8>, info: &ObjectInfo, kind: &str) {
-    const ATTRIBUTES: u32 = 1;
+    const ATTRIBUTES: u32 = RESOURCE_ATTRIBUTES;
     for (name, texts) in [("label", &info.labels), ("annotation", &info.annotations)] {
         for (key, value) in texts {
             put_attr(out, ATTRIBUTES, &format!("{kind}.{name}.{key}"), value);
@@ -247,6 +271,10 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &Parsed<'_>) {
     let controller = controller.into_iter().find(|text| !text.is_empty());
     put("k8s.event.reporting_controller", controller.map_or("", |text| text));
     put("k8s.event.reporting_instance", &event.reporting_instance);
+    put_own_texts(out, &event.metadata);
+    if let Some(related) = event.related {
+        put_related(out, related);
+    }
     put_attr_int(out, ATTRIBUTES, "k8s.event.count", envelope.occurrences);
     put_attr_int(out, ATTRIBUTES, "k8s.event.count_delta", envelope.delta);
     if envelope.replayed {
@@ -284,6 +312,34 @@ fn put_log_record(out: &mut Vec<u8>, envelope: &Parsed<'_>) {
     }
     put_fixed64(out, 11, unix_nanos(envelope.observed_time.parse().ok()));
     put_str(out, 12, EVENT_NAME);
+}
+
+/// The attributes of `LogRecord` for the Event's own labels and annotations. What is no text says nothing.
+fn put_own_texts(out: &mut Vec<u8>, metadata: &Metadata<'_>) {
+    for (name, texts) in [("label", metadata.labels), ("annotation", metadata.annotations)] {
+        let Some(texts) = texts else { continue };
+        let texts: BTreeMap<String, Value> = serde_json::from_str(texts.get()).unwrap_or_default();
+        for (key, value) in &texts {
+            let value = value.as_str().unwrap_or_default();
+            put_attr(out, ATTRIBUTES, &format!("k8s.event.{name}.{key}"), value);
+        }
+    }
+}
+
+/// The attributes of `LogRecord` for the other object that an Event is about.
+fn put_related(out: &mut Vec<u8>, related: &RawValue) {
+    let related: ObjectReference<'_> = serde_json::from_str(related.get()).unwrap_or_default();
+    for (name, value) in [
+        ("k8s.event.related.kind", &related.kind),
+        ("k8s.event.related.namespace", &related.namespace),
+        ("k8s.event.related.name", &related.name),
+        ("k8s.event.related.uid", &related.uid),
+        ("k8s.event.related.fieldpath", &related.field_path),
+        ("k8s.event.related.api_version", &related.api_version),
+        ("k8s.event.related.resource_version", &related.resource_version),
+    ] {
+        put_attr(out, ATTRIBUTES, name, value);
+    }
 }
 
 /// The attributes of `LogRecord` for what became of an event at another sink.

@@ -353,3 +353,38 @@ fn what_was_cut_of_it_is_in_the_attributes() {
     let lost = 9000 + "Back-off \"\"".len() - text(record.body.as_ref()).len();
     assert_eq!(attributes(&record.attributes)["tidings.truncated.message"], format!("int {lost}"));
 }
+
+#[test]
+fn labels_annotations_and_the_related_object_are_attributes() {
+    let event = r#"{"metadata":{"uid":"0b8e","resourceVersion":"12","labels":{"app":"web","app.kubernetes.io/name":"w"},
+        "annotations":{"team":"shop","odd":7}},"related":{"kind":"Node","name":"node-1","apiVersion":"v1"}}"#;
+    let mut record = record(1, false, event);
+    let envelope = String::from_utf8(record.envelope.to_vec()).unwrap();
+    let labelled = envelope.replace(r#""uid":"c-1""#, r#""uid":"c-1","labels":{"env":"prod"}"#);
+    record.envelope = labelled.into();
+    let mut encoder = LogsEncoder::new([("service.name", "tidings"), ("team", "platform")]);
+    let bytes = encoder.encode(&Batch { records: vec![record] }).unwrap();
+    let request = ExportLogsServiceRequest::decode(&*bytes).unwrap();
+    let logs = &request.resource_logs[0];
+    let resource = attributes(&logs.resource.as_ref().unwrap().attributes);
+    let expected = expect(&[
+        ("k8s.cluster.label.env", "prod"),
+        ("k8s.cluster.name", "prod-eu-1"),
+        ("k8s.cluster.uid", "c-1"),
+        ("service.name", "tidings"),
+        ("team", "platform"),
+    ]);
+    assert_eq!(resource, expected);
+    let found = attributes(&logs.scope_logs[0].log_records[0].attributes);
+    for (key, value) in [
+        ("k8s.event.label.app", "web"),
+        ("k8s.event.label.app.kubernetes.io/name", "w"),
+        ("k8s.event.annotation.team", "shop"),
+        ("k8s.event.related.kind", "Node"),
+        ("k8s.event.related.name", "node-1"),
+        ("k8s.event.related.api_version", "v1"),
+    ] {
+        assert_eq!(found[key], value);
+    }
+    assert!(!found.contains_key("k8s.event.annotation.odd"));
+}

@@ -52,4 +52,5 @@ pub(super) struct BorrowedCluster<'a> {
     pub(super) name: Text<'a>,
     #[serde(borrow)]
     pub(super) uid: Text<'a>,
+    pub(super) labels: BTreeMap<String, String>,
 }

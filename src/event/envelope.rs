@@ -22,6 +22,9 @@ pub struct Cluster {
     /// The uid of the namespace kube-system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// Texts of the configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The member `deadLetter` of an envelope: what became of it at the sink that forwards it.
@@ -59,8 +62,9 @@ impl<'a> EnvelopeParts<'a> {
     /// of an object or of a correlation goes with `after_delta`.
     pub fn of(envelope: &'a [u8]) -> Option<Self> {
         // No name can stand in a string before the event: its quotes would be escaped there. Only
-        // among the labels of an object it can be one of the names.
-        let from = FIND_DELTA.find(envelope)? + DELTA.len();
+        // among the labels of the cluster or of an object it can be one of the names.
+        let head = FIND_CHANGE.find(envelope).unwrap_or_default();
+        let from = head + FIND_DELTA.find(&envelope[head..])? + DELTA.len();
         let length = envelope[from..].iter().take_while(|b| b.is_ascii_digit()).count();
         let digits = std::str::from_utf8(&envelope[from..from + length]).ok()?;
         let after = &envelope[from + length..];
@@ -78,7 +82,7 @@ impl<'a> EnvelopeParts<'a> {
     pub(crate) fn cluster(&self) -> &'a str {
         let behind = |at: usize| &self.before_delta[at + CLUSTER.len()..];
         let json = FIND_CLUSTER.find(self.before_delta).map_or(&b""[..], behind);
-        let end = FIND_CHANGE.find(json).unwrap_or(json.len());
+        let end = FIND_CHANGE.find(json).map_or(json.len(), |end| end + 1);
         std::str::from_utf8(&json[..end]).unwrap_or_default()
     }
 
@@ -185,9 +189,9 @@ const CHUNK: usize = 64 << 10;
 /// More than it adds, but for messages: names, an action and four numbers.
 const ADDED: usize = 192;
 
-/// The members in front of and behind `cluster`'s value.
+/// The member in front of `cluster`'s value, and its end with the one behind it.
 const CLUSTER: &[u8] = b",\"cluster\":";
-const CHANGE: &[u8] = b",\"change\":";
+const CHANGE: &[u8] = b"},\"change\":";
 const DELTA: &[u8] = b"\"delta\":";
 const OBJECT: &[u8] = b",\"object\":";
 const CORRELATION: &[u8] = b",\"correlation\":";
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(record.id(), "0b8e-12");
         let envelope = Envelope::parse(&record.envelope).unwrap();
         assert_eq!(&*envelope.id, "0b8e-12");
-        assert_eq!(envelope.cluster, Cluster { name: Some("prod".into()), uid: None });
+        assert_eq!(envelope.cluster, Cluster { name: Some("prod".into()), ..Cluster::default() });
         assert_eq!((&*envelope.change, &*envelope.time), ("updated", "2026-11-21T10:00:00Z"));
         assert_eq!((envelope.occurrences, envelope.delta, envelope.replayed), (3, 2, true));
         assert_eq!(&*envelope.event().unwrap().message, "two\nlines");
@@ -297,7 +301,8 @@ mod tests {
         let json = r#"{"metadata":{"uid":"0b8e","resourceVersion":"12"},"message":"x,\"event\":1,\"delta\":7"}"#;
         let event = Incoming::decode(json.as_bytes()).unwrap();
         let name = r#"x","event":"#;
-        let cluster = Cluster { name: Some(name.into()), uid: None };
+        let labels = ["change", "delta", "event"].map(|key| (key.to_owned(), "7".to_owned()));
+        let cluster = Cluster { name: Some(name.into()), uid: None, labels: labels.into() };
         let cluster_json = serde_json::to_string(&cluster).unwrap();
         let mut out = Vec::new();
         let head = EnvelopeHead {
@@ -330,6 +335,7 @@ mod tests {
             };
             let parts = EnvelopeParts::of(&before).unwrap();
             assert_eq!((parts.delta, parts.event), (2, json.as_bytes()));
+            assert_eq!(parts.cluster(), cluster_json);
             let after = parts.correlated(19, &correlation, &mut space);
             let (old, new) = (Envelope::parse(&before).unwrap(), Envelope::parse(&after).unwrap());
             assert_eq!((new.delta, new.correlation.as_ref()), (19, Some(&correlation)));

@@ -34,6 +34,7 @@ async fn a_proxy_that_does_not_let_grpc_through_empties_no_journal() {
         let options = OtlpOptions {
             http: HttpOptions::new(proxy(status).await),
             protocol: OtlpProtocol::Grpc,
+            resource: std::collections::BTreeMap::new(),
         };
         let retry = RetryOptions { max_attempts: Some(3), ..Tuning::default().retry };
         let mut setup = Setup::new(&server, dir.path()).other("otlp", options.build().unwrap());

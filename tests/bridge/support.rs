@@ -288,7 +288,7 @@ impl<'a> Setup<'a> {
     pub(crate) async fn try_start(self) -> Result<Bridge, BridgeError> {
         let sinks = self.sinks.into_iter().map(|(name, sink, tuning)| tuning.options(name, sink));
         let options = BridgeOptions {
-            cluster: Cluster { name: Some("test".to_owned()), uid: None },
+            cluster: Cluster { name: Some("test".to_owned()), ..Cluster::default() },
             source: SourceOptions {
                 namespaces: self.namespaces,
                 field_selector: self.field_selector,

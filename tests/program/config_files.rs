@@ -37,6 +37,7 @@ fn the_defaults_that_are_documented_are_the_defaults() {
     let given = [
         "name: prod",
         "uid:",
+        "env: prod",
         "kubeconfig:",
         "proxy:",
         "maxAttempts:",

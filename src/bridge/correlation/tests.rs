@@ -472,7 +472,7 @@ proptest! {
         let json = event_json(&texts);
         let incoming = Incoming::decode(json.as_bytes()).unwrap();
         let name = Some(format!("}},\"change\":{}", texts[0]));
-        let cluster = serde_json::to_string(&Cluster { name, uid: None }).unwrap();
+        let cluster = serde_json::to_string(&Cluster { name, ..Cluster::default() }).unwrap();
         let head = EnvelopeHead {
             cluster_json: &cluster,
             change: Change::Created,

@@ -41,9 +41,12 @@ pub(super) const ANSWER: &[Field] =
 /// The variables of an expression over an event, which are also the members of the envelope that hold them.
 pub(super) const EVENTS: &[Field] = &[
     field("event", Object(EVENT)),
+    field("id", Text),
     field("change", Text),
+    field("time", Text),
+    field("occurrences", Int),
     field("delta", Int),
-    field("cluster", Object(&[field("name", Text), field("uid", Text)])),
+    field("cluster", Object(&[field("name", Text), field("uid", Text), field("labels", Texts)])),
     field("object", Object(OBJECT)),
 ];
 

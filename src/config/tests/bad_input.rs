@@ -140,6 +140,7 @@ fn bad_values_of_other_sections_are_refused() {
     insta::assert_snapshot!(cases! {
         "several problems at once": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\n  start: later\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
         "checked values": "source:\n  namespaces: [a, b, a, B]\n  fieldSelector: typ=Warning\njournal:\n  path: \"\"\n  retention: {size: 1KiB, age: 0s}\nserver: {listen: \":8080\"}\nsinks: {a: {stdout: {}}}\n",
+        "labels of a cluster": format!("cluster: {{labels: {{\"a b\": x, long: {}}}}}\nsinks: {{a: {{stdout: {{}}}}}}\n", "x".repeat(510)),
         "no room for dead letters": "journal: {deadLetters: 0}\nsinks: {a: {stdout: {}}}\n",
         "dead letters leave no room": "journal: {retention: {size: 64MiB}, deadLetters: 33MiB}\nsinks: {a: {stdout: {}}}\n",
         "no room for an event": "journal: {maxEvent: 4095}\nsinks: {a: {stdout: {}}}\n",

@@ -31,6 +31,9 @@ pub(crate) struct OtlpModel {
     /// Sent with each request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
+    /// Attributes of each resource, which say what sends its records. Default: `service.name: tidings`.
+    #[serde(default)]
+    resource: BTreeMap<String, Text>,
     /// TLS, for `https://`. Default: the system's authorities.
     tls: Option<TlsModel>,
 }
@@ -53,6 +56,8 @@ pub struct OtlpOptions {
     pub http: HttpOptions,
     /// gRPC or HTTP.
     pub protocol: OtlpProtocol,
+    /// Attributes of each resource.
+    pub resource: BTreeMap<String, String>,
 }
 
 impl BuildSink for OtlpOptions {
@@ -85,6 +90,16 @@ impl Keys for OtlpModel {
                 .hint("remove what follows `?`")),
         });
         sink.no_format(checks, "an `otlp` sink sends OTLP log records");
-        Arc::new(OtlpOptions { http, protocol: self.protocol })
+        let place = sink.path.key("otlp").key("resource");
+        let mut resource = BTreeMap::from([("service.name".to_owned(), "tidings".to_owned())]);
+        for (key, text) in &self.resource {
+            if key.is_empty() {
+                let wrong = wrong("expected the name of an attribute, found an empty one");
+                checks.wrong_key(&place, wrong.hint("write for instance `service.name`"));
+            }
+            let value = checks.text(&place.key(key), text).unwrap_or_default();
+            resource.insert(key.clone(), value);
+        }
+        Arc::new(OtlpOptions { http, protocol: self.protocol, resource })
     }
 }

@@ -12,7 +12,10 @@ mod http;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
@@ -29,17 +32,24 @@ use crate::{
 /// Checks the options and sets up the client; nothing is connected yet.
 pub(super) fn build(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
     let secrets = options.http.secrets();
+    let messages = Messages::new(&options.resource);
     Ok(match options.protocol {
-        OtlpProtocol::Grpc => Arc::new(GrpcSink::new(&options.http, Secrets::of(secrets))?),
-        OtlpProtocol::Http => Arc::new(http::sink(&options.http, secrets)?),
+        OtlpProtocol::Grpc => {
+            Arc::new(GrpcSink::new(&options.http, messages, Secrets::of(secrets))?)
+        }
+        OtlpProtocol::Http => Arc::new(http::sink(&options.http, messages, secrets)?),
     })
 }
 
 /// Makes the messages; it has buffers that it uses again.
-#[derive(Default)]
 struct Messages(Mutex<LogsEncoder>);
 
 impl Messages {
+    fn new(resource: &BTreeMap<String, String>) -> Self {
+        let own = resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        Self(Mutex::new(LogsEncoder::new(own)))
+    }
+
     fn of(&self, batch: &Batch, secrets: &Secrets) -> Result<Bytes, Failure> {
         let encoded = self.0.lock().unwrap_or_else(PoisonError::into_inner).encode(batch);
         encoded

@@ -83,7 +83,11 @@ struct Open {
 }
 
 impl GrpcSink {
-    pub(super) fn new(options: &HttpOptions, secrets: Secrets) -> Result<Self, SinkBuildError> {
+    pub(super) fn new(
+        options: &HttpOptions,
+        messages: Messages,
+        secrets: Secrets,
+    ) -> Result<Self, SinkBuildError> {
         let url = http::parse_url("endpoint", options.url.expose())?;
         if url.path() != "/" {
             let reason = "gRPC takes no path; is protocol: http meant?";
@@ -131,7 +135,7 @@ impl GrpcSink {
         headers.extend(told.ok().map(|told| (HeaderName::from_static("grpc-timeout"), told)));
         Ok(Self {
             endpoint,
-            messages: Messages::default(),
+            messages,
             peer: http::peer(&url),
             open: Mutex::default(),
             max_age: options.connection_max_age,

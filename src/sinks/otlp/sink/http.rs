@@ -21,15 +21,11 @@ pub(super) struct OtlpHttp {
 
 pub(super) fn sink(
     options: &HttpOptions,
+    messages: Messages,
     secrets: Vec<String>,
 ) -> Result<HttpSink<OtlpHttp>, SinkBuildError> {
     let url = parse_url("endpoint", &logs_url(options.url.expose()))?;
-    HttpSink::new(
-        OtlpHttp { url: url.clone(), messages: Messages::default() },
-        options,
-        &url,
-        secrets,
-    )
+    HttpSink::new(OtlpHttp { url: url.clone(), messages }, options, &url, secrets)
 }
 
 impl HttpKind for OtlpHttp {

@@ -44,6 +44,7 @@ fn options(endpoint: String, protocol: OtlpProtocol) -> OtlpOptions {
             ..HttpOptions::new(endpoint)
         },
         protocol,
+        resource: BTreeMap::default(),
     }
 }
 

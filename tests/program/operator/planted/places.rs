@@ -6,7 +6,8 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 18] = [
+const NO_SECRETS: [&str; 20] = [
+    "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
     "journal.path",
@@ -19,6 +20,7 @@ const NO_SECRETS: [&str; 18] = [
     "sinks.*.kafka.brokers[]",
     "sinks.*.kafka.topic",
     "sinks.*.match",
+    "sinks.*.otlp.resource.*",
     "sinks.*.webhook.auth.oauth2.scope",
     "sinks.*.webhook.retryWhen",
     "sinks.*.webhook.success",
