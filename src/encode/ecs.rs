@@ -32,7 +32,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::value::RawValue;
 
 use super::{
-    kinds::{container_name, is_node, kind_word, severity},
+    kinds::{container_name, kind_word, severity},
     parsed::Parsed,
 };
 use crate::event::{Correlation, DeadLetterInfo, Missing, ObjectInfo, Owner, bounded};
@@ -135,9 +135,8 @@ impl Serialize for Kubernetes<'_> {
         if !object.namespace.is_empty() {
             map.serialize_entry("namespace", &*object.namespace)?;
         }
-        if let Some(word) =
-            kind_word(&object.kind, &object.api_version).filter(|w| *w != "namespace")
-        {
+        let word = kind_word(&object.kind, &object.api_version);
+        if let Some(word) = word.filter(|word| *word != "namespace") {
             map.serialize_entry(word, &Named { name: &object.name, uid: &object.uid })?;
         }
         let container = container_name(&object.field_path);
@@ -146,7 +145,8 @@ impl Serialize for Kubernetes<'_> {
         }
         let node = info.as_ref().and_then(|info| info.node.as_deref());
         let node = node.unwrap_or(&event.source.host);
-        if !is_node(object) && !node.is_empty() {
+        // Of another group's kind of that name, too, no member may stand twice.
+        if word != Some("node") && !node.is_empty() {
             map.serialize_entry("node", &Named { name: node, uid: "" })?;
         }
         for (key, texts) in info.iter().flat_map(texts) {

@@ -1,5 +1,6 @@
 //! Facts about kinds of objects and types of Events that several formats state.
 
+#[cfg(feature = "otlp")]
 use crate::event::ObjectReference;
 
 /// The severity number; an unknown type has none, only its text.
@@ -22,6 +23,7 @@ pub(super) fn container_name(field_path: &str) -> &str {
         .map_or("", |(_, name)| name)
 }
 
+#[cfg(feature = "otlp")]
 pub(super) fn is_node(object: &ObjectReference<'_>) -> bool {
     &*object.kind == "Node" && matches!(&*object.api_version, "" | "v1")
 }

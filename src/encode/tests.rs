@@ -185,6 +185,22 @@ fn facts_about_the_object_are_in_a_document() {
 }
 
 #[test]
+fn no_member_of_a_document_stands_twice() {
+    for (kind, version) in
+        [("Node", "v1"), ("Node", "v2"), ("Node", ""), ("Namespace", "v1"), ("Pod", "v1")]
+    {
+        let mut event = event();
+        event["involvedObject"]["kind"] = kind.into();
+        event["involvedObject"]["apiVersion"] = version.into();
+        let bytes = Format::Ecs.encode(&record_within(usize::MAX, &event)).unwrap();
+        let text = std::str::from_utf8(&bytes).unwrap();
+        for key in ["\"node\":{", "\"namespace\":\"shop\",\"pod"] {
+            assert!(text.matches(key).count() <= 1, "{kind} {version}: {text}");
+        }
+    }
+}
+
+#[test]
 fn a_subject_has_no_characters_that_an_attribute_may_not_have() {
     let mut event = event();
     event["involvedObject"] = json!({"kind": "No\u{0}de", "name": "a\u{9b}\u{fffe}\u{fdd0}/b\n"});

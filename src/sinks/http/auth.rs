@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::keys::{header_value, url};
 use crate::{
-    document::{Checks, Path, Text, wrong},
+    document::{Checks, Path, Text, Wrong, wrong},
     sinks::{
         Secret,
         keys::{Plaintext, stand_ins},
@@ -131,7 +131,7 @@ fn pair(user: &str, password: &str) -> Vec<String> {
 }
 
 impl AuthModel {
-    /// Checks the keys and resolves them. `plain` is whether credentials may travel to the sink's own address.
+    /// Checks the keys and resolves them. `plaintext` is for the address of tokens.
     pub(super) fn resolve(
         &self,
         path: &Path,
@@ -148,7 +148,7 @@ impl AuthModel {
             (Some(token), None, None) => {
                 let path = path.key("bearer");
                 checks.note_plain(&path, token);
-                let check = |token: &str| header_value(token).map(drop);
+                let check = |token: &str| header_value(token).map(drop).and(not_empty(token));
                 let token = checks.checked(&path, token, check);
                 Some(Auth::Bearer(secret(token)))
             }
@@ -175,7 +175,7 @@ impl BasicModel {
                 let what = "expected a user without a colon, found one with a colon";
                 return Err(wrong(what).hint("basic authentication cannot carry it"));
             }
-            Ok(())
+            not_empty(user)
         });
         let password = checks.text(&path.key("password"), &self.password);
         Auth::Basic { username: secret(username), password: secret(password) }
@@ -197,6 +197,15 @@ impl OAuth2Model {
             scope: self.scope.as_ref().and_then(|scope| text("scope", scope)),
         })
     }
+}
+
+fn not_empty(text: &str) -> Result<(), Wrong> {
+    if text.is_empty() {
+        return Err(
+            wrong("expected a value, found an empty one").hint("write one, or remove `auth`")
+        );
+    }
+    Ok(())
 }
 
 fn secret(value: Option<String>) -> Secret {

@@ -19,7 +19,7 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
     redirect,
 };
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     super::{Proxy, Secret, SinkBuildError, TlsOptions, own_deadline},
@@ -45,9 +45,9 @@ const KEEP_IDLE: Duration = Duration::from_secs(4);
 /// requests are on one connection, and wait for one that is dead.
 const PING: Duration = Duration::from_secs(5);
 
-/// Reads a URL of a key of the configuration. The messages do not repeat it.
-pub(crate) fn parse_url(key: &str, text: &str) -> Result<Url, SinkBuildError> {
-    let bad = |reason: String| SinkBuildError::at(&[key], reason);
+/// Reads a URL of the configuration, which stands at the end of these keys. The messages do not repeat it.
+pub(crate) fn parse_url(keys: &[&str], text: &str) -> Result<Url, SinkBuildError> {
+    let bad = |reason: String| SinkBuildError::at(keys, reason);
     keys::url(text).map_err(|wrong| bad(wrong.what))?;
     text.parse().map_err(|error| bad(format!("expected an address, found another text: {error}")))
 }
@@ -56,6 +56,10 @@ pub(crate) fn parse_url(key: &str, text: &str) -> Result<Url, SinkBuildError> {
 pub(crate) fn peer(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     format!("{host}:{}", url.port_or_known_default().unwrap_or_default())
+}
+
+fn is_ipv6(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| host.starts_with('['))
 }
 
 /// Reads configured headers; their values are marked as secrets.
@@ -98,6 +102,18 @@ impl Request {
     }
 }
 
+/// How much of the body of an answer is read.
+#[derive(Clone, Copy)]
+pub(crate) enum Reading {
+    /// As much as the reason of a failure has room for: the status says all. A body that is slow, huge or cut off can
+    /// only cost the connection.
+    Status,
+    /// The start, of so many bytes, as far as it comes in time.
+    Start(usize),
+    /// All of it, without which the answer says nothing. Of a longer one than so many bytes the start.
+    Whole(usize),
+}
+
 /// An answer to a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -125,15 +141,17 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The variables of an expression over answers: `status`, `headers` and `body`, which is null where it is no JSON.
-    pub(crate) fn variables(&self) -> Vec<u8> {
+    /// The variables of an expression over answers: `status`, `headers` and `body`, which is null where it is no JSON,
+    /// or longer than so many bytes.
+    pub(crate) fn variables(&self, most: usize) -> Vec<u8> {
         let mut headers = BTreeMap::<&str, String>::new();
         for (name, value) in &self.headers {
             let value = String::from_utf8_lossy(value.as_bytes());
             let all = headers.entry(name.as_str()).or_default();
             *all = if all.is_empty() { value.into_owned() } else { format!("{all}, {value}") };
         }
-        let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let body = if self.body.len() > most { &[] } else { &*self.body };
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
         let status = self.status.as_u16();
         serde_json::json!({ "status": status, "headers": headers, "body": body }).to_string().into()
     }
@@ -169,9 +187,19 @@ pub(crate) struct Client {
     current: Mutex<(reqwest::Client, Instant)>,
 }
 
+/// The authorities that a client trusts where `tls.ca` names some.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Those alone.
+    Only,
+    /// The system's, too.
+    AlsoSystem,
+}
+
 /// How a client is made, however often.
 struct Setup {
     options: HttpOptions,
+    trust: Trust,
     /// The address of the server.
     url: Url,
     secrets: Secrets,
@@ -182,8 +210,14 @@ impl Client {
     pub(crate) fn new(
         options: &HttpOptions,
         url: &Url,
+        trust: Trust,
         secrets: &Secrets,
     ) -> Result<Self, SinkBuildError> {
+        if options.proxy != Proxy::None && url.scheme() == "https" && is_ipv6(url) {
+            // The client takes the brackets of the address for part of the name in the certificate.
+            let reason = "expected a host by its name behind a proxy, found an IPv6 address";
+            return Err(SinkBuildError::at(&["proxy"], reason));
+        }
         if let Some(tls) = &options.tls {
             tls::check(tls, url.scheme() == "https")?;
             if options.proxy != Proxy::None && tls.server_name.is_some() {
@@ -193,13 +227,18 @@ impl Client {
         }
         let (options, url, deadline) =
             (options.clone(), url.clone(), own_deadline(options.timeout));
-        let setup = Setup { options, url, secrets: secrets.clone() };
+        let setup = Setup { options, trust, url, secrets: secrets.clone() };
         let current = Mutex::new((setup.client()?, Instant::now()));
         Ok(Self { setup: Arc::new(setup), secrets: secrets.clone(), deadline, current })
     }
 
-    /// Sends one request. An answer of any status is a reply; no answer is a failure. Of a 2xx answer
-    /// `success_bytes` are read at most.
+    /// The end of an attempt that begins now.
+    pub(crate) fn end(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// Sends one request, and waits for its answer until the end of the attempt. An answer of any status is a
+    /// reply; no answer is a failure.
     ///
     /// A receiver may close a connection that is idle at the moment of the next request. So a request
     /// whose connection ends without an answer is sent again at once, once. Should the first have
@@ -207,9 +246,14 @@ impl Client {
     pub(crate) async fn send(
         &self,
         request: Request,
-        success_bytes: usize,
+        reads: impl Fn(StatusCode) -> Reading,
+        end: Instant,
     ) -> Result<Reply, Failure> {
-        let end = Instant::now() + self.deadline;
+        let within = end.saturating_duration_since(Instant::now());
+        // In whole milliseconds, for a person.
+        let within = within + Duration::from_micros(500);
+        let within = Duration::from_millis(within.as_millis() as u64);
+        let silence = || net_error::silence(within, &peer(&self.setup.url), &self.secrets);
         let request = self.setup.request(request);
         let sending = async {
             let client = self.get().await;
@@ -225,22 +269,22 @@ impl Client {
         let mut response = match timeout_at(end, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(self.failure(error)),
-            Err(_) => {
-                let peer = peer(&self.setup.url);
-                return Err(net_error::silence(self.deadline, &peer, &self.secrets));
-            }
+            Err(_) => return Err(silence()),
         };
         let headers = std::mem::take(response.headers_mut());
         let mut reply = Reply::new(response.status(), headers, Vec::new());
-        // The status decides; a body that is slow, huge or cut off can only cost the connection.
-        let most = if reply.is_success() { success_bytes } else { success_bytes.max(REASON_BYTES) };
-        let wait = if reply.is_success() && most > 0 {
-            end.saturating_duration_since(Instant::now())
-        } else {
-            BODY_WAIT
+        let reading = reads(reply.status);
+        let (most, until) = match reading {
+            Reading::Status if reply.is_success() => (0, Instant::now() + BODY_WAIT),
+            Reading::Status => (REASON_BYTES, Instant::now() + BODY_WAIT),
+            Reading::Start(most) | Reading::Whole(most) => (most, end),
         };
-        let _ = timeout(wait, read_body(response, most, &mut reply.body)).await;
-        Ok(reply)
+        let read = timeout_at(until, read_body(response, most, &mut reply.body)).await;
+        match (reading, read) {
+            (Reading::Whole(_), Ok(Err(error))) => Err(self.failure(error)),
+            (Reading::Whole(_), Err(_)) => Err(silence()),
+            _ => Ok(reply),
+        }
     }
 
     /// The client for a request. Once it is as old as a connection may be, another one takes its
@@ -305,14 +349,18 @@ impl Setup {
                 SinkBuildError::at(&["proxy"], "expected the address of a proxy, found another")
             })?),
         };
-        if self.url.scheme() == "http" && *proxy == Proxy::None {
+        let secure = |(_, url): &(_, String)| url.starts_with("https://");
+        if self.url.scheme() == "http" && !proxy.addresses().iter().any(secure) {
             // Without TLS the system's roots are not needed, and in a bare image there are none.
             builder = builder.tls_certs_only([]);
         }
         if let Some(pem) = tls.as_ref().and_then(|tls| tls.ca.as_ref()) {
             let certificates = reqwest::Certificate::from_pem_bundle(pem);
             let certificates = certificates.map_err(|e| tls::bad("ca", innermost(&e)))?;
-            builder = builder.tls_certs_only(certificates);
+            builder = match self.trust {
+                Trust::Only => builder.tls_certs_only(certificates),
+                Trust::AlsoSystem => builder.tls_certs_merge(certificates),
+            };
         }
         if let Some((cert, key)) = tls.as_ref().map_or(Ok(None), TlsOptions::identity)? {
             let pem = [cert, b"\n", key.expose().as_bytes()].concat();
@@ -379,16 +427,21 @@ impl Resolve for Alias {
 ///
 /// An end that comes within one buffer more is read too: it sets the connection free for the next
 /// request.
-async fn read_body(mut response: reqwest::Response, limit: usize, body: &mut Vec<u8>) {
+async fn read_body(
+    mut response: reqwest::Response,
+    limit: usize,
+    body: &mut Vec<u8>,
+) -> reqwest::Result<()> {
     let mut drained = 0;
-    while let Ok(Some(chunk)) = response.chunk().await {
+    while let Some(chunk) = response.chunk().await? {
         let wanted = limit.saturating_sub(body.len()).min(chunk.len());
         body.extend_from_slice(&chunk[..wanted]);
         drained += chunk.len();
         if drained > limit.max(REASON_BYTES) {
-            return;
+            break;
         }
     }
+    Ok(())
 }
 
 /// The end of an error's chain, which says what the rest only frames.
@@ -416,12 +469,13 @@ mod tests {
         let young = Duration::from_hours(1);
         for (max_age, expected) in [(young, [0, 0, 0]), (Duration::ZERO, [0, 1, 2])] {
             let server = TestServer::always("200 OK", "", "").await;
-            let url = parse_url("url", &server.url("http")).unwrap();
+            let url = parse_url(&["url"], &server.url("http")).unwrap();
             let options =
                 HttpOptions { connection_max_age: max_age, ..HttpOptions::new(url.as_str()) };
-            let client = Client::new(&options, &url, &Secrets::none()).unwrap();
+            let client = Client::new(&options, &url, Trust::Only, &Secrets::none()).unwrap();
             for _ in 0..3 {
-                client.send(Request::post(&url, "text/plain", "x"), 0).await.unwrap();
+                let (request, end) = (Request::post(&url, "text/plain", "x"), client.end());
+                client.send(request, |_| Reading::Status, end).await.unwrap();
             }
             let received = server.received.lock().unwrap();
             let connections: Vec<_> = received.iter().map(|request| request.connection).collect();

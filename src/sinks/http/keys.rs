@@ -130,7 +130,7 @@ pub(crate) fn url(text: &str) -> Result<Uri, Wrong> {
     };
     if authority.as_str().contains('@') {
         return Err(wrong("expected an address, found one with a user and password in it")
-            .hint("put them into `headers` as `Authorization`"));
+            .hint("put them into the header `Authorization`, or into `auth` where there is one"));
     }
     let port = authority.as_str().rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| !port.ends_with(']')) && !matches!(authority.port_u16(), Some(1..)) {

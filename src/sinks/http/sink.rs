@@ -6,13 +6,14 @@ use ::http::{
 };
 use futures_util::future::BoxFuture;
 use reqwest::Url;
+use tokio::time::Instant;
 
 use super::{
     HttpOptions,
     auth::Auth,
-    client::{Client, Reply, Request, headers},
+    client::{Client, Reading, Reply, Request, Trust, headers},
     compress,
-    tokens::{Token, Tokens},
+    tokens::Tokens,
 };
 use crate::{
     bridge::{Failure, Outcome, Secrets, Sink},
@@ -22,9 +23,10 @@ use crate::{
 
 /// The two questions that a kind of sink over HTTP answers.
 pub(crate) trait HttpKind: Send + Sync + 'static {
-    /// How much of a 2xx answer is read, in bytes; with 0 it is only drained, for the connection's sake.
-    fn success_bytes(&self) -> usize {
-        0
+    /// How much is read of an answer of this status.
+    fn reads(&self, status: StatusCode) -> Reading {
+        let _ = status;
+        Reading::Status
     }
 
     /// The request for a batch. The body is not compressed yet.
@@ -66,7 +68,7 @@ impl<K: HttpKind> HttpSink<K> {
     ) -> Result<Self, SinkBuildError> {
         let texts = secrets;
         let secrets = Secrets::of(&texts);
-        let client = Client::new(options, url, &secrets)?;
+        let client = Client::new(options, url, Trust::Only, &secrets)?;
         let compression = options.compression;
         let mut headers = headers(&options.headers, false)?;
         if let Some(encoding) = compress::content_encoding(compression) {
@@ -85,6 +87,7 @@ impl<K: HttpKind> HttpSink<K> {
     }
 
     async fn attempt(&self, batch: &Batch) -> Result<Outcome, Failure> {
+        let end = self.client.end();
         let mut request = self.kind.request(batch, &self.secrets)?;
         let plain = request.body.clone();
         request.body = compress::compress(self.compression, plain.clone()).await?;
@@ -97,24 +100,23 @@ impl<K: HttpKind> HttpSink<K> {
             .headers
             .extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         let Some(tokens) = &self.tokens else {
-            let reply = self.client.send(request, self.kind.success_bytes()).await?;
+            let reply = self.send_by(request, end).await?;
             return Ok(self.kind.outcome(&reply, batch, &self.secrets));
         };
-        let (mut token, is_new) = tokens.token().await?;
-        let mut reply = self.send_with(&token, request.clone()).await?;
+        let (mut token, is_new) = tokens.token(end).await?;
+        let mut reply = self.send_by(token.on(request.clone()), end).await?;
         if reply.status() == StatusCode::UNAUTHORIZED {
             tokens.forget(&token).await;
             if !is_new {
-                token = tokens.token().await?.0;
-                reply = self.send_with(&token, request).await?;
+                token = tokens.token(end).await?.0;
+                reply = self.send_by(token.on(request), end).await?;
             }
         }
         Ok(self.kind.outcome(&reply, batch, &token.secrets))
     }
 
-    async fn send_with(&self, token: &Token, mut request: Request) -> Result<Reply, Failure> {
-        request.headers.insert(AUTHORIZATION, token.authorization.clone());
-        self.client.send(request, self.kind.success_bytes()).await
+    async fn send_by(&self, request: Request, end: Instant) -> Result<Reply, Failure> {
+        self.client.send(request, |status| self.kind.reads(status), end).await
     }
 }
 

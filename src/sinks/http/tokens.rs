@@ -13,23 +13,30 @@ use ::http::{
 use form_urlencoded::Serializer;
 use reqwest::Url;
 use serde::Deserialize;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     HttpOptions,
     auth::{OAuth2Options, basic, encoded},
-    client::{Client, Reply, Request, parse_url, peer},
+    client::{Client, Reading, Reply, Request, Trust, parse_url, peer},
 };
 use crate::{
     bridge::{Failure, FailureClass, Fault, Secrets},
     event::Batch,
-    sinks::SinkBuildError,
+    sinks::{SinkBuildError, TlsOptions},
 };
 
 /// How much of an answer with a token is read.
 const ANSWER_BYTES: usize = 64 << 10;
 /// A token is asked for again so long before it expires, or in the last tenth of its life.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(60);
+/// A token whose life is not stated is asked for again after this time.
+const UNSTATED: Duration = Duration::from_mins(30);
+/// And any after this.
+const LONGEST: Duration = Duration::from_hours(24);
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Where tokens come from.
@@ -43,7 +50,15 @@ pub(super) struct Tokens {
     texts: Vec<String>,
     /// Whether the client is named in the body of a request: servers that know no other way refuse the header.
     in_body: AtomicBool,
-    current: Mutex<Option<Token>>,
+    last: Mutex<Last>,
+}
+
+/// What came of the last request.
+#[derive(Default)]
+struct Last {
+    token: Option<Token>,
+    /// And when.
+    failure: Option<(Failure, Instant)>,
 }
 
 /// A token, and what hides it in reasons, with all other secrets of the sink.
@@ -51,7 +66,15 @@ pub(super) struct Tokens {
 pub(super) struct Token {
     pub(super) authorization: HeaderValue,
     pub(super) secrets: Secrets,
-    until: Option<Instant>,
+    until: Instant,
+}
+
+impl Token {
+    /// A request with it.
+    pub(super) fn on(&self, mut request: Request) -> Request {
+        request.headers.insert(AUTHORIZATION, self.authorization.clone());
+        request
+    }
 }
 
 /// What a server answers (RFC 6749 §5.1).
@@ -70,16 +93,13 @@ impl Tokens {
         http: &HttpOptions,
         texts: Vec<String>,
     ) -> Result<Self, SinkBuildError> {
-        let url = parse_url("auth.oauth2.tokenUrl", options.token_url.expose())?;
+        let url = parse_url(&["auth", "oauth2", "tokenUrl"], options.token_url.expose())?;
         let secrets = Secrets::of(&texts);
-        // The sink's TLS is for its own receiver; of it, only what authorities are trusted holds here.
-        let mut tls = http.tls.clone().filter(|_| url.scheme() == "https");
-        if let Some(tls) = &mut tls {
-            tls.server_name = None;
-        }
-        // Of the time of an attempt, the events need their part.
-        let http = HttpOptions { tls, timeout: http.timeout / 2, ..http.clone() };
-        let client = Client::new(&http, &url, &secrets)?;
+        // The rest of the sink's TLS is for its own receiver alone.
+        let tls = http.tls.as_ref().filter(|_| url.scheme() == "https");
+        let tls = tls.map(|tls| TlsOptions { ca: tls.ca.clone(), ..TlsOptions::default() });
+        let http = HttpOptions { tls, ..http.clone() };
+        let client = Client::new(&http, &url, Trust::AlsoSystem, &secrets)?;
         Ok(Self {
             client,
             url,
@@ -87,36 +107,47 @@ impl Tokens {
             secrets,
             texts,
             in_body: AtomicBool::default(),
-            current: Mutex::default(),
+            last: Mutex::default(),
         })
     }
 
-    /// The token of now, and whether it was just asked for. Attempts that need one together ask once.
-    pub(super) async fn token(&self) -> Result<(Token, bool), Failure> {
-        let mut current = self.current.lock().await;
-        let is_valid = |token: &&Token| token.until.is_none_or(|until| Instant::now() < until);
-        if let Some(token) = current.as_ref().filter(is_valid) {
+    /// The token of now, and whether it was just asked for, at the latest at the end of an attempt. Attempts that
+    /// need one together ask once.
+    pub(super) async fn token(&self, end: Instant) -> Result<(Token, bool), Failure> {
+        let began = Instant::now();
+        let late = |_| {
+            let words = "another attempt waits for a token for too long";
+            self.failure(&Failure::new(FailureClass::Unavailable, self.secrets.reason(words)))
+        };
+        let mut last = timeout_at(end, self.last.lock()).await.map_err(late)?;
+        if let Some(token) = last.token.as_ref().filter(|token| Instant::now() < token.until) {
             return Ok((token.clone(), false));
         }
-        let token = self.ask().await?;
-        *current = Some(token.clone());
-        Ok((token, true))
+        if let Some((failure, at)) = &last.failure
+            && *at > began
+        {
+            return Err(failure.clone());
+        }
+        let asked = self.ask(end).await;
+        last.token = asked.as_ref().ok().cloned();
+        last.failure = asked.as_ref().err().map(|failure| (failure.clone(), Instant::now()));
+        asked.map(|token| (token, true))
     }
 
     /// Has the next one ask for another token in place of this one.
     pub(super) async fn forget(&self, token: &Token) {
-        let mut current = self.current.lock().await;
-        current.take_if(|current| current.authorization == token.authorization);
+        let mut last = self.last.lock().await;
+        last.token.take_if(|last| last.authorization == token.authorization);
     }
 
-    async fn ask(&self) -> Result<Token, Failure> {
+    async fn ask(&self, end: Instant) -> Result<Token, Failure> {
         let in_body = self.in_body.load(Relaxed);
-        let mut reply = self.client.send(self.request(in_body), ANSWER_BYTES).await;
+        let mut reply = self.send(in_body, end).await;
         let is_refused = |reply: &Reply| {
             matches!(reply.status(), StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST)
         };
         if reply.as_ref().is_ok_and(is_refused) {
-            let other = self.client.send(self.request(!in_body), ANSWER_BYTES).await;
+            let other = self.send(!in_body, end).await;
             if other.as_ref().is_ok_and(Reply::is_success) {
                 self.in_body.store(!in_body, Relaxed);
                 reply = other;
@@ -130,6 +161,13 @@ impl Tokens {
         let answer: Answer = serde_json::from_slice(&reply.body)
             .map_err(|_| self.no_token("found something else"))?;
         self.read(&answer)
+    }
+
+    async fn send(&self, in_body: bool, end: Instant) -> Result<Reply, Failure> {
+        let reads = |status: StatusCode| {
+            if status.is_success() { Reading::Whole(ANSWER_BYTES) } else { Reading::Status }
+        };
+        self.client.send(self.request(in_body), reads, end).await
     }
 
     fn request(&self, in_body: bool) -> Request {
@@ -160,14 +198,13 @@ impl Tokens {
         };
         authorization.set_sensitive(true);
         let seconds = match &answer.expires_in {
-            serde_json::Value::Number(number) => number.as_u64(),
+            serde_json::Value::Number(number) => number.as_f64(),
             serde_json::Value::String(text) => text.parse().ok(),
             _ => None,
         };
-        let life = seconds.map(Duration::from_secs);
-        let until = life.and_then(|life| {
-            Instant::now().checked_add(life.saturating_sub(BEFORE_EXPIRY.min(life / 10)))
-        });
+        let life = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let life = life.unwrap_or(UNSTATED).min(LONGEST);
+        let until = Instant::now() + life.saturating_sub(BEFORE_EXPIRY.min(life / 10));
         let texts = self.texts.iter().chain([&answer.access_token]);
         Ok(Token { authorization, secrets: Secrets::of(texts), until })
     }

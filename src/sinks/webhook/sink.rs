@@ -1,7 +1,7 @@
-//! Webhooks: envelopes POSTed as JSON, signed as [Standard Webhooks] asks when a secret is set.
+//! Webhooks: events as JSON, signed as [Standard Webhooks] asks when a secret is set.
 //!
-//! A batch is one JSON array of envelopes, always, also when it holds one; with `single` it is
-//! one object. The envelopes go out byte for byte as the journal holds them.
+//! A batch is one JSON array of events in the sink's format, always, also when it holds one; with
+//! `single` it is one object.
 //!
 //! | header | value |
 //! |---|---|
@@ -19,7 +19,7 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-use ::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
@@ -32,7 +32,7 @@ use crate::{
     event::Batch,
     sinks::{
         SinkBuildError,
-        http::{HttpKind, HttpSink, Reply, Request, parse_url},
+        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
     },
 };
 
@@ -41,7 +41,7 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// How much of an answer an expression over it reads, in bytes. The body of a longer one is null.
-const ANSWER_BYTES: usize = 64 << 10;
+const ANSWER_BYTES: usize = 1 << 20;
 
 /// Sends events to one URL.
 pub(crate) struct Webhook {
@@ -63,7 +63,7 @@ pub(crate) fn build(options: &WebhookOptions) -> Result<HttpSink<Webhook>, SinkB
 
 impl Webhook {
     pub(crate) fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
-        let url = parse_url("url", options.http.url.expose())?;
+        let url = parse_url(&["url"], options.http.url.expose())?;
         let signer = Signer::new(&options.signing_secrets)?;
         let method = match options.method {
             WebhookMethod::Post => Method::POST,
@@ -99,14 +99,15 @@ impl HttpKind for Webhook {
         Ok(request)
     }
 
-    fn success_bytes(&self) -> usize {
-        if self.success.is_some() { ANSWER_BYTES } else { 0 }
+    fn reads(&self, status: StatusCode) -> Reading {
+        let is_asked = if status.is_success() { &self.success } else { &self.retry_when };
+        if is_asked.is_some() { Reading::Whole(ANSWER_BYTES + 1) } else { Reading::Status }
     }
 
     fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
         // Nobody is asked of an answer whose status says it all.
         let is_asked = self.success.is_some() || self.retry_when.is_some();
-        let variables = if is_asked { reply.variables() } else { Vec::new() };
+        let variables = if is_asked { reply.variables(ANSWER_BYTES) } else { Vec::new() };
         let holds = |test: &Option<Filter>, default| {
             test.as_ref().map_or(default, |test| test.is_true_of(&variables).unwrap_or(false))
         };

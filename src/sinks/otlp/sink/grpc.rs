@@ -88,7 +88,7 @@ impl GrpcSink {
         messages: Messages,
         secrets: Secrets,
     ) -> Result<Self, SinkBuildError> {
-        let url = http::parse_url("endpoint", options.url.expose())?;
+        let url = http::parse_url(&["endpoint"], options.url.expose())?;
         if url.path() != "/" {
             let reason = "gRPC takes no path; is protocol: http meant?";
             return Err(SinkBuildError::at(&["endpoint"], reason));

@@ -1,5 +1,6 @@
 //! OTLP/HTTP with protobuf bodies.
 
+use ::http::StatusCode;
 use prost::Message as _;
 use reqwest::Url;
 
@@ -9,7 +10,7 @@ use crate::{
     event::Batch,
     sinks::{
         HttpOptions, SinkBuildError,
-        http::{HttpKind, HttpSink, Reply, Request, parse_url},
+        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
     },
 };
 
@@ -24,14 +25,14 @@ pub(super) fn sink(
     messages: Messages,
     secrets: Vec<String>,
 ) -> Result<HttpSink<OtlpHttp>, SinkBuildError> {
-    let url = parse_url("endpoint", &logs_url(options.url.expose()))?;
+    let url = parse_url(&["endpoint"], &logs_url(options.url.expose()))?;
     HttpSink::new(OtlpHttp { url: url.clone(), messages }, options, &url, secrets)
 }
 
 impl HttpKind for OtlpHttp {
     /// A partial success and the start of its words.
-    fn success_bytes(&self) -> usize {
-        64 << 10
+    fn reads(&self, status: StatusCode) -> Reading {
+        if status.is_success() { Reading::Start(64 << 10) } else { Reading::Status }
     }
 
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {

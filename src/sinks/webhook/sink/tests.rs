@@ -87,7 +87,7 @@ async fn a_batch_is_an_array_and_a_single_is_an_object() {
 async fn an_answer_is_judged_by_its_expressions() {
     let (ok, no, soon) =
         (r#"{"ok":true}"#, r#"{"ok":false,"error":"no"}"#, r#"{"ok":false,"error":"later"}"#);
-    let long = format!("{no}{}", " ".repeat(70_000));
+    let long = format!("{ok}{}x", " ".repeat(1 << 20));
     let (invalid, throttled) =
         (FailureClass::Refused(RefusedClass::Invalid), FailureClass::Throttled);
     for (status, headers, body, expected) in [
@@ -123,6 +123,47 @@ async fn an_answer_is_judged_by_its_expressions() {
         let delivered = send(&options, &batch(1..=1)).await == Outcome::Delivered;
         assert_eq!(delivered, status.starts_with('2'));
     }
+}
+
+/// Of an answer that has not come whole nobody knows what it says.
+#[tokio::test]
+async fn an_event_is_sent_again_where_the_answer_to_judge_is_cut_or_late() {
+    let head =
+        |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 11\r\n\r\n{{").into_bytes();
+    for status in ["200 OK", "400 Bad Request"] {
+        for (step, class) in [
+            (Step::Cut, FailureClass::Unavailable),
+            (Step::Wait(Duration::from_secs(50)), FailureClass::Timeout),
+        ] {
+            let head = head(status);
+            let script = move |_| vec![Step::Write(head.clone()), step.clone()];
+            let server = TestServer::start(None, script).await;
+            let mut options = options(server.url("http"));
+            options.http.timeout = Duration::from_millis(600);
+            options.success = Some(Filter::over_answers("body.ok").unwrap());
+            options.retry_when = Some(Filter::over_answers("body.busy").unwrap());
+            let Outcome::Failed(failure) = send(&options, &batch(1..=1)).await else { panic!() };
+            assert_eq!((failure.class, failure.fault), (class, Fault::RecordForNow), "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn attempts_that_wait_for_a_token_together_share_the_refusal() {
+    let receiver = TestServer::always("200 OK", "", "").await;
+    let refused = answer("401 Unauthorized", "", "no");
+    let tokens = TestServer::start(None, move |_| {
+        vec![Step::Wait(Duration::from_millis(100)), Step::Write(refused.clone())]
+    })
+    .await;
+    let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
+    let batches: Vec<_> = (1..=8).map(|n| batch(n..=n)).collect();
+    let sent = futures_util::future::join_all(batches.iter().map(|batch| sink.send(batch))).await;
+    for outcome in sent {
+        let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(failure.class, FailureClass::Misconfigured);
+    }
+    assert_eq!(tokens.received.lock().unwrap().len(), 2, "once in each way");
 }
 
 #[tokio::test]
