@@ -21,7 +21,7 @@
 //! | `tidings.{change,occurrences,delta}` | the envelope |
 //! | `tidings.{replayed,truncated,owners,missing,correlation,dead_letter}` | the envelope, only where they apply |
 //!
-//! What is empty is left out. Labels and annotations are mappings with keys as they are: a mapping of the index
+//! Empty fields are left out. Labels and annotations are mappings with keys as they are: a mapping of the index
 //! has to be `flattened` for them.
 //!
 //! [Elastic Common Schema]: https://www.elastic.co/guide/en/ecs/current/index.html
@@ -157,7 +157,7 @@ impl Serialize for Kubernetes<'_> {
     }
 }
 
-/// What is known of an object in texts by key.
+/// The labels and annotations of an object, as far as they are known.
 fn texts(info: &ObjectInfo) -> impl Iterator<Item = (&'static str, &BTreeMap<String, String>)> {
     [("labels", &info.labels), ("annotations", &info.annotations)]
         .into_iter()

@@ -72,7 +72,7 @@ fn annotations(
     envelope: &Envelope<'_>,
     own: Option<&RawValue>,
 ) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
-    // What is no mapping says nothing.
+    // Annotations that are no mapping are ignored.
     let mut all: BTreeMap<String, Box<RawValue>> =
         own.and_then(|own| serde_json::from_str(own.get()).ok()).unwrap_or_default();
     let mut set = |name: &str, value: Option<&str>| {

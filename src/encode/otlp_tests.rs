@@ -7,28 +7,13 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 
-use super::*;
+use super::{super::tests::record_of, *};
 use crate::event::{
-    Change, Correlation, CorrelationAction, EnvelopeHead, EnvelopeParts, Incoming, Record,
-    SummarisedMessage, Text,
+    Correlation, CorrelationAction, EnvelopeParts, Record, SummarisedMessage, Text,
 };
 
 fn record(seq: u64, replayed: bool, event: &str) -> Record {
-    record_within(usize::MAX, seq, replayed, event)
-}
-
-fn record_within(most: usize, seq: u64, replayed: bool, event: &str) -> Record {
-    let event = Incoming::decode(event.as_bytes()).unwrap();
-    let head = EnvelopeHead {
-        cluster_json: r#"{"name":"prod-eu-1","uid":"c-1"}"#,
-        change: Change::Updated,
-        observed_time: "2026-11-21T10:00:01.5Z",
-        delta: 2,
-        replayed,
-    };
-    let mut envelope = Vec::new();
-    head.write(&event, most, &mut envelope);
-    Record { seq, envelope: envelope.into() }
+    record_of(usize::MAX, seq, replayed, event)
 }
 
 fn encode(records: Vec<Record>) -> ExportLogsServiceRequest {
@@ -348,7 +333,7 @@ fn what_became_of_it_elsewhere_is_in_the_attributes() {
 #[test]
 fn what_was_cut_of_it_is_in_the_attributes() {
     let long = POD.replace("restarting", &"x".repeat(9000));
-    let request = encode(vec![record_within(8000, 1, false, &long)]);
+    let request = encode(vec![record_of(8000, 1, false, &long)]);
     let record = only_record(&request);
     let lost = 9000 + "Back-off \"\"".len() - text(record.body.as_ref()).len();
     assert_eq!(attributes(&record.attributes)["tidings.truncated.message"], format!("int {lost}"));

@@ -5,20 +5,23 @@ use crate::event::{Change, EnvelopeHead, EnvelopeParts, Incoming, ObjectInfo};
 
 const ALL: [Format; 4] = [Format::Envelope, Format::Event, Format::Ecs, Format::CloudEvents];
 
-/// The record of an Event that takes no more bytes than this.
-fn record_within(most: usize, event: &Value) -> Record {
-    let json = event.to_string();
-    let event = Incoming::decode(json.as_bytes()).unwrap();
+/// The record of an Event, in an envelope of at most so many bytes.
+pub(super) fn record_of(most: usize, seq: u64, replayed: bool, event: &str) -> Record {
+    let event = Incoming::decode(event.as_bytes()).unwrap();
     let head = EnvelopeHead {
         cluster_json: r#"{"name":"prod-eu-1","uid":"c-1"}"#,
         change: Change::Updated,
         observed_time: "2026-11-21T10:00:01.5Z",
         delta: 2,
-        replayed: false,
+        replayed,
     };
     let mut envelope = Vec::new();
     head.write(&event, most, &mut envelope);
-    Record { seq: 7, envelope: envelope.into() }
+    Record { seq, envelope: envelope.into() }
+}
+
+fn record_within(most: usize, event: &Value) -> Record {
+    record_of(most, 7, false, &event.to_string())
 }
 
 fn event() -> Value {
@@ -99,7 +102,7 @@ fn every_format_has_the_id_and_exactly_the_text() {
         let record = record_within(usize::MAX, &event);
         for format in ALL {
             let [id, message, truncated] = found(format, &encoded(format, &record));
-            // What is empty is left out of a document.
+            // A document has no empty fields.
             let expected =
                 if text.is_empty() && format == Format::Ecs { json!(null) } else { text.into() };
             assert_eq!(

@@ -116,30 +116,29 @@ impl Shared<'_> {
     /// Refuses `proxy`, which the kind cannot use.
     pub(crate) fn no_proxy(&self, checks: &mut Checks<'_>, why: &str, hint: &str) {
         if let Some(text) = self.proxy {
-            let path = self.path.key("proxy");
-            checks.note_plain_address(&path, text);
-            checks.wrong_key(&path, wrong(format!("expected none, found one: {why}")).hint(hint));
+            checks.note_plain_address(&self.path.key("proxy"), text);
+            self.none(checks, "proxy", why, hint);
         }
     }
 
     /// Refuses `format`, of which the kind has one of its own.
     pub(crate) fn no_format(&self, checks: &mut Checks<'_>, why: &str) {
         if self.format.is_some() {
-            checks.wrong_key(
-                &self.path.key("format"),
-                wrong(format!("expected none, found one: {why}")).hint("remove it"),
-            );
+            self.none(checks, "format", why, "remove it");
         }
     }
 
     /// Refuses `connection`, which means nothing to the kind.
     pub(crate) fn no_connection(&self, checks: &mut Checks<'_>, why: &str) {
         if self.connection.is_some() {
-            checks.wrong_key(
-                &self.path.key("connection"),
-                wrong(format!("expected none, found one: {why}")).hint("remove it"),
-            );
+            self.none(checks, "connection", why, "remove it");
         }
+    }
+
+    /// Refuses a key that is there.
+    fn none(&self, checks: &mut Checks<'_>, key: &str, why: &str, hint: &str) {
+        let wrong = wrong(format!("expected none, found one: {why}"));
+        checks.wrong_key(&self.path.key(key), wrong.hint(hint));
     }
 }
 

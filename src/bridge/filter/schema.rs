@@ -1,4 +1,4 @@
-//! What an expression may name: the variables and the fields of a core/v1 Event, and those of an answer.
+//! The names that an expression may use: the variables and the fields of a core/v1 Event, and those of an answer.
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) enum Shape {
     Object(&'static [Field]),
     /// A list of such objects; absent reads as empty.
     ObjectList(&'static [Field]),
-    /// What JSON can hold; absent reads as null.
+    /// Any JSON value; absent reads as null.
     Any,
 }
 

@@ -181,7 +181,6 @@ impl Reply {
 /// A client for one server, whose connections are no older than they may be.
 pub(crate) struct Client {
     setup: Arc<Setup>,
-    secrets: Secrets,
     deadline: Duration,
     /// The client of now, and since when it is that.
     current: Mutex<(reqwest::Client, Instant)>,
@@ -229,7 +228,7 @@ impl Client {
             (options.clone(), url.clone(), own_deadline(options.timeout));
         let setup = Setup { options, trust, url, secrets: secrets.clone() };
         let current = Mutex::new((setup.client()?, Instant::now()));
-        Ok(Self { setup: Arc::new(setup), secrets: secrets.clone(), deadline, current })
+        Ok(Self { setup: Arc::new(setup), deadline, current })
     }
 
     /// The end of an attempt that begins now.
@@ -253,7 +252,7 @@ impl Client {
         // In whole milliseconds, for a person.
         let within = within + Duration::from_micros(500);
         let within = Duration::from_millis(within.as_millis() as u64);
-        let silence = || net_error::silence(within, &peer(&self.setup.url), &self.secrets);
+        let silence = || net_error::silence(within, &peer(&self.setup.url), &self.setup.secrets);
         let request = self.setup.request(request);
         let sending = async {
             let client = self.get().await;
@@ -322,9 +321,9 @@ impl Client {
         let error = error.without_url();
         if error.is_timeout() && error.is_connect() {
             let reason = format_args!("no connection to {peer} in time");
-            return Failure::new(FailureClass::Timeout, self.secrets.reason(reason));
+            return Failure::new(FailureClass::Timeout, self.setup.secrets.reason(reason));
         }
-        net_error::to_failure(&error, !error.is_connect(), &peer, &self.secrets)
+        net_error::to_failure(&error, !error.is_connect(), &peer, &self.setup.secrets)
     }
 }
 

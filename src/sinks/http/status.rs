@@ -59,7 +59,7 @@ pub(super) fn to_failure(
     Failure { fault, status, after, ..Failure::new(class, secrets.reason(reason)) }
 }
 
-/// What an answer says: its status, and the words of its body.
+/// The status of an answer, and the words of its body.
 pub(super) fn words(status: StatusCode, body: &str) -> String {
     let mut words = format!("HTTP {}", status.as_u16());
     if let Some(phrase) = status.canonical_reason() {

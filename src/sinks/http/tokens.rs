@@ -53,11 +53,11 @@ pub(super) struct Tokens {
     last: Mutex<Last>,
 }
 
-/// What came of the last request.
+/// The result of the last request.
 #[derive(Default)]
 struct Last {
     token: Option<Token>,
-    /// And when.
+    /// With its time.
     failure: Option<(Failure, Instant)>,
 }
 
@@ -77,7 +77,7 @@ impl Token {
     }
 }
 
-/// What a server answers (RFC 6749 §5.1).
+/// The answer of a server (RFC 6749 §5.1).
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
@@ -111,8 +111,8 @@ impl Tokens {
         })
     }
 
-    /// The token of now, and whether it was just asked for, at the latest at the end of an attempt. Attempts that
-    /// need one together ask once.
+    /// The current token, and whether this call has asked for it. Waits until the end of the attempt at most.
+    /// Attempts that need a token at the same time ask once, and share the token or the failure.
     pub(super) async fn token(&self, end: Instant) -> Result<(Token, bool), Failure> {
         let began = Instant::now();
         let late = |_| {
