@@ -25,6 +25,9 @@ pub mod correlate;
 // Reporting what a program of one's own has done: client-go's event recorders.
 pub mod record;
 
+// Texts made of an event, by templates.
+pub mod template;
+
 // From the log to the sinks: match, batch, deliver, account.
 pub mod bridge;
 

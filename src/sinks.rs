@@ -28,7 +28,7 @@ use options::is_reserved_header;
 pub use options::{Compression, Proxy, Secret, TlsOptions};
 pub use otlp::{OtlpOptions, OtlpProtocol};
 pub use stdout::StdoutSink;
-pub use webhook::{SigningKeyError, WebhookMethod, WebhookOptions};
+pub use webhook::{SigningKeyError, WebhookBody, WebhookMethod, WebhookOptions};
 
 /// Every kind of sink.
 pub const KINDS: &[Kind] = &[

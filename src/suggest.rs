@@ -31,6 +31,18 @@ pub(crate) fn did_you_mean<'a>(
     nearest(typed, known).map_or_else(other, |near| format!("did you mean `{near}`?"))
 }
 
+/// The same, or else all names, as "`what` are …".
+pub(crate) fn one_of<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+    what: &str,
+) -> String {
+    did_you_mean(typed, known.clone(), || {
+        let names: Vec<_> = known.into_iter().map(|name| format!("`{name}`")).collect();
+        format!("{what} are {}", names.join(", "))
+    })
+}
+
 /// Optimal string alignment: insertions, deletions, replacements and swaps of neighbours.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

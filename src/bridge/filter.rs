@@ -22,7 +22,6 @@
 mod check;
 mod meter;
 mod rules;
-mod schema;
 mod slots;
 mod types;
 
@@ -45,7 +44,10 @@ use self::{
     slots::{Plan, Slots},
 };
 use super::tasks::answer_of;
-use crate::{event::Record, plain::plain};
+use crate::{
+    event::{EVENTS, Field, Record, Shape, field},
+    plain::plain,
+};
 
 /// A longer expression is refused.
 const MAX_LENGTH: usize = 4096;
@@ -56,6 +58,10 @@ const BYTES_BETWEEN: usize = 16 << 10;
 /// For parser and check, which recurse more than any worker's stack could bear: a debug build
 /// needs 40 KiB for each pair of parentheses.
 const PARSER_STACK_BYTES: usize = 64 << 20;
+
+/// The variables of an expression over an answer of HTTP.
+const ANSWER: &[Field] =
+    &[field("status", Shape::Int), field("headers", Shape::Texts), field("body", Shape::Any)];
 
 /// A compiled expression. Cloning is cheap.
 #[derive(Clone)]
@@ -101,16 +107,16 @@ pub enum EvalError {
 impl Filter {
     /// Parses and checks an expression over events.
     pub fn compile(source: &str) -> Result<Self, FilterError> {
-        Self::over(schema::EVENTS, source)
+        Self::over(EVENTS, source)
     }
 
     /// Parses and checks an expression over answers of HTTP: `status`, `headers` by their names in small letters,
     /// and `body`, which is what its JSON holds.
     pub(crate) fn over_answers(source: &str) -> Result<Self, FilterError> {
-        Self::over(schema::ANSWER, source)
+        Self::over(ANSWER, source)
     }
 
-    fn over(variables: &'static [schema::Field], source: &str) -> Result<Self, FilterError> {
+    fn over(variables: &'static [Field], source: &str) -> Result<Self, FilterError> {
         if source.len() > MAX_LENGTH {
             return Err(FilterError {
                 what: format!("the expression is longer than {MAX_LENGTH} bytes"),
@@ -224,7 +230,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn compile(variables: &'static [schema::Field], source: &str) -> Result<Compiled, FilterError> {
+fn compile(variables: &'static [Field], source: &str) -> Result<Compiled, FilterError> {
     let (mut expression, info) =
         Parser::new().parse_with_source_info(source).map_err(|errors| syntax(source, &errors))?;
     let mut checker = Checker::new(variables);

@@ -73,53 +73,43 @@ impl<'a> Checks<'a> {
     }
 
     /// The value of a text that a check is about.
-    pub(crate) fn checked(
+    pub(crate) fn checked<E: Into<Misplaced>>(
         &mut self,
         path: &Path,
         text: &Text,
-        check: impl FnOnce(&str) -> Result<(), Wrong>,
+        check: impl FnOnce(&str) -> Result<(), E>,
     ) -> Option<String> {
         self.parsed(path, text, |value| check(value).map(|()| value.to_owned()))
     }
 
-    pub(crate) fn parsed<T>(
+    /// The value that is made of a text, which may have lines and columns of its own, as an expression or a
+    /// template has.
+    pub(crate) fn parsed<T, E: Into<Misplaced>>(
         &mut self,
         path: &Path,
         text: &Text,
-        parse: impl FnOnce(&str) -> Result<T, Wrong>,
-    ) -> Option<T> {
-        let value = self.text(path, text)?;
-        match parse(&value) {
-            Ok(parsed) => Some(parsed),
-            Err(wrong) => {
-                self.wrong(path, Wrong { what: shown_of(text, wrong.what), ..wrong });
-                None
-            }
-        }
-    }
-
-    /// The value that is made of a text with lines and columns of its own: an expression or a template.
-    pub(crate) fn compiled<T, E: Into<Misplaced>>(
-        &mut self,
-        path: &Path,
-        text: &Text,
-        compile: impl FnOnce(&str) -> Result<T, E>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         let source = self.text(path, text)?;
-        let Misplaced { wrong, offset } = match compile(&source) {
-            Ok(compiled) => return Some(compiled),
+        let Misplaced { wrong: Wrong { what, hint }, offset } = match parse(&source) {
+            Ok(parsed) => return Some(parsed),
             Err(error) => error.into(),
         };
+        let what = shown_of(text, what);
         let (file, origin) = (self.file, path.origin(self.root));
-        let problem = if let (Text::Plain(_), Origin::File(span)) = (text, origin) {
-            file.problem_at(locate(file.text(), span, &source, offset), wrong.at(path))
-        } else {
-            let before = &source[..offset];
-            let line = before.matches('\n').count() + 1;
-            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-            let what = shown_of(text, wrong.what);
-            let what = format!("{what} (line {line}, column {column} of the text)");
-            file.problem(origin, Wrong { what, ..wrong }.at(path))
+        let problem = match (offset, text, origin) {
+            (Some(offset), Text::Plain(_), Origin::File(span)) => {
+                let at = locate(file.text(), span, &source, offset);
+                file.problem_at(at, Wrong { what, hint }.at(path))
+            }
+            (Some(offset), ..) => {
+                let before = &source[..offset];
+                let line = before.matches('\n').count() + 1;
+                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+                let what = format!("{what} (line {line}, column {column} of the text)");
+                file.problem(origin, Wrong { what, hint }.at(path))
+            }
+            (None, ..) => file.problem(origin, Wrong { what, hint }.at(path)),
         };
         self.problems.push(problem);
         None

@@ -11,6 +11,7 @@ use super::yaml::Origin;
 use crate::{
     bridge::FilterError,
     plain::{plain, visible},
+    template::TemplateError,
 };
 
 /// A configuration that cannot be used, with every problem that was found in it.
@@ -64,16 +65,28 @@ impl Wrong {
     }
 }
 
-/// The fault of a text with lines and columns of its own.
+/// The fault of a text that may have lines and columns of its own.
 pub(crate) struct Misplaced {
     pub(crate) wrong: Wrong,
-    /// The byte of the text at which it is wrong.
-    pub(crate) offset: usize,
+    /// The byte of the text at which it is wrong, where that is not the text as a whole.
+    pub(crate) offset: Option<usize>,
+}
+
+impl From<Wrong> for Misplaced {
+    fn from(wrong: Wrong) -> Self {
+        Self { wrong, offset: None }
+    }
 }
 
 impl From<FilterError> for Misplaced {
     fn from(FilterError { what, hint, offset }: FilterError) -> Self {
-        Self { wrong: Wrong { what, hint }, offset }
+        Self { wrong: Wrong { what, hint }, offset: Some(offset) }
+    }
+}
+
+impl From<TemplateError> for Misplaced {
+    fn from(TemplateError { what, hint, offset }: TemplateError) -> Self {
+        Self { wrong: Wrong { what, hint }, offset: Some(offset) }
     }
 }
 

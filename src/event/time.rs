@@ -19,6 +19,24 @@ pub(crate) fn bounded(time: &str, created: &str, observed: &str) -> Option<Times
     Some(observed.parse().map_or(time, |observed| time.min(observed)))
 }
 
+/// How much later than its creation an Event may say that it occurred, to be of that day.
+const BEHIND_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(30 * 24);
+
+/// The UTC date `YYYY.MM.DD` that an event is kept under, from texts of RFC 3339: the same for an id at all times.
+///
+/// It is that of `time`, if that lies between an hour before `created` and 30 days behind it, and else that of
+/// `created`.
+pub(crate) fn day(time: &str, created: &str) -> String {
+    let (time, created) = (time.parse::<Timestamp>().ok(), created.parse::<Timestamp>().ok());
+    let is_near = |time: &Timestamp| {
+        created.is_none_or(|created| {
+            (-BEFORE_CREATION..=BEHIND_CREATION).contains(&time.duration_since(created))
+        })
+    };
+    let date = time.filter(is_near).or(created).unwrap_or_default();
+    date.strftime("%Y.%m.%d").to_string()
+}
+
 /// The time that is so many milliseconds after the epoch; what is no time is the epoch.
 pub(crate) fn timestamp(ms: u64) -> Timestamp {
     Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
@@ -27,6 +45,26 @@ pub(crate) fn timestamp(ms: u64) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_day_is_that_of_the_time_unless_that_is_far_from_the_creation() {
+        let created = "2026-11-21T00:30:00Z";
+        for (time, of) in [
+            ("2026-11-21T23:59:59.999999Z", "2026.11.21"),
+            ("2026-11-22T01:30:00+02:00", "2026.11.21"),
+            ("2026-11-20T23:30:00Z", "2026.11.20"),
+            ("2026-11-20T23:29:59Z", "2026.11.21"),
+            ("2026-12-21T00:30:00Z", "2026.12.21"),
+            ("2026-12-21T00:30:01Z", "2026.11.21"),
+            ("9999-12-30T00:00:00Z", "2026.11.21"),
+            ("1970-01-01T00:00:00Z", "2026.11.21"),
+            ("", "2026.11.21"),
+        ] {
+            assert_eq!(day(time, created), of, "{time}");
+        }
+        assert_eq!(day("2026-11-22T10:00:00Z", ""), "2026.11.22");
+        assert_eq!(day("", ""), "1970.01.01");
+    }
 
     #[test]
     fn a_time_is_between_the_creation_and_the_observation() {

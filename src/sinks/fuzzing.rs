@@ -31,7 +31,7 @@ pub fn webhook(
     body: &[u8],
 ) -> Option<Outcome> {
     let reply = reply(status, header, body)?;
-    let kind = Webhook::new(options).ok()?;
+    let (kind, _) = Webhook::new(options).ok()?;
     Some(kind.outcome(&reply, &Batch::default(), &Secrets::of(options.secrets())))
 }
 

@@ -1,6 +1,8 @@
 //! The ground that the sinks over HTTP share: keys and options, one client, one sink that asks a kind for
 //! its request and for the meaning of the answer, and what of it all no reason may hold.
 
+#[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "checked only"))]
+pub(super) mod address;
 pub(super) mod auth;
 #[cfg(feature = "http-client")]
 mod client;

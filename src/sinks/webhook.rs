@@ -1,4 +1,4 @@
-//! Webhooks: envelopes by HTTP POST, signed on demand.
+//! Webhooks: events by HTTP, in a format or in the words of a template, signed on demand.
 
 mod keys;
 mod signing_key;
@@ -9,6 +9,6 @@ pub(super) use self::keys::WebhookModel;
 #[cfg(fuzzing)]
 pub(super) use self::sink::Webhook;
 pub use self::{
-    keys::{WebhookMethod, WebhookOptions},
+    keys::{WebhookBody, WebhookMethod, WebhookOptions},
     signing_key::SigningKeyError,
 };

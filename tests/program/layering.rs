@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 const LAYERS: [&[&str]; 8] = [
     &["event", "plain", "suggest"],
     &["watch", "correlate", "cache", "journal"],
-    &["record"],
+    &["record", "template"],
     &["bridge"],
     &["document", "encode"],
     &["sinks"],

@@ -13,10 +13,12 @@ use regex::{Regex, RegexBuilder};
 use super::{
     meter,
     rules::{function, operator},
-    schema::{Field, Shape},
     types::Type,
 };
-use crate::suggest::nearest;
+use crate::{
+    event::{Field, Shape},
+    suggest::{nearest, one_of},
+};
 
 /// Deeper expressions are refused: evaluation recurses, on the stack of a worker thread.
 const MAX_DEPTH: usize = 48;
@@ -427,10 +429,7 @@ fn find_field(id: u64, fields: &'static [Field], name: &str) -> Result<&'static 
     let fault = Fault::new(id, format!("there is no field `{name}`"));
     Err(if name == "managedFields" {
         fault.hint("managed fields are not kept")
-    } else if let Some(near) = nearest(name, fields.iter().map(|field| field.name)) {
-        fault.hint(format!("did you mean `{near}`?"))
     } else {
-        let names: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
-        fault.hint(format!("the fields here are {}", names.join(", ")))
+        fault.hint(one_of(name, fields.iter().map(|field| field.name), "the fields here"))
     })
 }

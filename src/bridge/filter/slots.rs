@@ -17,10 +17,8 @@ use serde::{
 };
 use serde_json::Value as Json;
 
-use super::{
-    check::{Asks, Slot},
-    schema::{Field, Shape},
-};
+use super::check::{Asks, Slot};
+use crate::event::{Field, Shape};
 
 /// The slots of an expression as a tree along the envelope's members.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use cel::common::ast::operators;
 
-use super::schema::{Field, Shape};
+use crate::event::{Field, Shape};
 
 /// What an expression evaluates to.
 #[derive(Clone, Debug, PartialEq)]

@@ -133,7 +133,7 @@ impl Builder<'_> {
     }
 
     fn filter(&mut self, path: &Path, model: &CommonModel) -> Option<Filter> {
-        let filter = self.checks.compiled(path, model.filter.as_ref()?, Filter::compile)?;
+        let filter = self.checks.parsed(path, model.filter.as_ref()?, Filter::compile)?;
         if model.enrich.is_none() && filter.names_object() {
             let wrong =
                 wrong("expected `enrich` on a sink whose `match` reads `object`, found none");

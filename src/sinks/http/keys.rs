@@ -6,11 +6,12 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use super::{HttpOptions, auth::AuthModel};
 use crate::{
-    document::{Checks, Path, Text, Wrong, is_word, wrong},
+    document::{Checks, Misplaced, Path, Text, Wrong, is_word, wrong},
     sinks::{
         Proxy, Secret, is_reserved_header,
         keys::{Shared, stand_ins, tls::TlsModel},
     },
+    template::{Escape, Template},
 };
 
 /// The keys of a kind over HTTP, as they are written.
@@ -25,6 +26,10 @@ pub(crate) struct HttpModel<'a> {
     pub(crate) tls: Option<&'a TlsModel>,
     /// Whether it is gRPC, which uses no proxy and has binary headers.
     pub(crate) grpc: bool,
+    /// Whether the values of headers may be templates.
+    pub(crate) templates: bool,
+    /// Whether the type of the content is a header of the configuration.
+    pub(crate) content_type: bool,
 }
 
 impl HttpModel<'_> {
@@ -33,15 +38,17 @@ impl HttpModel<'_> {
         &self,
         sink: &Shared<'_>,
         checks: &mut Checks<'_>,
-        check: impl FnOnce(&str) -> Result<(), Wrong>,
+        check: impl FnOnce(&str) -> Result<(), Misplaced>,
     ) -> HttpOptions {
         let path = self.path.key(self.key);
         let url = checks.checked(&path, self.url, check);
         self.tls_needs_https(url.as_deref(), checks);
         checks.note_plain_address(&path, self.url);
-        checks.no_plain_http(&self.path, self.key, url.as_deref(), self.headers, sink.plaintext());
+        let fixed = url.as_ref().map(|url| Template::literals(url).collect::<String>());
+        let fixed = fixed.as_deref();
+        checks.no_plain_http(&self.path, self.key, fixed, self.headers, sink.plaintext());
         if self.auth.is_some() {
-            checks.no_plain_credentials(&self.path.key("auth"), url.as_deref(), sink.plaintext());
+            checks.no_plain_credentials(&self.path.key("auth"), fixed, sink.plaintext());
         }
         let auth = self.auth.and_then(|auth| {
             auth.resolve(&self.path.key("auth"), self.headers, sink.plaintext(), checks)
@@ -83,7 +90,10 @@ impl HttpModel<'_> {
         let mut all: Vec<(String, Secret)> = Vec::with_capacity(self.headers.len());
         for (name, value) in self.headers {
             let path = if is_word(name) { headers.key(name) } else { headers.clone() };
-            if let Err(wrong) = header_name(name, self.grpc) {
+            let is_type = self.content_type && name.eq_ignore_ascii_case("content-type");
+            if let Err(wrong) = header_name(name, self.grpc)
+                && !is_type
+            {
                 checks.wrong_key(&path, wrong);
             }
             if all.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
@@ -91,7 +101,12 @@ impl HttpModel<'_> {
                     wrong("expected each header once, found it twice, in different letter cases");
                 checks.wrong_key(&path, wrong.hint("remove one of the two"));
             }
-            let value = checks.checked(&path, value, |value| header_value(value).map(drop));
+            let value = checks.checked(&path, value, |value| -> Result<(), Misplaced> {
+                if self.templates && !is_type && Template::is_in(value) {
+                    return Ok(Template::compile(value, Escape::Plain).map(drop)?);
+                }
+                Ok(header_value(value).map(drop)?)
+            });
             let value = value.unwrap_or_else(|| stand_ins::TEXT.to_owned());
             all.push((name.clone(), Secret::new(value)));
         }

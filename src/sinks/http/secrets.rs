@@ -6,6 +6,8 @@ use super::{
     HttpOptions,
     auth::Auth,
 };
+#[cfg(feature = "http-client")]
+use crate::template::Template;
 
 /// Headers whose values say what a request is about, and open nothing.
 const HARMLESS: [&str; 29] = [
@@ -68,7 +70,13 @@ impl HttpOptions {
     /// The secret parts of addresses, proxy, headers and credentials.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut texts = Vec::new();
-        address(self.url.expose(), &mut texts);
+        // Each piece of a template is of the path, or of the query once that has begun.
+        let mut before = "";
+        for piece in Template::literals(self.url.expose()) {
+            address(&format!("{before}{piece}"), &mut texts);
+            let in_query = piece.contains('?') || before.ends_with('?');
+            before = if in_query { "http://h?" } else { "http://h/" };
+        }
         proxy(&self.proxy, &mut texts);
         headers(&self.headers, &mut texts);
         texts.extend(self.auth.iter().flat_map(Auth::secrets));
@@ -83,23 +91,33 @@ impl HttpOptions {
 #[cfg(feature = "http-client")]
 fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
     for (_, value) in headers.iter().filter(|(name, _)| !is_harmless(name)) {
-        let value = value.expose().trim();
-        let (first, rest) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
-        let is_scheme = !rest.is_empty() && SCHEMES.contains(&&*first.to_ascii_lowercase());
-        for credentials in [if is_scheme { "" } else { value }, rest.trim()] {
-            into.push(credentials.to_owned());
-            if let Some(decoded) = from_base64(credentials) {
-                into.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()));
-                into.push(decoded);
-            }
+        for piece in Template::literals(value.expose()) {
+            header(piece.trim(), into);
         }
-        let separates = |c: char| c.is_whitespace() || ",;:".contains(c);
-        for (at, word) in value.split(separates).enumerate() {
-            let (name, word) = word.split_once('=').map_or((None, word), |(n, w)| (Some(n), w));
-            let word = word.trim_matches('"');
-            if at > 0 || name.is_some() || (!is_scheme && looks_secret(word)) {
-                into.push(word.to_owned());
-            }
+        if Template::is_in(value.expose()) {
+            into.push(value.expose().to_owned());
+        }
+    }
+}
+
+/// The same of one value, or of a piece of it beside what a template makes.
+#[cfg(feature = "http-client")]
+fn header(value: &str, into: &mut Vec<String>) {
+    let (first, rest) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
+    let is_scheme = !rest.is_empty() && SCHEMES.contains(&&*first.to_ascii_lowercase());
+    for credentials in [if is_scheme { "" } else { value }, rest.trim()] {
+        into.push(credentials.to_owned());
+        if let Some(decoded) = from_base64(credentials) {
+            into.extend(decoded.split_once(':').map(|(_, password)| password.to_owned()));
+            into.push(decoded);
+        }
+    }
+    let separates = |c: char| c.is_whitespace() || ",;:".contains(c);
+    for (at, word) in value.split(separates).enumerate() {
+        let (name, word) = word.split_once('=').map_or((None, word), |(n, w)| (Some(n), w));
+        let word = word.trim_matches('"');
+        if at > 0 || name.is_some() || (!is_scheme && looks_secret(word)) {
+            into.push(word.to_owned());
         }
     }
 }
@@ -127,6 +145,17 @@ fn address(url: &str, into: &mut Vec<String>) {
     let parts = [&*whole, path, query].into_iter().chain(parts);
     let all = parts.filter(|text| text.len() >= SHORTEST_PART).chain(values);
     into.extend(all.map(str::to_owned));
+}
+
+/// The words of a body that look like keys, with the figures that those have.
+#[cfg(feature = "webhook")]
+pub(crate) fn of_body(template: &str) -> impl Iterator<Item = String> {
+    let is_key =
+        |word: &&str| word.len() >= NO_WORD / 2 && word.bytes().any(|b| b.is_ascii_digit());
+    let ends = |c: char| !c.is_ascii_alphanumeric() && !"+/=_-.~".contains(c);
+    Template::literals(template)
+        .flat_map(move |piece| piece.split(ends).filter(is_key))
+        .map(str::to_owned)
 }
 
 /// The text that something is the base64 of, if it is of one.

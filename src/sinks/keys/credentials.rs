@@ -11,6 +11,7 @@ use crate::{
         Proxy,
         http::secrets::{is_harmless, looks_secret},
     },
+    template::Template,
 };
 
 /// How far credentials of a sink over HTTP may travel without TLS.
@@ -96,7 +97,8 @@ impl Checks<'_> {
             let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
             authority.contains('@') || !query.is_empty() || path.split('/').any(looks_secret)
         };
-        if matches!(text, Text::Plain(url) if holds_key(url)) {
+        if matches!(text, Text::Plain(url) if holds_key(&Template::literals(url).collect::<String>()))
+        {
             self.note_plain(path, text);
         }
     }

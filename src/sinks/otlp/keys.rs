@@ -83,11 +83,14 @@ impl Keys for OtlpModel {
             auth: None,
             tls: self.tls.as_ref(),
             grpc: self.protocol == OtlpProtocol::Grpc,
+            templates: false,
+            content_type: false,
         };
         let http = model.resolve(sink, checks, |value| match url(value)?.query() {
             None => Ok(()),
             Some(_) => Err(wrong("expected an endpoint without a query, found one with a query")
-                .hint("remove what follows `?`")),
+                .hint("remove what follows `?`")
+                .into()),
         });
         sink.no_format(checks, "an `otlp` sink sends OTLP log records");
         let place = sink.path.key("otlp").key("resource");

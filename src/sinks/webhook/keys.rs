@@ -3,20 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::signing_key;
 use crate::{
     bridge::{BatchOptions, Filter, Sink},
-    document::{Checks, Path, Text, Texts, wrong},
+    document::{Checks, Misplaced, Path, Text, Texts, Wrong, wrong},
     sinks::{
         BuildSink, Format, HttpOptions, Proxy, Secret, SinkBuildError,
-        http::{
-            auth::AuthModel,
-            keys::{HttpModel, url},
-        },
+        http::{address::Address, auth::AuthModel, keys::HttpModel},
         keys::{Keys, Shared, tls::TlsModel},
     },
+    template::{Context, Escape, Template},
 };
 
 /// Signs where a secret is not here.
@@ -27,15 +25,18 @@ const STAND_IN: &str = "whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Webhook")]
 pub(crate) struct WebhookModel {
-    /// Where to send to.
+    /// The address to send to. Path and query may be a template.
     url: Text,
     /// The method of requests.
     #[serde(default)]
     #[schemars(extend("default" = "POST"))]
     method: WebhookMethod,
-    /// Sent with each request.
+    /// Sent with each request. A value may be a template.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
+    /// A template of the body: where its type, of the header `content-type`, is JSON, `{{ x }}` is a value of JSON, quotes
+    /// included. Default: the event in the sink's format.
+    body: Option<Text>,
     /// Credentials of each request. Default: none but those in `headers`.
     auth: Option<AuthModel>,
     /// A CEL expression over `status`, `headers` (by their names in lower case) and `body` (its JSON) of an answer: a 2xx
@@ -80,6 +81,8 @@ pub struct WebhookOptions {
     pub http: HttpOptions,
     /// The method of requests.
     pub method: WebhookMethod,
+    /// The body; `None`: the event in its format. One event a request, as with any other template.
+    pub body: Option<WebhookBody>,
     /// Which answers of 2xx are successes: an expression over answers; `None`: all.
     pub success: Option<Filter>,
     /// Which other answers are waited for as a 429 is.
@@ -90,6 +93,15 @@ pub struct WebhookOptions {
     pub format: Format,
     /// One object a request instead of an array; the batches then hold one event each.
     pub single: bool,
+}
+
+/// The body of each request.
+#[derive(Clone, Debug)]
+pub struct WebhookBody {
+    /// Escapes for JSON if that is the type of the content.
+    pub template: Template,
+    /// The type of the content.
+    pub content_type: String,
 }
 
 impl BuildSink for WebhookOptions {
@@ -106,9 +118,13 @@ impl BuildSink for WebhookOptions {
 }
 
 #[cfg(feature = "webhook")]
+use crate::sinks::http::secrets::of_body;
+
+#[cfg(feature = "webhook")]
 impl WebhookOptions {
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut texts = self.http.secrets();
+        texts.extend(self.body.iter().flat_map(|body| of_body(body.template.source())));
         for secret in &self.signing_secrets {
             let secret = secret.expose();
             texts.push(secret.to_owned());
@@ -135,31 +151,49 @@ impl Keys for WebhookModel {
         let path = sink.path.key("webhook");
         let signing = path.key("signing").key("secret");
         let model = HttpModel {
-            path,
+            path: path.clone(),
             key: "url",
             url: &self.url,
             headers: &self.headers,
             auth: self.auth.as_ref(),
             tls: self.tls.as_ref(),
             grpc: false,
+            templates: true,
+            content_type: self.body.is_some(),
         };
-        let http = model.resolve(sink, checks, |value| url(value).map(drop));
+        let http = model.resolve(sink, checks, |value| Address::parse(value).map(drop));
         let (format, single) = (sink.format.unwrap_or_default(), sink.batch.events == 1);
+        let body = self.body.as_ref().and_then(|body| {
+            sink.no_format(checks, "a webhook with a `body` sends that");
+            body_of(&path, body, &http.headers, checks)
+        });
         if format == Format::CloudEvents && !single {
             let wrong =
                 wrong("expected another format for an array of events, found `cloudevents`");
             let hint = "write `batch: {events: 1}`, or another format";
             checks.wrong(&sink.path.key("format"), wrong.hint(hint));
         }
+        let is_in = |value: &Secret| Template::is_in(value.expose());
+        let has_template = self.body.is_some()
+            || is_in(&http.url)
+            || http.headers.iter().any(|(_, value)| is_in(value));
+        if has_template && !single {
+            let wrong = wrong(format!(
+                "expected 1 beside a template, found {}: a template is of one event",
+                sink.batch.events
+            ));
+            checks.wrong(&sink.path.key("batch").key("events"), wrong.hint("write `events: 1`"));
+        }
         let secrets = self.signing.as_ref().map(|model| model.secrets(&signing, checks));
         let mut over_answers = |key: &str, text: Option<&Text>| {
-            checks.compiled(&sink.path.key("webhook").key(key), text?, Filter::over_answers)
+            checks.parsed(&sink.path.key("webhook").key(key), text?, Filter::over_answers)
         };
         let success = over_answers("success", self.success.as_ref());
         let retry_when = over_answers("retryWhen", self.retry_when.as_ref());
         Arc::new(WebhookOptions {
             http,
             method: self.method,
+            body,
             success,
             retry_when,
             signing_secrets: secrets.unwrap_or_default(),
@@ -169,6 +203,41 @@ impl Keys for WebhookModel {
     }
 }
 
+/// The type of content that a body is of unless a header says otherwise.
+const JSON: &str = "application/json";
+
+fn body_of(
+    path: &Path,
+    text: &Text,
+    headers: &[(String, Secret)],
+    checks: &mut Checks<'_>,
+) -> Option<WebhookBody> {
+    let header = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let content_type = header.map_or(JSON, |(_, value)| value.expose()).to_owned();
+    let (media_type, _) = content_type.split_once(';').unwrap_or((&content_type, ""));
+    let media_type = media_type.trim().to_ascii_lowercase();
+    let is_json = media_type == JSON || media_type.ends_with("+json");
+    let escape = if is_json { Escape::Json } else { Escape::Plain };
+    let template = checks.parsed(&path.key("body"), text, |source| -> Result<_, Misplaced> {
+        let template = Template::compile(source, escape)?;
+        for made in Context::samples().filter_map(|sample| template.render(&sample).ok()) {
+            if is_json && let Err(error) = is_one_json(&made) {
+                let wrong = wrong(format!("expected a body of JSON, found another text: {error}"));
+                let hint =
+                    "`{{ x }}` writes a text with its quotes: `\"text\": {{ event.message }}`";
+                return Err(wrong.hint(hint).into());
+            }
+        }
+        Ok(template)
+    })?;
+    Some(WebhookBody { template, content_type })
+}
+
+/// Whether a text is a value of JSON.
+pub(super) fn is_one_json(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<IgnoredAny>(text).map(drop)
+}
+
 impl SigningModel {
     fn secrets(&self, path: &Path, checks: &mut Checks<'_>) -> Vec<Secret> {
         let mut secrets = Vec::new();
@@ -176,7 +245,7 @@ impl SigningModel {
             let path = if self.secret.listed { path.index(i) } else { path.clone() };
             checks.note_plain(&path, text);
             let shows = checks.shows_signing;
-            let secret = checks.checked(&path, text, |secret| {
+            let secret = checks.checked(&path, text, |secret| -> Result<(), Wrong> {
                 let Err(error) = signing_key::parse(secret) else { return Ok(()) };
                 let wrong = wrong(error.to_string());
                 Err(match signing_key::prefixed(secret).filter(|_| shows) {

@@ -1,7 +1,8 @@
 //! Webhooks: events as JSON, signed as [Standard Webhooks] asks when a secret is set.
 //!
 //! A batch is one JSON array of events in the sink's format, always, also when it holds one; with
-//! `single` it is one object.
+//! `single` it is one object. A template may make the body, the path and query of the address, and the values of
+//! headers; what it cannot make of an event refuses that event.
 //!
 //! | header | value |
 //! |---|---|
@@ -19,21 +20,30 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use std::error::Error;
+
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use bytes::Bytes;
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 
 use self::sign::Signer;
-use super::{WebhookMethod, WebhookOptions};
+use super::{WebhookBody, WebhookMethod, WebhookOptions, keys::is_one_json};
 use crate::{
     bridge::{Failure, FailureClass, Filter, Outcome, RefusedClass, Secrets},
+    document::Misplaced,
     encode::{EncodeError, Format},
-    event::Batch,
+    event::{Batch, Record},
     sinks::{
-        SinkBuildError,
-        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
+        HttpOptions, SinkBuildError,
+        http::{
+            HttpKind, HttpSink, Reading, Reply, Request,
+            address::{Address, AddressError, MOST_BYTES},
+            keys::{header_name, header_value},
+            parse_url,
+        },
     },
+    template::{Context, Escape, RenderError, Template},
 };
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -43,10 +53,15 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 /// How much of an answer an expression over it reads, in bytes. The body of a longer one is null.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// Sends events to one URL.
+/// Sends events to one server.
 pub(crate) struct Webhook {
+    /// The address, or the server of those that a template makes.
     url: Url,
+    address: Address,
     method: Method,
+    body: Option<WebhookBody>,
+    /// The headers whose values are templates.
+    headers: Vec<(HeaderName, Template)>,
     success: Option<Filter>,
     retry_when: Option<Filter>,
     signer: Option<Signer>,
@@ -56,42 +71,121 @@ pub(crate) struct Webhook {
 
 /// Checks the options and sets up the client; nothing is connected yet.
 pub(crate) fn build(options: &WebhookOptions) -> Result<HttpSink<Webhook>, SinkBuildError> {
-    let kind = Webhook::new(options)?;
+    let (kind, http) = Webhook::new(options)?;
     let url = kind.url.clone();
-    HttpSink::new(kind, &options.http, &url, options.secrets())
+    HttpSink::new(kind, &http, &url, options.secrets())
 }
 
 impl Webhook {
-    pub(crate) fn new(options: &WebhookOptions) -> Result<Self, SinkBuildError> {
-        let url = parse_url(&["url"], options.http.url.expose())?;
+    /// The kind, and the options of its client, which has the headers that no event changes.
+    pub(crate) fn new(options: &WebhookOptions) -> Result<(Self, HttpOptions), SinkBuildError> {
+        let bad = |keys: &[&str], bad: Misplaced| SinkBuildError::at(keys, bad.wrong.what);
+        let address = Address::parse(options.http.url.expose()).map_err(|at| bad(&["url"], at))?;
+        let url = parse_url(&["url"], address.fixed())?;
         let signer = Signer::new(&options.signing_secrets)?;
         let method = match options.method {
             WebhookMethod::Post => Method::POST,
             WebhookMethod::Put => Method::PUT,
             WebhookMethod::Patch => Method::PATCH,
         };
-        Ok(Self {
+        let mut http = options.http.clone();
+        if options.body.is_some() {
+            http.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+        }
+        let mut headers = Vec::new();
+        let templates = http.headers.extract_if(.., |(_, value)| Template::is_in(value.expose()));
+        for (name, value) in templates {
+            let keys = ["headers", &name];
+            let template = Template::compile(value.expose(), Escape::Plain)
+                .map_err(|error| bad(&keys, error.into()))?;
+            let parsed = header_name(&name, false).map_err(|wrong| bad(&keys, wrong.into()))?;
+            headers.push((parsed, template));
+        }
+        let has_template = address.is_template() || !headers.is_empty() || options.body.is_some();
+        if has_template && !options.single {
+            let reason = "expected one event a request beside a template, found batches";
+            return Err(SinkBuildError::at(&[], reason));
+        }
+        let kind = Self {
             url,
+            address,
             method,
+            body: options.body.clone(),
+            headers,
             success: options.success.clone(),
             retry_when: options.retry_when.clone(),
             signer,
             format: options.format,
             single: options.single,
-        })
+        };
+        Ok((kind, http))
     }
+
+    /// The request for one event.
+    fn one(&self, record: &Record) -> Result<Request, TemplatedError> {
+        if !self.address.is_template() && self.headers.is_empty() && self.body.is_none() {
+            let body = self.format.encode(record)?;
+            return Ok(Request::post(&self.url, self.format.content_type(), body));
+        }
+        let context = Context::of(record)?;
+        let url = self.address.of(&context)?;
+        let url = url.parse().map_err(|error| TemplatedError::Url(format!("{error}")))?;
+        let mut request = match &self.body {
+            None => Request::post(&url, self.format.content_type(), self.format.encode(record)?),
+            Some(WebhookBody { template, content_type }) => {
+                let body = template.render(&context)?;
+                if template.escape() == Escape::Json {
+                    is_one_json(&body)?;
+                }
+                let mut request = Request::post(&url, "", body);
+                request.header(CONTENT_TYPE, content_type.as_str());
+                request
+            }
+        };
+        for (name, template) in &self.headers {
+            let value = template.render(&context)?;
+            if value.len() > MOST_BYTES {
+                return Err(TemplatedError::LongHeader(name.clone(), value.len()));
+            }
+            let value = header_value(&value).map_err(|_| TemplatedError::Header(name.clone()))?;
+            request.headers.insert(name.clone(), value);
+        }
+        Ok(request)
+    }
+}
+
+/// Why there is no request for an event.
+#[derive(Debug, thiserror::Error)]
+enum TemplatedError {
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+    #[error("{0}")]
+    Render(#[from] RenderError),
+    #[error("`url`: {0}")]
+    Address(#[from] AddressError),
+    #[error("`url`: expected an address, found another text: {0}")]
+    Url(String),
+    #[error("`body`: expected JSON, found another text: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("header `{0}`: expected printable ASCII, found other characters")]
+    Header(HeaderName),
+    #[error("header `{0}`: expected at most {MOST_BYTES} bytes, found {1}")]
+    LongHeader(HeaderName, usize),
 }
 
 impl HttpKind for Webhook {
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
-        let refused = |error| Failure::refused(RefusedClass::Invalid, secrets.reason(error));
-        let (id, body) = match batch.records.as_slice() {
+        let refused =
+            |error: &dyn Error| Failure::refused(RefusedClass::Invalid, secrets.reason(error));
+        let (id, mut request) = match batch.records.as_slice() {
             [record] if self.single => {
-                (record.id().to_owned(), self.format.encode(record).map_err(refused)?)
+                (record.id().to_owned(), self.one(record).map_err(|error| refused(&error))?)
             }
-            _ => (array_id(batch), array_body(batch, self.format).map_err(refused)?),
+            _ => {
+                let body = array_body(batch, self.format).map_err(|error| refused(&error))?;
+                (array_id(batch), Request::post(&self.url, self.format.content_type(), body))
+            }
         };
-        let mut request = Request::post(&self.url, self.format.content_type(), body);
         request.method = self.method.clone();
         // Ids are printable ASCII by their making.
         request.header(ID, id);

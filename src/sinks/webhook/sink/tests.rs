@@ -8,7 +8,7 @@ use crate::{
     bridge::{FailureClass, Fault, Filter, Outcome, RefusedClass, Secrets, Status},
     sinks::{
         Auth, BuildSink as _, Compression, Format, HttpOptions, OAuth2Options, Proxy, Secret,
-        TlsOptions,
+        TlsOptions, WebhookBody,
         fixtures::batch,
         http::test_server::{Pki, Received, Step, TestServer, answer},
     },
@@ -16,6 +16,7 @@ use crate::{
 
 fn options(url: String) -> WebhookOptions {
     WebhookOptions {
+        body: None,
         http: HttpOptions {
             headers: vec![("authorization".into(), Secret::new("Bearer s3cret"))],
             timeout: Duration::from_secs(5),
@@ -303,6 +304,130 @@ async fn a_receiver_that_repeats_a_token_gives_none_away() {
     let (_, _, reason) =
         failure_of(send(&oauth2(&tokens, receiver.url("http")), &batch(1..=1)).await);
     assert_eq!(reason, "HTTP 400 Bad Request: Bearer … of …");
+}
+
+fn templated(url: &str, content_type: &str, body: &str) -> WebhookOptions {
+    let mut options = options(url.to_owned());
+    let escape = if content_type.contains("json") { Escape::Json } else { Escape::Plain };
+    let template = Template::compile(body, escape).unwrap();
+    options.body = Some(WebhookBody { template, content_type: content_type.to_owned() });
+    options.single = true;
+    options
+}
+
+/// An event of these, and nothing else.
+fn event(event: &serde_json::Value) -> Batch {
+    let event = event.to_string();
+    let envelope = format!(r#"{{"id":"u-1","time":"2026-11-21T10:00:00Z","event":{event}}}"#);
+    Batch { records: vec![Record { seq: 1, envelope: envelope.into() }] }
+}
+
+#[tokio::test]
+async fn templates_make_the_body_the_address_and_headers_of_a_request() {
+    let server = TestServer::always("200 OK", "", "ok").await;
+    let url = server.url("http") + "/{{ event.metadata.namespace }}/x?r={{ event.reason }}";
+    let mut options = templated(&url, "application/json", r#"{"text": {{ event.message }}}"#);
+    let header = |value: &str| ("X-Object".to_owned(), Secret::new(value));
+    options.http.headers.push(header("{{ event.involvedObject.kind }} {{ id }}"));
+    let message = "a \"b\"\n{{ 7 * 7 }}";
+    let sent = event(&serde_json::json!({"metadata": {"namespace": "a/b"}, "reason": "Back Off",
+        "involvedObject": {"kind": "Pod"}, "message": message}));
+    assert_eq!(send(&options, &sent).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    assert_eq!(received[0].line(), "POST /a%2Fb/x?r=Back%20Off HTTP/1.1");
+    assert_eq!(received[0].header("x-object"), Some("Pod u-1"));
+    assert_eq!(received[0].header("authorization"), Some("Bearer s3cret"));
+    assert_eq!(received[0].header("webhook-id"), Some("u-1"));
+    assert_eq!(received[0].header("content-type"), Some("application/json"));
+    let body: serde_json::Value = serde_json::from_slice(&received[0].body).unwrap();
+    assert_eq!(body, serde_json::json!({ "text": message }));
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_has_texts_as_they_are() {
+    let server = TestServer::always("200 OK", "", "ok").await;
+    let body = "{{ event.reason }}: {{ event.message | upper }}";
+    let mut options = templated(&server.url("http"), "text/plain; charset=utf-8", body);
+    options.http.headers.push(("Content-Type".into(), Secret::new("text/plain; charset=utf-8")));
+    let sent = event(&serde_json::json!({"reason": "A", "message": "\"b\""}));
+    assert_eq!(send(&options, &sent).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    assert_eq!(received[0].body, b"A: \"B\"");
+    assert_eq!(received[0].header("content-type"), Some("text/plain; charset=utf-8"));
+}
+
+#[tokio::test]
+async fn an_event_of_which_a_template_makes_nothing_is_refused_and_not_sent() {
+    let server = TestServer::always("200 OK", "", "ok").await;
+    let namespace = "/{{ event.metadata.namespace }}";
+    let body = "\n{{ [1][event.count] }}";
+    for (path, header, body, sent, words) in [
+        (
+            namespace,
+            "",
+            "{}",
+            serde_json::json!({"metadata": {"namespace": ".."}}),
+            "`url`: expected a path whose segments are names, found `..` among them",
+        ),
+        (
+            namespace,
+            "",
+            "{}",
+            serde_json::json!({"metadata": {"namespace": "x".repeat(5000)}}),
+            "`url`: expected an address of at most 4096 bytes, found one of ",
+        ),
+        (
+            "",
+            "{{ event.message }}",
+            "{}",
+            serde_json::json!({"message": "a\r\nb: c"}),
+            "header `x-text`: expected printable ASCII, found other characters",
+        ),
+        (
+            "",
+            "{{ event.message }}",
+            "{}",
+            serde_json::json!({"message": "é"}),
+            "header `x-text`: expected printable ASCII, found other characters",
+        ),
+        (
+            "",
+            "{{ event.message }}",
+            "{}",
+            serde_json::json!({"message": "x".repeat(5000)}),
+            "header `x-text`: expected at most 4096 bytes, found 5000",
+        ),
+        ("", "", body, serde_json::json!({"count": 1}), "the template fails in line 2: "),
+        (
+            "",
+            "",
+            "{{ event.count }}{{ event.count }}",
+            serde_json::json!({}),
+            "`body`: expected JSON, found another text: ",
+        ),
+        (
+            "",
+            "",
+            "{{ event.message }}",
+            serde_json::json!({"message": 7}),
+            "the event cannot be read: ",
+        ),
+    ] {
+        let url = server.url("http") + path;
+        let mut options = templated(&url, "application/json", body);
+        options.http.headers.push(("X-Text".into(), Secret::new(header)));
+        let (class, _, reason) = failure_of(send(&options, &event(&sent)).await);
+        assert_eq!(class, FailureClass::Refused(RefusedClass::Invalid));
+        assert!(reason.starts_with(words), "{reason}");
+    }
+    assert!(server.received.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_template_and_batches_are_refused_together() {
+    let mut options = templated("http://h", "application/json", "{}");
+    options.single = false;
+    assert!(options.build().is_err());
 }
 
 #[tokio::test]

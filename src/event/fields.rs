@@ -1,8 +1,8 @@
-//! The names that an expression may use: the variables and the fields of a core/v1 Event, and those of an answer.
+//! The names that expressions and templates may use: the variables of an event, and the fields of a core/v1 Event.
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A string; absent reads as "".
     Text,
     /// A whole number; absent reads as 0.
@@ -22,24 +22,20 @@ pub(super) enum Shape {
 }
 
 /// A named member.
-#[derive(Debug, PartialEq)]
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) shape: Shape,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
 }
 
-const fn field(name: &'static str, shape: Shape) -> Field {
+pub(crate) const fn field(name: &'static str, shape: Shape) -> Field {
     Field { name, shape }
 }
 
-use Shape::{Any, Bool, Int, Object, ObjectList, Text, TextList, Texts};
+use Shape::{Bool, Int, Object, ObjectList, Text, TextList, Texts};
 
-/// The variables of an expression over an answer of HTTP.
-pub(super) const ANSWER: &[Field] =
-    &[field("status", Int), field("headers", Texts), field("body", Any)];
-
-/// The variables of an expression over an event, which are also the members of the envelope that hold them.
-pub(super) const EVENTS: &[Field] = &[
+/// The variables of an event, which are also the members of the envelope that hold them.
+pub(crate) const EVENTS: &[Field] = &[
     field("event", Object(EVENT)),
     field("id", Text),
     field("change", Text),

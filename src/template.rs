@@ -1,0 +1,230 @@
+//! Templates: texts with expressions of Jinja in them, rendered for each event by `minijinja`.
+//!
+//! A template speaks of the variables of `match` (`event`, `id`, `change`, `time`, `occurrences`, `delta`, `cluster`
+//! and `object`) and of `day`, the UTC date `YYYY.MM.DD` of the event, which is the same for an id at all times.
+//! **Absent fields read as zero values**, as in `match`: "" for texts, 0 for numbers, empty for lists and maps.
+//!
+//! A template is checked when it is compiled: unknown variables, fields, filters, tests and functions are refused
+//! with their place, whether a branch reaches them or not. `safe` and `autoescape` are not known: an event's text
+//! cannot leave the value that it stands in ([`Escape`]).
+//!
+//! **Costs are bounded**: a template is at most 64 KiB long, and one rendering has a [budget](FUEL) for its steps
+//! and for all texts that it makes.
+
+mod check;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
+
+use bytes::Bytes;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use regex::Regex;
+
+use crate::{
+    event::{EVENTS, Field, Record, Shape, field},
+    plain::plain,
+};
+
+/// A longer template is refused.
+const MAX_LENGTH: usize = 64 << 10;
+/// A rendering may take so many steps, or make and read 64 bytes for each of them: 6.4 MB in all.
+const FUEL: u64 = 100_000;
+/// All that a segment of a path or a value of a query may hold as it is.
+const NOT_UNRESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The variables of a template: those of an event, and the day.
+const VARIABLES: &[Field] = &{
+    let mut variables = [field("day", Shape::Text); EVENTS.len() + 1];
+    let mut i = 0;
+    while i < EVENTS.len() {
+        variables[i] = EVENTS[i];
+        i += 1;
+    }
+    variables
+};
+
+/// A compiled template. Cloning is cheap.
+#[derive(Clone)]
+pub struct Template {
+    source: Arc<str>,
+    environment: Arc<Environment<'static>>,
+    escape: Escape,
+}
+
+/// How `{{ x }}` is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escape {
+    /// As it is: a text without quotes.
+    Plain,
+    /// As a value of JSON: a text with its quotes.
+    Json,
+    /// Percent-encoded, but for letters, digits and `-._~`: within a segment of a path or a value of a query.
+    Url,
+}
+
+impl Escape {
+    /// The name of a template, which says how it escapes.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "text",
+            Self::Json => "json",
+            Self::Url => "url",
+        }
+    }
+}
+
+/// Why a template is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct TemplateError {
+    /// The fault.
+    pub what: String,
+    /// How to mend it, where that can be guessed.
+    pub hint: Option<String>,
+    /// The byte of the template at which it is wrong.
+    pub offset: usize,
+}
+
+/// Why a template makes nothing of an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The envelope is not JSON, or a member is not of the type that the API gives it.
+    #[error("the event cannot be read: {0}")]
+    Event(String),
+    /// For instance a division by zero, or an index past the end of a list.
+    #[error("the template fails in line {line}: {what}")]
+    Template {
+        /// The line of the template, from 1.
+        line: usize,
+        /// The fault.
+        what: String,
+    },
+}
+
+/// What the templates of a sink see of one event.
+#[derive(Clone, Debug)]
+pub struct Context(Value);
+
+/// Events that a template is tried on when it is checked: an ordinary one, and one with no field at all.
+const SAMPLES: [&str; 2] = [
+    r#"{"id":"9f86d081-8842","cluster":{"name":"prod","uid":"4a7d1ed4"},"change":"created","time":"2026-01-02T03:04:05Z","occurrences":1,"delta":1,"event":{"apiVersion":"v1","kind":"Event","metadata":{"name":"web-0.17","namespace":"shop","uid":"9f86d081","resourceVersion":"8842","creationTimestamp":"2026-01-02T03:04:05Z"},"involvedObject":{"apiVersion":"v1","kind":"Pod","namespace":"shop","name":"web-0","uid":"5d41402a"},"reason":"BackOff","message":"Back-off restarting failed container","source":{"component":"kubelet","host":"node-1"},"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","count":1,"type":"Warning"}}"#,
+    "{}",
+];
+
+impl Context {
+    /// Those of the samples that it is tried on when it is checked.
+    pub(crate) fn samples() -> impl Iterator<Item = Self> {
+        SAMPLES.iter().filter_map(|envelope| {
+            Self::of(&Record { seq: 0, envelope: Bytes::from_static(envelope.as_bytes()) }).ok()
+        })
+    }
+
+    /// Reads a record.
+    pub fn of(record: &Record) -> Result<Self, RenderError> {
+        values::read(VARIABLES, &record.envelope)
+            .map(Self)
+            .map_err(|error| RenderError::Event(shortened(&error.to_string())))
+    }
+}
+
+impl Template {
+    /// Parses and checks a template.
+    pub fn compile(source: &str, escape: Escape) -> Result<Self, TemplateError> {
+        if source.len() > MAX_LENGTH {
+            let what =
+                format!("expected a template of at most {MAX_LENGTH} bytes, found a longer one");
+            return Err(TemplateError { what, hint: None, offset: 0 });
+        }
+        let mut environment = environment();
+        check::check(source, VARIABLES, &environment)?;
+        environment
+            .add_template_owned(escape.name(), source.to_owned())
+            .map_err(|error| check::syntax(source, &error))?;
+        Ok(Self { source: source.into(), environment: Arc::new(environment), escape })
+    }
+
+    /// Whether a text holds tags of a template, and is not the same for every event.
+    pub fn is_in(text: &str) -> bool {
+        ["{{", "{%", "{#"].iter().any(|tag| text.contains(tag))
+    }
+
+    /// The pieces of a text that stand outside of its tags, and are the same for every event.
+    pub(crate) fn literals(text: &str) -> impl Iterator<Item = &str> {
+        static TAG: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}").ok());
+        TAG.iter().flat_map(|tag| tag.split(text)).filter(|piece| !piece.is_empty())
+    }
+
+    /// The template as it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// How its values are written.
+    pub fn escape(&self) -> Escape {
+        self.escape
+    }
+
+    /// The text that it makes of an event.
+    pub fn render(&self, context: &Context) -> Result<String, RenderError> {
+        let template = self.environment.get_template(self.escape.name());
+        template.and_then(|template| template.render(context.0.clone())).map_err(|error| {
+            let what = match (error.kind(), error.detail()) {
+                (minijinja::ErrorKind::OutOfFuel, _) => {
+                    "it takes more steps than an event may cost".to_owned()
+                }
+                (_, Some(detail)) => shortened(detail),
+                (kind, None) => kind.to_string(),
+            };
+            RenderError::Template { line: error.line().unwrap_or(1), what }
+        })
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its text may hold a secret.
+        f.debug_struct("Template").field("escape", &self.escape).finish_non_exhaustive()
+    }
+}
+
+/// The language of templates.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_debug(true);
+    // It writes a text as it is, quotes and all, and shows what it likes.
+    environment.remove_filter("safe");
+    environment.remove_global("debug");
+    environment.set_auto_escape_callback(|name| match name {
+        "json" => AutoEscape::Json,
+        "url" => AutoEscape::Custom("url".into()),
+        _ => AutoEscape::None,
+    });
+    environment.set_formatter(|out, state, value| match state.auto_escape() {
+        AutoEscape::Custom(_) => {
+            let text = value.to_string();
+            out.write_fmt(format_args!("{}", utf8_percent_encode(&text, NOT_UNRESERVED)))
+                .map_err(Into::into)
+        }
+        _ => minijinja::escape_formatter(out, state, value),
+    });
+    environment
+}
+
+/// Errors may quote values, and a message may be long, and made for a terminal.
+fn shortened(text: &str) -> String {
+    let text = &*plain(text);
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
