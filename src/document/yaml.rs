@@ -116,14 +116,14 @@ fn syntax_error(error: &serde_saphyr::Error, text: &str) -> Mistake {
     let message = UserMessageFormatter.format_message(error);
     let what = message.lines().next().unwrap_or("it cannot be read").to_owned();
     let line = text.get(..at.start).unwrap_or(text).rfind('\n').map_or(0, |end| end + 1);
-    let indent_is_tab = text[line..]
-        .lines()
-        .next()
-        .is_some_and(|line| line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t'));
+    let line = text[line..].lines().next().unwrap_or_default();
+    let indent_is_tab = line.chars().take_while(|c| c.is_whitespace()).any(|c| c == '\t');
     let hint = if indent_is_tab {
         "YAML is indented with spaces, never with tabs"
     } else if what.contains("multiple") {
         "keep one document, and remove the lines `---`"
+    } else if line.contains("{{") {
+        "a template that begins with a brace stands in quotes: `\"{{ id }}\"`, or in a block behind `|`"
     } else {
         "check the brackets, quotes and indentation here and above"
     };

@@ -165,8 +165,36 @@ fn a_rendering_that_fails_names_the_line() {
 fn a_message_as_long_as_an_event_may_be_is_rendered() {
     let message = "\u{1}\"é".repeat(90 << 10);
     let event = serde_json::json!({ "message": message }).to_string();
-    let json =
-        rendered(r#"[{{ event.message }}, {{ event.message | upper }}]"#, Escape::Json, &event);
+    let json = rendered("[{{ event.message }}, {{ event.message | upper }}]", Escape::Json, &event);
     let json: Vec<String> = serde_json::from_str(&json.unwrap()).unwrap();
     assert_eq!(json[0], message);
+}
+
+#[test]
+fn hostile_text_stays_within_its_value() {
+    let hostile = [
+        "\",\"x\":\"",
+        "\\",
+        "\\\"}",
+        "{{ 7 * 7 }}{% raw %}{# #}",
+        "\0\u{1}\u{1b}[31m\r\n\t\u{7f}",
+        "\u{202e}\u{2066}\u{feff}\u{2028}\u{2029}",
+        "</script><!channel> @everyone",
+        "?a=b&c=d#e/../..;%2e%2e",
+        "\u{10ffff}é",
+    ];
+    for text in hostile {
+        let event =
+            serde_json::json!({ "message": text, "metadata": { "labels": { text: text } } });
+        let source = r#"{"a": {{ event.message }}, "b": {{ event.metadata.labels }}, "c": {{ "<" ~ event.message }}}"#;
+        let json = rendered(source, Escape::Json, &event.to_string()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let expected =
+            serde_json::json!({ "a": text, "b": { text: text }, "c": format!("<{text}") });
+        assert_eq!(json, expected);
+        let url = rendered("{{ event.message }}", Escape::Url, &event.to_string()).unwrap();
+        assert!(url.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(&b)), "{url}");
+        let decoded = percent_encoding::percent_decode_str(&url).decode_utf8().unwrap();
+        assert_eq!(decoded, text);
+    }
 }

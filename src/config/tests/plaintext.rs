@@ -14,6 +14,8 @@ fn credentials_in_plain_text_are_refused() {
         "{webhook: {url: {env: URL}, headers: {authorization: {env: T}}}}",
         "{webhook: {url: \"http://receiver/x?key=hunter2\"}}",
         "{webhook: {url: \"http://a.localhost/?key=hunter2\"}}",
+        "{webhook: {url: \"http://receiver/{{ id }}?key=hunter2\"}}",
+        "{webhook: {url: \"http://receiver/{{ id }}\", headers: {X-Token: \"hunter2 {{ id }}\"}}}",
         "{otlp: {endpoint: \"http://127.0.0.1.example.com:4317\", headers: {X-Api-Key: {env: T}}}}",
         "{webhook: {url: \"http://127.0.0.1/x\", headers: {Authorization: {env: T}}}, proxy: env}",
         "{webhook: {url: \"https://receiver/x\"}, proxy: \"http://user:hunter2@proxy:3128\"}",

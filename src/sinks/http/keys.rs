@@ -102,7 +102,10 @@ impl HttpModel<'_> {
                 checks.wrong_key(&path, wrong.hint("remove one of the two"));
             }
             let value = checks.checked(&path, value, |value| -> Result<(), Misplaced> {
-                if self.templates && !is_type && Template::is_in(value) {
+                if self.templates && Template::is_in(value) {
+                    if is_type {
+                        return Err(wrong("expected a fixed type, found a template").into());
+                    }
                     return Ok(Template::compile(value, Escape::Plain).map(drop)?);
                 }
                 Ok(header_value(value).map(drop)?)

@@ -6,7 +6,6 @@ use super::{
     HttpOptions,
     auth::Auth,
 };
-#[cfg(feature = "http-client")]
 use crate::template::Template;
 
 /// Headers whose values say what a request is about, and open nothing.
@@ -48,7 +47,7 @@ const SCHEMES: [&str; 9] =
 /// Shorter parts of an address are words of it, but for the values of its query.
 const SHORTEST_PART: usize = 6;
 /// A part of a path that is as long is more than a word.
-const NO_WORD: usize = 16;
+pub(crate) const NO_WORD: usize = 16;
 
 /// Whether a header is known to hold no credentials.
 pub(crate) fn is_harmless(header: &str) -> bool {
@@ -148,7 +147,6 @@ fn address(url: &str, into: &mut Vec<String>) {
 }
 
 /// The words of a body that look like keys, with the figures that those have.
-#[cfg(feature = "webhook")]
 pub(crate) fn of_body(template: &str) -> impl Iterator<Item = String> {
     let is_key =
         |word: &&str| word.len() >= NO_WORD / 2 && word.bytes().any(|b| b.is_ascii_digit());

@@ -11,7 +11,12 @@ use crate::{
     document::{Checks, Misplaced, Path, Text, Texts, Wrong, wrong},
     sinks::{
         BuildSink, Format, HttpOptions, Proxy, Secret, SinkBuildError,
-        http::{address::Address, auth::AuthModel, keys::HttpModel},
+        http::{
+            address::Address,
+            auth::AuthModel,
+            keys::HttpModel,
+            secrets::{NO_WORD, of_body as words_of_body},
+        },
         keys::{Keys, Shared, tls::TlsModel},
     },
     template::{Context, Escape, Template},
@@ -118,13 +123,10 @@ impl BuildSink for WebhookOptions {
 }
 
 #[cfg(feature = "webhook")]
-use crate::sinks::http::secrets::of_body;
-
-#[cfg(feature = "webhook")]
 impl WebhookOptions {
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut texts = self.http.secrets();
-        texts.extend(self.body.iter().flat_map(|body| of_body(body.template.source())));
+        texts.extend(self.body.iter().flat_map(|body| words_of_body(body.template.source())));
         for secret in &self.signing_secrets {
             let secret = secret.expose();
             texts.push(secret.to_owned());
@@ -218,8 +220,10 @@ fn body_of(
     let media_type = media_type.trim().to_ascii_lowercase();
     let is_json = media_type == JSON || media_type.ends_with("+json");
     let escape = if is_json { Escape::Json } else { Escape::Plain };
-    let template = checks.parsed(&path.key("body"), text, |source| -> Result<_, Misplaced> {
+    let (path, mut holds_key) = (path.key("body"), false);
+    let template = checks.parsed(&path, text, |source| -> Result<_, Misplaced> {
         let template = Template::compile(source, escape)?;
+        holds_key = words_of_body(source).any(|word| word.len() >= NO_WORD);
         for made in Context::samples().filter_map(|sample| template.render(&sample).ok()) {
             if is_json && let Err(error) = is_one_json(&made) {
                 let wrong = wrong(format!("expected a body of JSON, found another text: {error}"));
@@ -230,6 +234,9 @@ fn body_of(
         }
         Ok(template)
     })?;
+    if holds_key {
+        checks.note_plain(&path, text);
+    }
     Some(WebhookBody { template, content_type })
 }
 

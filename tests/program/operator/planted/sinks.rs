@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 12] = [
+pub(super) const PLANTED: [Planted; 13] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -140,6 +140,22 @@ pub(super) const PLANTED: [Planted; 12] = [
             "Pl4nted:word \"w\\ord/+%41",
             "UGw0bnRlZC11c2VyLTE6UGw0bnRlZDp3b3JkICJ3XFxvcmQvKyU0MQ==",
         ],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "webhook",
+        name: "templated",
+        sink: "{webhook: {url: {env: TEMPLATED_URL}, headers: {X-Token: {env: TEMPLATED_TOKEN}}, body: {env: \
+               TEMPLATED_BODY}}}",
+        secrets: &[
+            (
+                "TEMPLATED_URL",
+                "http://{ADDRESS}/Pl4nted-T0/{{ id }}?n={{ id }}&key=Pl4nted%2Fquery",
+            ),
+            ("TEMPLATED_TOKEN", "Unheard-Of Pl4nted.scheme\"0/+%41 {{ id }}"),
+            ("TEMPLATED_BODY", "{\"key\": \"Pl4nted-0123456789\", \"text\": {{ event.message }}}"),
+        ],
+        said: &["Pl4nted-T0", "Pl4nted/query", "Pl4nted.scheme\"0/+%41", "Pl4nted-0123456789"],
         receiver: receivers::http,
     },
     // Its receiver is asked for a token, and gives none.
