@@ -11,8 +11,8 @@ use std::{error::Error, sync::Arc, time::Duration};
 use tidings::{
     admin,
     bridge::{
-        BatchOptions, Bridge, BridgeOptions, CorrelateMode, Filter, JournalOptions, ObjectOptions,
-        Overflow, RetryOptions, SinkOptions, SinkStart, SourceOptions, SourceStart,
+        Bridge, BridgeOptions, Filter, JournalOptions, ObjectOptions, Sink, SinkOptions,
+        SourceOptions, SourceStart,
     },
     demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,
@@ -56,22 +56,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         },
         // Each sink has a position of its own in the journal, so a sick one lags alone.
         sinks: vec![SinkOptions {
-            name: "warnings".to_owned(),
-            kind: "stdout",
-            sink: Arc::new(StdoutSink::new(Format::Envelope)?),
             // Compiled once, here, where a mistake is an error and not a surprise at night.
             filter: Some(Filter::compile(r#"event.type == "Warning""#)?),
-            // What of the objects that events are about it is told: nothing.
-            enrich: None,
-            correlate: CorrelateMode::Annotate,
-            batch: BatchOptions::default(),
-            retry: RetryOptions::default(),
-            timeout: Duration::from_secs(10),
-            concurrency: 1,
-            max_event: None,
-            start: SinkStart::Now,
-            overflow: Overflow::DropOldest,
-            forward_dead_letters: None,
+            ..SinkOptions::new(
+                "warnings",
+                "stdout",
+                Arc::new(StdoutSink::new(Format::Envelope)?) as Arc<dyn Sink>,
+            )
         }],
         objects: ObjectOptions::default(),
         own_events: None,

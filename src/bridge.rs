@@ -25,6 +25,7 @@ mod control;
 mod correlation;
 mod deliver;
 mod delivery;
+mod destinations;
 mod errands;
 mod failure;
 mod feed;

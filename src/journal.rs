@@ -63,10 +63,10 @@ pub use reader::Reader;
 pub use staging::{SortedStaging, SortedUids, StagedUids, Staging};
 pub use standing::{Holding, Standing};
 pub use state::{
-    CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, LetterCounts, LetterError,
-    LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded, NamespaceLetters,
-    ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedCorrelator, SavedObject,
-    SavedWitness, SeenTable, SinkState, SinksReader, SourceState, State, StateCommit, Totals,
-    Unfinished,
+    CommitError, CorrelatorInputs, DeadLetter, DeadLettersReader, Destinations, LetterCounts,
+    LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState, Letters, Loaded,
+    NamespaceLetters, ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedCorrelator,
+    SavedObject, SavedWitness, SeenTable, SinkState, SinksReader, SourceState, State, StateCommit,
+    Totals, Unfinished,
 };
 pub use survey::{Problem, SegmentSurvey, SinkSurvey, StateSurvey, Survey, SurveyError};

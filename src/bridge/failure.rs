@@ -104,6 +104,9 @@ pub enum RefusedClass {
     Invalid,
     /// Larger than the receiver takes: HTTP 413, Kafka message too large.
     TooLarge,
+    /// There is no request for it: a template or the format fails on it, or its destination is one too many. The
+    /// receiver is not asked, so nothing is said of the sink, however many there are.
+    Unsendable,
 }
 
 impl RefusedClass {
@@ -112,6 +115,7 @@ impl RefusedClass {
         match self {
             Self::Invalid => "invalid",
             Self::TooLarge => "too-large",
+            Self::Unsendable => "unsendable",
         }
     }
 }

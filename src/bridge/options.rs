@@ -148,6 +148,8 @@ pub struct SinkOptions<S = Arc<dyn Sink>> {
     /// An Event is cut so that the envelope which it is sent in takes no more bytes than this, where
     /// that is less than [`JournalOptions::max_event`]; `None`: it is sent as it was journalled.
     pub max_event: Option<usize>,
+    /// How many values a day, of UTC, the templates of its destination may make; one namespace an eighth of them.
+    pub max_destinations: usize,
     /// Where it starts in a journal with a past.
     pub start: SinkStart,
     /// What happens when it has not had more than the journal is to hold.
@@ -157,6 +159,9 @@ pub struct SinkOptions<S = Arc<dyn Sink>> {
 }
 
 impl<S> SinkOptions<S> {
+    /// The default of [`max_destinations`](Self::max_destinations).
+    pub const MAX_DESTINATIONS: usize = 200;
+
     /// The default options of a sink: all events, annotated, from now on, one batch after the other.
     pub fn new(name: impl Into<String>, kind: &'static str, sink: S) -> Self {
         Self {
@@ -171,6 +176,7 @@ impl<S> SinkOptions<S> {
             timeout: Duration::from_secs(10),
             concurrency: 1,
             max_event: None,
+            max_destinations: Self::MAX_DESTINATIONS,
             start: SinkStart::default(),
             overflow: Overflow::default(),
             forward_dead_letters: None,
@@ -191,6 +197,7 @@ impl<S> SinkOptions<S> {
             timeout: self.timeout,
             concurrency: self.concurrency,
             max_event: self.max_event,
+            max_destinations: self.max_destinations,
             start: self.start,
             overflow: self.overflow,
             forward_dead_letters: self.forward_dead_letters,

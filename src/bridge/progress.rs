@@ -19,8 +19,8 @@ use super::{Overflow, Reason, correlation::Correlator, log_lines::LogLines, shar
 use crate::{
     event::Missing,
     journal::{
-        CorrelatorInputs, DeadLetter, Inputs, LetterFate, LetterOutcome, Resume, SavedCorrelator,
-        SinkState, Standing, Totals,
+        CorrelatorInputs, DeadLetter, Destinations, Inputs, LetterFate, LetterOutcome, Resume,
+        SavedCorrelator, SinkState, Standing, Totals,
     },
 };
 
@@ -227,6 +227,7 @@ struct Inner {
     /// The correlator holds versions back.
     holds_back: bool,
     positions: BTreeMap<String, Resume>,
+    destinations: Destinations,
     unsaved: Unsaved,
     changed: bool,
     settled_at: Instant,
@@ -287,6 +288,7 @@ impl SinkProgress {
             kept: Kept { standing, ..Kept::default() },
             holds_back,
             positions,
+            destinations: saved.destinations,
             unsaved,
             changed: true,
             settled_at: Instant::now(),
@@ -402,6 +404,15 @@ impl SinkProgress {
         inner.changed = true;
     }
 
+    /// Asks the destinations of the day for one, which may be new and has to be saved then.
+    pub(super) fn destinations<T>(&self, ask: impl FnOnce(&mut Destinations) -> T) -> T {
+        let mut inner = lock(&self.inner);
+        let before = inner.destinations.made.len();
+        let answer = ask(&mut inner.destinations);
+        inner.changed |= inner.destinations.made.len() != before;
+        answer
+    }
+
     /// Takes in what became of a letter that the sink was sent once more, or that another sink
     /// forwards to it. An event of its own that it has now moves from one fate to another.
     pub(super) fn settle_letter(&self, fate: LetterFate) {
@@ -475,5 +486,6 @@ fn state_of(inner: &Inner) -> SinkState {
         standing: inner.snapshot.standing,
         totals: inner.snapshot.totals,
         positions: inner.positions.clone(),
+        destinations: inner.destinations.clone(),
     }
 }

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 
 use super::{Failure, FailureClass, Reason};
-use crate::event::Batch;
+use crate::event::{Batch, Record};
 
 /// What became of one event of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +96,13 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Makes one attempt to send one batch, which is never empty.
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
+
+    /// The destination that a template makes of a record, of which a day has so many; nothing where it is the same
+    /// for all, or there is none for this one.
+    fn destination(&self, record: &Record) -> Option<String> {
+        let _ = record;
+        None
+    }
 
     /// Lets go of connections and queues; called once, when no attempt is under way and none follows.
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -42,8 +42,8 @@ pub use letters::{
 };
 pub(super) use look::look;
 pub use model::{
-    CorrelatorInputs, DeadLetter, Loaded, SavedCorrelator, SavedWitness, SinkState, SourceState,
-    StateCommit, Totals, Unfinished,
+    CorrelatorInputs, DeadLetter, Destinations, Loaded, SavedCorrelator, SavedWitness, SinkState,
+    SourceState, StateCommit, Totals, Unfinished,
 };
 use objects::{OBJECTS, OBJECTS_VIEW, Sweep};
 pub use objects::{ObjectsCommit, ObjectsReader, ObjectsView, SavedObject};

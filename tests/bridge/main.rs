@@ -11,6 +11,7 @@ mod crash;
 mod damage;
 mod dead_letters;
 mod delivery;
+mod destinations;
 mod disk;
 mod enrichment;
 mod forged;

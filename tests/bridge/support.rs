@@ -244,6 +244,8 @@ impl Tuning {
             timeout: self.timeout,
             concurrency: self.concurrency,
             max_event: self.max_event,
+            // Of no sink but that of `destinations.rs`.
+            max_destinations: 16,
             start: self.start,
             overflow: self.overflow,
             forward_dead_letters: self.forward.map(str::to_owned),

@@ -17,3 +17,4 @@ mod layering;
 mod log_lines;
 mod operator;
 mod stop;
+mod systems;

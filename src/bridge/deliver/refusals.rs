@@ -1,7 +1,7 @@
 //! Events that are refused by themselves, one after the other: too many in a row are a failure of the
 //! sink, which gives up nothing.
 
-use crate::bridge::{EventFate, Failure, FailureClass, Outcome, Reason, Secrets};
+use crate::bridge::{EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets};
 
 /// After so many refusals of single events in a row it is the sink that is wrong, not the events.
 const REFUSALS_IN_A_ROW: u32 = 20;
@@ -35,7 +35,9 @@ impl Refusals {
     }
 
     fn judge_one(&mut self, failure: &mut Failure) {
+        let is_asked = failure.class != FailureClass::Refused(RefusedClass::Unsendable);
         if matches!(failure.class, FailureClass::Refused(_))
+            && is_asked
             && let Some(of_the_sink) = self.count(&failure.reason)
         {
             *failure = of_the_sink;

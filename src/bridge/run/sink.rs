@@ -11,6 +11,7 @@ use crate::{
         control::ReplayDesk,
         correlation::Stage,
         deliver::{Deliver, DeliverParts},
+        destinations::Bounded,
         errands::{Courier, LetterRound, Replays},
         feed::Feed,
         gather::Gather,
@@ -107,12 +108,14 @@ impl SinkParts {
         tasks.spawn(format!("replays to sink {name}"), replays.run());
 
         let task = format!("delivery to sink {name}");
+        let (most, progress) = (sink.max_destinations, Arc::clone(progress));
+        let bounded = Arc::new(Bounded { sink: sink.sink, most, progress: Arc::clone(&progress) });
         let transport: Arc<dyn Sink> = match sink.max_event {
             Some(most) => {
-                let progress = Arc::clone(progress);
-                Arc::new(Smaller { sink: sink.sink, most, progress })
+                let progress = Arc::clone(&progress);
+                Arc::new(Smaller { sink: bounded, most, progress })
             }
-            None => sink.sink,
+            None => bounded,
         };
         transport.begin(has_past);
         let deliver = Deliver::new(DeliverParts {
@@ -122,7 +125,7 @@ impl SinkParts {
             batch,
             retry: sink.retry,
             timeout: sink.timeout,
-            progress: Arc::clone(progress),
+            progress,
             had,
             notes_inputs,
             stop: stop.clone(),

@@ -12,7 +12,8 @@ use super::{
 use crate::{admin::api::Selection, suggest::nearest};
 
 /// The classes of dead letters, as the manual has them.
-const CLASSES: [&str; 4] = ["invalid", "too-large", "max-attempts", "partial-success"];
+const CLASSES: [&str; 5] =
+    ["invalid", "too-large", "unsendable", "max-attempts", "partial-success"];
 
 /// See the command's own help.
 #[derive(Debug, Args)]

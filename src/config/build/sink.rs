@@ -16,6 +16,7 @@ use crate::{
 /// How long one attempt may take unless the sink says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_CONCURRENCY: u32 = 128;
+const MOST_DESTINATIONS: u32 = 10_000;
 const MOST_EVENTS: u32 = 100_000;
 
 impl Builder<'_> {
@@ -37,6 +38,11 @@ impl Builder<'_> {
         let concurrency = path.key("concurrency");
         let concurrency =
             self.checks.within(&concurrency, common.concurrency, MOST_CONCURRENCY, default)
+                as usize;
+        let destinations = path.key("maxDestinations");
+        let default = SinkSettings::MAX_DESTINATIONS as u32;
+        let max_destinations =
+            self.checks.within(&destinations, common.max_destinations, MOST_DESTINATIONS, default)
                 as usize;
         let retry = self.retry(&path.key("retry"), common);
         let shared = Shared {
@@ -64,6 +70,7 @@ impl Builder<'_> {
             max_event: common
                 .max_event
                 .map(|size| self.sink_max_event(&path.key("maxEvent"), size)),
+            max_destinations,
             start: common.start,
             overflow: common.overflow,
             forward_dead_letters: self.forward(&path, common.dead_letters.as_ref()),

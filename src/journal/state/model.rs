@@ -54,6 +54,24 @@ pub struct SinkState {
     pub totals: Totals,
     /// For each source, up to where everything has a fate and is not held.
     pub positions: BTreeMap<String, Resume>,
+    /// Those that its templates have made today.
+    #[serde(default, skip_serializing_if = "Destinations::is_empty")]
+    pub destinations: Destinations,
+}
+
+/// The destinations that the templates of a sink have made in a day.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Destinations {
+    /// The day, from the epoch on.
+    pub day: u64,
+    /// The hash of each, and that of the namespace whose event made it.
+    pub made: Vec<(u64, u64)>,
+}
+
+impl Destinations {
+    fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
 }
 
 /// What is stored of a sink's correlator: a view of the log.

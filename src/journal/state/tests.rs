@@ -50,6 +50,7 @@ fn sample() -> StateCommit {
         },
         totals: Totals { delivered: 30, lost: 7, ..Totals::default() },
         positions: [("all".to_owned(), Resume { epoch: 1, resource_version: 9 })].into(),
+        destinations: Destinations { day: 20_000, made: vec![(u64::MAX, 7)] },
     };
     let correlator = SavedCorrelator {
         position: Position { next: 38, skipped: 3 },

@@ -72,6 +72,13 @@ impl Address {
         self.template.is_some()
     }
 
+    /// The path that a template makes of an event.
+    pub(crate) fn path(&self, context: &Context) -> Option<String> {
+        let mut path = self.template.as_ref()?.render(context).ok()?;
+        path.truncate(path.find(['?', '#']).unwrap_or(path.len()));
+        Some(path)
+    }
+
     /// The address of an event.
     pub(crate) fn of(&self, context: &Context) -> Result<Cow<'_, str>, AddressError> {
         let Some(template) = &self.template else { return Ok(Cow::Borrowed(&self.fixed)) };

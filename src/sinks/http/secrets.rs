@@ -58,7 +58,13 @@ pub(crate) fn is_harmless(header: &str) -> bool {
 /// within, or long.
 pub(crate) fn looks_secret(part: &str) -> bool {
     let within = part.get(1..).unwrap_or_default();
+    // The name of a method, such as `chat.postMessage`.
+    let is_word = |word: &str| word.len() > 2 && word.bytes().all(|b| b.is_ascii_alphabetic());
+    let is_method = part.split_once('.').is_some_and(|(a, b)| {
+        is_word(a) && is_word(b) && a.bytes().all(|byte| byte.is_ascii_lowercase())
+    });
     part.len() >= SHORTEST_PART
+        && !is_method
         && (part.len() >= NO_WORD
             || part.bytes().any(|byte| byte.is_ascii_digit())
             || within.bytes().any(|byte| byte.is_ascii_uppercase()))

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     bridge::{Failure, Outcome, Secrets, Sink},
-    event::Batch,
+    event::{Batch, Record},
     sinks::{Compression, SinkBuildError},
 };
 
@@ -31,6 +31,12 @@ pub(crate) trait HttpKind: Send + Sync + 'static {
 
     /// The request for a batch. The body is not compressed yet.
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure>;
+
+    /// The destination that a template makes of a record; see [`Sink::destination`].
+    fn destination(&self, record: &Record) -> Option<String> {
+        let _ = record;
+        None
+    }
 
     /// Adds headers that depend on the body, as it is sent and, where that is compressed, as it was before.
     fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {
@@ -123,5 +129,9 @@ impl<K: HttpKind> HttpSink<K> {
 impl<K: HttpKind> Sink for HttpSink<K> {
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async { self.attempt(batch).await.unwrap_or_else(Outcome::Failed) })
+    }
+
+    fn destination(&self, record: &Record) -> Option<String> {
+        self.kind.destination(record)
     }
 }

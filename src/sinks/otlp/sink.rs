@@ -54,7 +54,7 @@ impl Messages {
         let encoded = self.0.lock().unwrap_or_else(PoisonError::into_inner).encode(batch);
         encoded
             .map(Bytes::from)
-            .map_err(|error| Failure::refused(RefusedClass::Invalid, secrets.reason(error)))
+            .map_err(|error| Failure::refused(RefusedClass::Unsendable, secrets.reason(error)))
     }
 }
 

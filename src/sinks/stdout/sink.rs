@@ -121,7 +121,7 @@ impl Writing {
                     Ok(line) => lines.extend_from_slice(&line),
                     Err(error) => {
                         let reason = Secrets::none().reason(error);
-                        return Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason));
+                        return Outcome::Failed(Failure::refused(RefusedClass::Unsendable, reason));
                     }
                 }
                 lines.push(b'\n');

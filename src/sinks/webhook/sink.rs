@@ -176,7 +176,7 @@ enum TemplatedError {
 impl HttpKind for Webhook {
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
         let refused =
-            |error: &dyn Error| Failure::refused(RefusedClass::Invalid, secrets.reason(error));
+            |error: &dyn Error| Failure::refused(RefusedClass::Unsendable, secrets.reason(error));
         let (id, mut request) = match batch.records.as_slice() {
             [record] if self.single => {
                 (record.id().to_owned(), self.one(record).map_err(|error| refused(&error))?)
@@ -215,6 +215,13 @@ impl HttpKind for Webhook {
         } else {
             reply.failure(&reply.text(), sent, secrets)
         })
+    }
+
+    fn destination(&self, record: &Record) -> Option<String> {
+        if !self.address.is_template() {
+            return None;
+        }
+        self.address.path(&Context::of(record).ok()?)
     }
 
     fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {

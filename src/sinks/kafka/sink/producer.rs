@@ -65,7 +65,7 @@ impl Producer {
                     Ok(message) => message,
                     Err(error) => {
                         let reason = secrets.reason(error);
-                        let failure = Failure::refused(RefusedClass::Invalid, reason);
+                        let failure = Failure::refused(RefusedClass::Unsendable, reason);
                         attempt.unqueueable(record, failure);
                         *from += 1;
                         continue;

@@ -486,7 +486,7 @@ async fn a_record_without_an_envelope_is_refused() {
     let sink = options("http://127.0.0.1:1".into(), OtlpProtocol::Http).build().unwrap();
     let record = crate::event::Record { seq: 1, envelope: "{}".into() };
     let outcome = sink.send(&Batch { records: vec![record] }).await;
-    assert_eq!(parts(outcome).0, FailureClass::Refused(RefusedClass::Invalid));
+    assert_eq!(parts(outcome).0, FailureClass::Refused(RefusedClass::Unsendable));
 }
 
 /// All requests of a sink are on one connection then.

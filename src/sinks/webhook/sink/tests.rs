@@ -417,7 +417,7 @@ async fn an_event_of_which_a_template_makes_nothing_is_refused_and_not_sent() {
         let mut options = templated(&url, "application/json", body);
         options.http.headers.push(("X-Text".into(), Secret::new(header)));
         let (class, _, reason) = failure_of(send(&options, &event(&sent)).await);
-        assert_eq!(class, FailureClass::Refused(RefusedClass::Invalid));
+        assert_eq!(class, FailureClass::Refused(RefusedClass::Unsendable));
         assert!(reason.starts_with(words), "{reason}");
     }
     assert!(server.received.lock().unwrap().is_empty());

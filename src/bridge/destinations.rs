@@ -1,0 +1,143 @@
+//! How many destinations a sink's templates may make: whoever may write Events must not fill a receiver with
+//! indices, tenants or paths.
+//!
+//! A day, of UTC, has so many; one namespace makes at most an eighth of them, so that it leaves room for the others.
+//! An event for one more is refused here. The destinations of a day are kept over restarts, by their hashes.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use sha2::{Digest as _, Sha256};
+
+use super::{Failure, Outcome, RefusedClass, Secrets, Sink, SinkProgress, shared::now_ms};
+use crate::{
+    event::{Batch, EnvelopeParts, Record},
+    journal::Destinations,
+};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// The part of them that one namespace may make.
+const SHARE: usize = 8;
+
+/// A sink with so many destinations a day.
+pub(super) struct Bounded {
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) most: usize,
+    pub(super) progress: Arc<SinkProgress>,
+}
+
+impl Bounded {
+    fn admit(&self, record: &Record) -> Result<(), Beyond> {
+        let Some(destination) = self.sink.destination(record) else { return Ok(()) };
+        let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
+        let namespace = fields.map(|event| event.metadata.namespace.to_string());
+        let (namespace, destination) = (hash(&namespace.unwrap_or_default()), hash(&destination));
+        let day = now_ms() / DAY_MS;
+        self.progress.destinations(|made| made.admit(self.most, day, namespace, destination))
+    }
+}
+
+impl Sink for Bounded {
+    fn begin(&self, journal_has_past: bool) {
+        self.sink.begin(journal_has_past);
+    }
+
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        match batch.records.iter().try_for_each(|record| self.admit(record)) {
+            Ok(()) => self.sink.send(batch),
+            Err(beyond) => {
+                let reason = Secrets::none().reason(beyond);
+                let failure = Failure::refused(RefusedClass::Unsendable, reason);
+                Box::pin(std::future::ready(Outcome::Failed(failure)))
+            }
+        }
+    }
+
+    fn destination(&self, record: &Record) -> Option<String> {
+        self.sink.destination(record)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.sink.close()
+    }
+}
+
+/// Why a destination is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Beyond {
+    #[error("its destination would be one more than `maxDestinations`, {0}, of this day")]
+    All(usize),
+    #[error(
+        "its destination would be one more than a namespace may make in a day, {0}: an eighth of `maxDestinations`"
+    )]
+    Namespace(usize),
+}
+
+impl Destinations {
+    /// Takes a destination that an event of a namespace is for, by their hashes.
+    fn admit(
+        &mut self,
+        most: usize,
+        day: u64,
+        namespace: u64,
+        destination: u64,
+    ) -> Result<(), Beyond> {
+        // A clock that is set back begins no new day.
+        if day > self.day {
+            *self = Self { day, made: Vec::new() };
+        }
+        if self.made.iter().any(|(made, _)| *made == destination) {
+            return Ok(());
+        }
+        if self.made.len() >= most {
+            return Err(Beyond::All(most));
+        }
+        let share = (most / SHARE).max(1);
+        if self.made.iter().filter(|(_, by)| *by == namespace).count() >= share {
+            return Err(Beyond::Namespace(share));
+        }
+        self.made.push((destination, namespace));
+        Ok(())
+    }
+}
+
+/// A hash for which nobody finds a second text.
+fn hash(text: &str) -> u64 {
+    let digest = Sha256::digest(text.as_bytes());
+    digest[..8].iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_so_many_destinations_and_a_namespace_an_eighth_of_them() {
+        let mut made = Destinations::default();
+        for n in 0..2 {
+            assert_eq!(made.admit(16, 7, 1, n), Ok(()));
+        }
+        assert_eq!(made.admit(16, 7, 1, 2), Err(Beyond::Namespace(2)));
+        // What is known is for everyone.
+        assert_eq!(made.admit(16, 7, 1, 1), Ok(()));
+        for n in 2..16 {
+            assert_eq!(made.admit(16, 7, n, n), Ok(()));
+        }
+        assert_eq!(made.admit(16, 7, 99, 99), Err(Beyond::All(16)));
+        assert_eq!(made.admit(16, 6, 99, 99), Err(Beyond::All(16)));
+        assert_eq!(made.admit(16, 8, 1, 99), Ok(()));
+        assert_eq!(made.admit(3, 9, 1, 1), Ok(()));
+        assert_eq!(made.admit(3, 9, 1, 2), Err(Beyond::Namespace(1)));
+    }
+
+    #[test]
+    fn destinations_are_saved_with_a_sink_and_read_again() {
+        let mut state = crate::journal::SinkState::default();
+        let bare = serde_json::to_string(&state).unwrap();
+        assert!(!bare.contains("destinations"), "{bare}");
+        assert_eq!(serde_json::from_str::<crate::journal::SinkState>(&bare).unwrap(), state);
+        state.destinations = Destinations { day: 20_000, made: vec![(u64::MAX, hash("shop"))] };
+        let saved = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<crate::journal::SinkState>(&saved).unwrap(), state);
+    }
+}
