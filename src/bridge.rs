@@ -74,6 +74,7 @@ pub use options::{
     BatchOptions, BridgeOptions, CorrelateMode, JournalOptions, Overflow, RetryOptions,
     SinkOptions, SinkStart, SourceOptions, SourceStart,
 };
+pub(crate) use options::{MAX_DESTINATIONS, TIMEOUT};
 pub use own_events::{COMPONENT, OwnEvents};
 pub use own_writes::OwnWrites;
 pub use progress::{Enrichments, ErrandCounts, SinkCondition, SinkProgress, SinkSnapshot};

@@ -5,10 +5,10 @@
 //! **Absent fields read as zero values**, as in `match`: "" for texts, 0 for numbers, empty for lists and maps.
 //!
 //! A template is checked when it is compiled: unknown variables, fields, filters, tests and functions are refused
-//! with their place, whether a branch reaches them or not. `safe` and `autoescape` are not known: an event's text
-//! cannot leave the value that it stands in ([`Escape`]).
+//! with their place, whether a branch reaches them or not. `safe`, `escape` and `autoescape` are not known, nor are blocks
+//! that keep text where that is escaped: an event's text cannot leave the value that it stands in ([`Escape`]).
 //!
-//! **Costs are bounded**: a template is at most 64 KiB long, and one rendering has a [budget](FUEL) for its steps
+//! **Costs are bounded**: a template is at most 16 KiB long, and one rendering has a [budget](FUEL) for its steps
 //! and for all texts that it makes.
 
 mod check;
@@ -32,12 +32,19 @@ use crate::{
 };
 
 /// A longer template is refused.
-const MAX_LENGTH: usize = 64 << 10;
+const MAX_LENGTH: usize = 16 << 10;
+/// For parser, check and compiler, which recurse as deep as a chain of operators is long: a debug build needs 5 KiB for
+/// each.
+const PARSER_STACK_BYTES: usize = 256 << 20;
 /// A rendering may take so many steps, or make and read 64 bytes for each of them: 6.4 MB in all.
 const FUEL: u64 = 100_000;
 /// All that a segment of a path or a value of a query may hold as it is.
 const NOT_UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What is not the same for every event.
+static TAG: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}").ok());
 
 /// The variables of a template: those of an event, and the day.
 const VARIABLES: &[Field] = &{
@@ -142,11 +149,32 @@ impl Template {
                 format!("expected a template of at most {MAX_LENGTH} bytes, found a longer one");
             return Err(TemplateError { what, hint: None, offset: 0 });
         }
-        let mut environment = environment();
-        check::check(source, VARIABLES, &environment)?;
-        environment
-            .add_template_owned(escape.name(), source.to_owned())
-            .map_err(|error| check::syntax(source, &error))?;
+        let compile = || {
+            let mut environment = environment();
+            if escape == Escape::Json {
+                // Every value is.
+                environment.add_filter("tojson", |value: Value| value);
+            }
+            check::check(source, escape, VARIABLES, &environment)?;
+            environment
+                .add_template_owned(escape.name(), source.to_owned())
+                .map_err(|error| check::syntax(source, &error))?;
+            Ok(environment)
+        };
+        let internal = || TemplateError {
+            what: "expected a template, and there is no thread to read it".to_owned(),
+            hint: None,
+            offset: 0,
+        };
+        let environment = std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .name("template".to_owned())
+                .stack_size(PARSER_STACK_BYTES)
+                .spawn_scoped(scope, compile)
+                .map_err(|_| internal())?
+                .join()
+                .unwrap_or_else(|_| Err(internal()))
+        })?;
         Ok(Self { source: source.into(), environment: Arc::new(environment), escape })
     }
 
@@ -157,9 +185,16 @@ impl Template {
 
     /// The pieces of a text that stand outside of its tags, and are the same for every event.
     pub(crate) fn literals(text: &str) -> impl Iterator<Item = &str> {
-        static TAG: LazyLock<Option<Regex>> =
-            LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}").ok());
         TAG.iter().flat_map(|tag| tag.split(text)).filter(|piece| !piece.is_empty())
+    }
+
+    /// The texts in quotes within its tags.
+    pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
+        static QUOTED: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r#"'[^']*'|"[^"]*""#).ok());
+        let tags = TAG.iter().flat_map(|tag| tag.find_iter(text));
+        tags.flat_map(|tag| QUOTED.iter().flat_map(move |quoted| quoted.find_iter(tag.as_str())))
+            .map(|quoted| quoted.as_str().trim_matches(['\'', '"']))
     }
 
     /// The template as it was written.
@@ -201,9 +236,14 @@ fn environment() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
     environment.set_debug(true);
-    // It writes a text as it is, quotes and all, and shows what it likes.
-    environment.remove_filter("safe");
-    environment.remove_global("debug");
+    // A text is written for the place of the template, and in no other way.
+    for filter in ["safe", "e", "escape"] {
+        environment.remove_filter(filter);
+    }
+    // They show what they like, or make values of any depth.
+    for function in ["debug", "namespace"] {
+        environment.remove_global(function);
+    }
     environment.set_auto_escape_callback(|name| match name {
         "json" => AutoEscape::Json,
         "url" => AutoEscape::Custom("url".into()),
@@ -214,6 +254,11 @@ fn environment() -> Environment<'static> {
             let text = value.to_string();
             out.write_fmt(format_args!("{}", utf8_percent_encode(&text, NOT_UNRESERVED)))
                 .map_err(Into::into)
+        }
+        // No text is taken for one that is escaped.
+        AutoEscape::Json if value.is_safe() => {
+            let text = Value::from(value.as_str().unwrap_or_default());
+            minijinja::escape_formatter(out, state, &text)
         }
         _ => minijinja::escape_formatter(out, state, value),
     });

@@ -20,6 +20,8 @@ use crate::{
     tally::{Tally, Wire, hash, now_us},
 };
 
+/// What stands before the id of a document.
+const DOCUMENT: &[u8] = br#""event":{"id":""#;
 /// The attribute of a log record that holds the id.
 const ATTRIBUTE: &[u8] = b"log.record.uid";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -58,7 +60,11 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 
 fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let finder = memmem::Finder::new(if wire == Wire::Otlp { ATTRIBUTE } else { ENVELOPE });
+    let finder = memmem::Finder::new(match wire {
+        Wire::Json | Wire::StampedJson => ENVELOPE,
+        Wire::Ecs => DOCUMENT,
+        Wire::Otlp => ATTRIBUTE,
+    });
     let mut buffer = vec![0; BUFFER];
     let mut filled = 0;
     loop {
@@ -97,7 +103,9 @@ fn note(
         let rest = &body[at + finder.needle().len()..];
         let id = match wire {
             Wire::Otlp => attribute_value(rest),
-            Wire::Json | Wire::StampedJson => memchr::memchr(b'"', rest).map(|end| &rest[..end]),
+            Wire::Json | Wire::StampedJson | Wire::Ecs => {
+                memchr::memchr(b'"', rest).map(|end| &rest[..end])
+            }
         };
         tally.ids.push(hash(id.ok_or_else(|| bad("an event without an id"))?));
         if wire == Wire::StampedJson {

@@ -68,12 +68,15 @@ const UNCORRELATED: SinkConfig =
     r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, correlate: {mode: none}"#;
 const NOTHING: SinkConfig =
     r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, match: "false""#;
+const ECS: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, format: ecs"#;
+/// As for a chat, with every part of a request that a template can make.
+const TEMPLATE: SinkConfig = r#"webhook: {url: "http://{address}/{{ event.type }}?ns={{ event.metadata.namespace }}", headers: {X-Kind: "{{ event.involvedObject.kind }}"}, body: '{"id":{{ id }},"title":{{ event.reason ~ " · " ~ event.involvedObject.name }},"text":{{ event.message if event.message | length <= 2000 else event.message[:2000] ~ "…" }},"cluster":{{ cluster.name }},"count":{{ occurrences }}}'}, allowPlaintext: true"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
 /// Six labels, two owners.
 const ENRICHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, enrich: {labels: ["*"], owners: true, node: true}"#;
 
-pub(crate) const SCENES: [Scene; 16] = [
+pub(crate) const SCENES: [Scene; 18] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -85,6 +88,12 @@ pub(crate) const SCENES: [Scene; 16] = [
         what: "burst of 200 000, webhook one by one",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(ONE_BY_ONE, "json"),
+    },
+    Scene {
+        name: "burst-webhook-single-template",
+        what: "the same, body, address and a header made by templates",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(TEMPLATE, "json"),
     },
     Scene {
         name: "burst-webhook-batch",
@@ -103,6 +112,12 @@ pub(crate) const SCENES: [Scene; 16] = [
         what: "burst of 200 000 in batches of 500, enriched with labels, owners and node of 3 000 Pods",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(ENRICHED, "json"),
+    },
+    Scene {
+        name: "burst-webhook-batch-ecs",
+        what: "burst of 200 000, webhook in batches of 500, in the Elastic Common Schema",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(ECS, "ecs"),
     },
     Scene {
         name: "burst-otlp",

@@ -15,6 +15,8 @@ pub(crate) enum Wire {
     Json,
     /// The same, and each event says when it was written.
     StampedJson,
+    /// Documents of the Elastic Common Schema.
+    Ecs,
     /// An OTLP export request as protobuf.
     Otlp,
 }

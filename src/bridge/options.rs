@@ -158,10 +158,12 @@ pub struct SinkOptions<S = Arc<dyn Sink>> {
     pub forward_dead_letters: Option<String>,
 }
 
-impl<S> SinkOptions<S> {
-    /// The default of [`max_destinations`](Self::max_destinations).
-    pub const MAX_DESTINATIONS: usize = 200;
+/// How long one attempt may take unless it is said otherwise.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// How many destinations a day templates make unless it is said otherwise.
+pub(crate) const MAX_DESTINATIONS: usize = 200;
 
+impl<S> SinkOptions<S> {
     /// The default options of a sink: all events, annotated, from now on, one batch after the other.
     pub fn new(name: impl Into<String>, kind: &'static str, sink: S) -> Self {
         Self {
@@ -173,10 +175,10 @@ impl<S> SinkOptions<S> {
             correlate: CorrelateMode::default(),
             batch: BatchOptions::default(),
             retry: RetryOptions::default(),
-            timeout: Duration::from_secs(10),
+            timeout: TIMEOUT,
             concurrency: 1,
             max_event: None,
-            max_destinations: Self::MAX_DESTINATIONS,
+            max_destinations: MAX_DESTINATIONS,
             start: SinkStart::default(),
             overflow: Overflow::default(),
             forward_dead_letters: None,

@@ -57,6 +57,15 @@ struct Document<'a> {
     tidings: Tidings<'a>,
 }
 
+/// An object of texts, without the empty ones.
+struct Texts<'a, const N: usize>([(&'static str, &'a str); N]);
+
+impl<const N: usize> Serialize for Texts<'_, N> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied().filter(|(_, text)| !text.is_empty()))
+    }
+}
+
 #[derive(Serialize)]
 struct Ecs {
     version: &'static str,
@@ -90,42 +99,16 @@ struct About<'a> {
 #[derive(Serialize)]
 struct Orchestrator<'a> {
     r#type: &'static str,
-    cluster: OrchestratorCluster<'a>,
+    cluster: Texts<'a, 2>,
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     api_version: &'a str,
-    resource: Resource<'a>,
-}
-
-#[derive(Serialize)]
-struct OrchestratorCluster<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    id: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-}
-
-#[derive(Serialize)]
-struct Resource<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    r#type: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    id: &'a str,
+    resource: Texts<'a, 3>,
 }
 
 /// Members of `kubernetes`, some of which are called by the kind of the object.
 struct Kubernetes<'a>(&'a Parsed<'a>);
-
-#[derive(Serialize)]
-struct Named<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    uid: &'a str,
-}
 
 impl Serialize for Kubernetes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -137,17 +120,17 @@ impl Serialize for Kubernetes<'_> {
         }
         let word = kind_word(&object.kind, &object.api_version);
         if let Some(word) = word.filter(|word| *word != "namespace") {
-            map.serialize_entry(word, &Named { name: &object.name, uid: &object.uid })?;
+            map.serialize_entry(word, &Texts([("name", &object.name), ("uid", &object.uid)]))?;
         }
         let container = container_name(&object.field_path);
         if !container.is_empty() {
-            map.serialize_entry("container", &Named { name: container, uid: "" })?;
+            map.serialize_entry("container", &Texts([("name", container)]))?;
         }
         let node = info.as_ref().and_then(|info| info.node.as_deref());
         let node = node.unwrap_or(&event.source.host);
         // Of another group's kind of that name, too, no member may stand twice.
         if word != Some("node") && !node.is_empty() {
-            map.serialize_entry("node", &Named { name: node, uid: "" })?;
+            map.serialize_entry("node", &Texts([("name", node)]))?;
         }
         for (key, texts) in info.iter().flat_map(texts) {
             map.serialize_entry(key, texts)?;
@@ -177,38 +160,12 @@ struct KubernetesEvent<'a> {
     reporting_controller: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     reporting_instance: &'a str,
-    source: Source<'a>,
-    involved_object: InvolvedObject<'a>,
+    source: Texts<'a, 2>,
+    involved_object: Texts<'a, 7>,
     metadata: EventMetadata<'a>,
-    timestamp: Timestamps<'a>,
+    timestamp: Texts<'a, 2>,
     #[serde(skip_serializing_if = "Option::is_none")]
     related: Option<&'a RawValue>,
-}
-
-#[derive(Serialize)]
-struct Source<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    component: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    host: &'a str,
-}
-
-#[derive(Serialize)]
-struct InvolvedObject<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    api_version: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    kind: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    namespace: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    uid: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    resource_version: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    field_path: &'a str,
 }
 
 #[derive(Serialize)]
@@ -221,25 +178,11 @@ struct EventMetadata<'a> {
     uid: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     resource_version: &'a str,
-    timestamp: Created<'a>,
+    timestamp: Texts<'a, 1>,
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     annotations: Option<&'a RawValue>,
-}
-
-#[derive(Serialize)]
-struct Created<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    created: &'a str,
-}
-
-#[derive(Serialize)]
-struct Timestamps<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    first_occurrence: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    last_occurrence: &'a str,
 }
 
 impl<'a> KubernetesEvent<'a> {
@@ -253,29 +196,29 @@ impl<'a> KubernetesEvent<'a> {
             count: envelope.occurrences,
             reporting_controller: &event.reporting_component,
             reporting_instance: &event.reporting_instance,
-            source: Source { component: &event.source.component, host: &event.source.host },
-            involved_object: InvolvedObject {
-                api_version: &object.api_version,
-                kind: &object.kind,
-                namespace: &object.namespace,
-                name: &object.name,
-                uid: &object.uid,
-                resource_version: &object.resource_version,
-                field_path: &object.field_path,
-            },
+            source: Texts([("component", &event.source.component), ("host", &event.source.host)]),
+            involved_object: Texts([
+                ("api_version", &object.api_version),
+                ("kind", &object.kind),
+                ("namespace", &object.namespace),
+                ("name", &object.name),
+                ("uid", &object.uid),
+                ("resource_version", &object.resource_version),
+                ("field_path", &object.field_path),
+            ]),
             metadata: EventMetadata {
                 name: &metadata.name,
                 namespace: &metadata.namespace,
                 uid: &metadata.uid,
                 resource_version: &metadata.resource_version,
-                timestamp: Created { created: &metadata.creation_timestamp },
+                timestamp: Texts([("created", &metadata.creation_timestamp)]),
                 labels: metadata.labels,
                 annotations: metadata.annotations,
             },
-            timestamp: Timestamps {
-                first_occurrence: first_time(envelope),
-                last_occurrence: &envelope.time,
-            },
+            timestamp: Texts([
+                ("first_occurrence", first_time(envelope)),
+                ("last_occurrence", &envelope.time),
+            ]),
             related: event.related,
         }
     }
@@ -342,13 +285,10 @@ pub(super) fn encode(envelope: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
         },
         orchestrator: Orchestrator {
             r#type: "kubernetes",
-            cluster: OrchestratorCluster {
-                id: &envelope.cluster.uid,
-                name: &envelope.cluster.name,
-            },
+            cluster: Texts([("id", &envelope.cluster.uid), ("name", &envelope.cluster.name)]),
             namespace: &object.namespace,
             api_version: &object.api_version,
-            resource: Resource { r#type: &object.kind, name: &object.name, id: &object.uid },
+            resource: Texts([("type", &object.kind), ("name", &object.name), ("id", &object.uid)]),
         },
         kubernetes: Kubernetes(&envelope),
         tidings: Tidings {

@@ -65,7 +65,7 @@ impl HttpOptions {
             proxy: Proxy::None,
             compression: Compression::None,
             connection_max_age: Duration::from_mins(10),
-            timeout: Duration::from_secs(10),
+            timeout: crate::bridge::TIMEOUT,
         }
     }
 }

@@ -9,7 +9,7 @@ use minijinja::{
     syntax::SyntaxConfig,
 };
 
-use super::TemplateError;
+use super::{Escape, TemplateError};
 use crate::{
     event::{Field, Shape},
     suggest::{did_you_mean, one_of},
@@ -18,12 +18,13 @@ use crate::{
 /// Checks a template over these variables.
 pub(super) fn check(
     source: &str,
+    escape: Escape,
     variables: &'static [Field],
     environment: &Environment<'_>,
 ) -> Result<(), TemplateError> {
     let tree =
         parse(source, "", SyntaxConfig::default()).map_err(|error| syntax(source, &error))?;
-    Checker { variables, environment, locals: Vec::new() }.statement(&tree)
+    Checker { escape, variables, environment, locals: Vec::new() }.statement(&tree)
 }
 
 /// A template that cannot be parsed.
@@ -31,10 +32,14 @@ pub(super) fn syntax(source: &str, error: &Error) -> TemplateError {
     let offset = error.range().map_or(0, |range| range.start).min(source.len());
     let offset = (0..=offset).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
     let detail = error.detail().unwrap_or("it cannot be read");
-    TemplateError { what: format!("expected a template: {detail}"), hint: None, offset }
+    // The whole of it in backticks: it may quote the text, which may be a secret.
+    let detail = detail.replace('`', "'");
+    let what = format!("expected a template, found a mistake: `{detail}`");
+    TemplateError { what, hint: None, offset }
 }
 
 struct Checker<'a> {
+    escape: Escape,
     variables: &'static [Field],
     environment: &'a Environment<'a>,
     /// Names that the template gives to values, with the shapes of them.
@@ -89,6 +94,7 @@ impl Checker<'_> {
                 Ok(())
             }
             Stmt::SetBlock(set) => {
+                self.no_block("a block of `set`", set.span().start_offset)?;
                 self.optional(set.filter.as_ref())?;
                 self.statements(&set.body)?;
                 self.assign(&set.target, Shape::Any);
@@ -102,6 +108,7 @@ impl Checker<'_> {
                 "remove it".to_owned(),
             ),
             Stmt::FilterBlock(block) => {
+                self.no_block("a block of `filter`", block.span().start_offset)?;
                 self.expr(&block.filter)?;
                 self.statements(&block.body)
             }
@@ -111,6 +118,15 @@ impl Checker<'_> {
 
     fn statements(&mut self, all: &[Stmt<'_>]) -> Checked {
         all.iter().try_for_each(|statement| self.statement(statement))
+    }
+
+    /// Refuses a block whose text would be escaped within it, and once more as a whole.
+    fn no_block(&self, block: &str, offset: u32) -> Checked {
+        if self.escape == Escape::Plain {
+            return Ok(());
+        }
+        let hint = "join texts by `~`: `{% set x = event.reason ~ \": \" ~ event.message %}`";
+        fault(offset, format!("expected a value, found {block}"), hint.to_owned())
     }
 
     /// Names that are values of a shape from here on.
@@ -187,6 +203,9 @@ impl Checker<'_> {
             Expr::Test(test) => {
                 self.expr(&test.expr)?;
                 self.known("test", test.name, test.span().start_offset)?;
+                if let ("in", [CallArg::Pos(container)]) = (test.name, &*test.args) {
+                    holds(self.expr(container)?, container)?;
+                }
                 self.args(&test.args)
             }
             Expr::GetAttr(get) => {
@@ -241,12 +260,12 @@ impl Checker<'_> {
             return Ok(());
         }
         let hint = match (kind, name) {
-            ("filter", "safe") => {
+            ("filter", "safe" | "e" | "escape") => {
                 "remove it: values are always escaped for the place that the template is for"
                     .to_owned()
             }
             ("filter", _) => did_you_mean(name, FILTERS, || {
-                "the filters are those of Jinja, without `safe`".to_owned()
+                "the filters are those of Jinja, without `safe` and `escape`".to_owned()
             }),
             _ => "the tests are those of Jinja".to_owned(),
         };

@@ -112,6 +112,12 @@ fn a_bad_template_is_refused_with_its_place() {
         "{{ debug() }}",
         "{{ 'app' in event.metadata.labels }}",
         "{% if id and 'app' not in event.metadata.labels %}{% endif %}",
+        "{{ 'app' is in event.metadata.labels }}",
+        "{{ event.message | e }}",
+        "{% set x = namespace(a=1) %}",
+        "{% set x %}{{ event.message }}{% endset %}{{ x }}",
+        "{% filter upper %}{{ event.message }}{% endfilter %}",
+        "{% unknown`word %}",
         "{% autoescape false %}{{ event.message }}{% endautoescape %}",
         "{% include 'x' %}",
         "{% macro x() %}{% endmacro %}",
@@ -130,6 +136,49 @@ fn a_bad_template_is_refused_with_its_place() {
         format!("{head}\n  @{} {} / {}", error.offset, error.what, error.hint.unwrap_or_default())
     });
     insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn a_chain_as_long_as_a_template_may_be_is_compiled() {
+    for (start, link, end) in [
+        ("{{ 1", "~1", " }}"),
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "-", "1 }}"),
+        ("{{ 1", "|d", " }}"),
+        ("{{ object", ".labels", " }}"),
+        ("{{ 1", "**1", " }}"),
+        ("{{ 1", " if 1 else 1", " }}"),
+        ("{% if 1 %}", "{% elif 1 %}", "{% endif %}"),
+        ("", "{%set n=[n]%}", "{{ n }}"),
+    ] {
+        let links = (MAX_LENGTH - start.len() - end.len()) / link.len();
+        let source = format!("{start}{}{end}", link.repeat(links));
+        if let Ok(template) = Template::compile(&source, Escape::Json) {
+            // That it fails is as good.
+            let _ = template.render(&Context::of(&record(EVENT)).unwrap());
+        }
+    }
+}
+
+#[test]
+fn labels_of_any_number_are_asked_in_a_loop_over_them() {
+    let labels: serde_json::Map<_, _> =
+        (0..4000).map(|n| (format!("label-{n}"), "x".into())).collect();
+    let event = serde_json::json!({ "metadata": { "labels": labels } }).to_string();
+    let source = "{% for k in event.metadata.labels %}{{ event.metadata.labels | length }} \
+        {%- if event.metadata.labels %},{% endif %}{% endfor %}";
+    assert_eq!(rendered(source, Escape::Plain, &event), Ok("4000,".repeat(4000)));
+}
+
+#[test]
+fn a_text_that_was_made_json_before_is_escaped_like_any_other() {
+    let event = serde_json::json!({ "message": "x\", \"admin\": true, \"z\": \"" }).to_string();
+    let source = r#"{{ event.message | tojson }}"#;
+    let once = rendered(source, Escape::Json, &event).unwrap();
+    assert_eq!(serde_json::from_str::<String>(&once).unwrap(), "x\", \"admin\": true, \"z\": \"");
+    let pieces = r#"[{% for p in event.message | tojson | split("\\") %}{{ p }},{% endfor %}0]"#;
+    let pieces = rendered(pieces, Escape::Json, &event).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&pieces).unwrap().len(), 2);
 }
 
 #[test]

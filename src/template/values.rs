@@ -73,6 +73,10 @@ impl Object for Members {
         let there = self.fields.iter().zip(&self.values).filter(|(_, value)| value.is_some());
         Enumerator::Values(there.map(|(field, _)| Value::from(field.name)).collect())
     }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.values.iter().flatten().count())
+    }
 }
 
 /// Texts by any key; one that is absent reads as "".
@@ -90,6 +94,11 @@ impl Object for Texts {
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         Enumerator::Values(self.0.keys().map(|key| Value::from(&**key)).collect())
+    }
+
+    // Asked for its truth in a loop over itself, it would cost more than a rendering may.
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.0.len())
     }
 }
 

@@ -233,9 +233,6 @@ impl Tuning {
     /// The options of a sink that is tuned so.
     pub(crate) fn options(self, name: &str, sink: Arc<dyn Sink>) -> SinkOptions {
         SinkOptions {
-            name: name.to_owned(),
-            kind: "memory",
-            sink,
             filter: self.filter.map(|text| tidings::bridge::Filter::compile(text).unwrap()),
             correlate: self.correlate,
             enrich: self.enrich,
@@ -249,6 +246,7 @@ impl Tuning {
             start: self.start,
             overflow: self.overflow,
             forward_dead_letters: self.forward.map(str::to_owned),
+            ..SinkOptions::new(name, "memory", sink)
         }
     }
 }

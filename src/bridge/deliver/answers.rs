@@ -5,7 +5,7 @@ use tracing::Level;
 use super::{Attempted, Deliver, fates::Fate as LiveFate};
 use crate::{
     bridge::{
-        Failure, Outcome, SinkCondition,
+        Failure, Outcome, RefusedClass, SinkCondition,
         delivery::{FIRST_ERRAND, Fate, Fated, Letter, LetterClass, Trouble},
         own_events::all_own,
         shared::now_ms,
@@ -19,6 +19,7 @@ const MISCONFIGURED: &str =
 const NOT_TAKEN: &str = "the sink does not take events";
 const REJECTED: &str = "the receiver rejected events without saying which";
 const REFUSED: &str = "the receiver refuses an event: dead-lettered";
+const UNSENDABLE: &str = "there is no request for an event: dead-lettered";
 const RECOVERED: &str = "the sink takes events again";
 const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
 
@@ -118,6 +119,11 @@ impl Deliver {
         let lines = &self.parts.progress.lines;
         let admits = |level, text| lines.admit(level, text, class.as_str(), events);
         match class {
+            LetterClass::Refused(RefusedClass::Unsendable) => {
+                if admits(Level::WARN, UNSENDABLE) {
+                    tracing::warn!(sink, id, reason, "{UNSENDABLE}");
+                }
+            }
             LetterClass::Refused(_) if admits(Level::WARN, REFUSED) => {
                 tracing::warn!(sink, id, reason, "{REFUSED}");
             }

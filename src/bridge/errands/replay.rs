@@ -26,7 +26,7 @@ use crate::{
 
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
-const REFUSED: &str = "the receiver refuses replayed events; they become no dead letters";
+const REFUSED: &str = "replayed events are refused; they become no dead letters";
 
 /// See the [module](self).
 pub(in crate::bridge) struct Replays {

@@ -169,7 +169,7 @@ fn told(Outcome { sink, progress, .. }: &Outcome<'_>) -> String {
         "{sink}: {delivered} of {matched} wanted events were sent again; {read} were read"
     )];
     if *refused > 0 {
-        lines.push(format!("the receiver refused {refused}; the bridge's log has its words"));
+        lines.push(format!("{refused} refused; the bridge's log says why"));
     }
     if *gone > 0 {
         lines.push(format!(

@@ -1,10 +1,8 @@
 //! The settings of one sink, but for the keys of its kind.
 
-use std::time::Duration;
-
 use super::{Builder, MIN_EVENT_BYTES};
 use crate::{
-    bridge::{BatchOptions, Filter, RetryOptions, SinkOptions},
+    bridge::{BatchOptions, Filter, MAX_DESTINATIONS, RetryOptions, SinkOptions, TIMEOUT},
     config::{
         model::{CommonModel, DeadLettersModel, SinkModel},
         settings::SinkSettings,
@@ -13,8 +11,6 @@ use crate::{
     sinks::keys::Shared,
 };
 
-/// How long one attempt may take unless the sink says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(10);
 const MOST_CONCURRENCY: u32 = 128;
 const MOST_DESTINATIONS: u32 = 10_000;
 const MOST_EVENTS: u32 = 100_000;
@@ -40,7 +36,7 @@ impl Builder<'_> {
             self.checks.within(&concurrency, common.concurrency, MOST_CONCURRENCY, default)
                 as usize;
         let destinations = path.key("maxDestinations");
-        let default = SinkSettings::MAX_DESTINATIONS as u32;
+        let default = MAX_DESTINATIONS as u32;
         let max_destinations =
             self.checks.within(&destinations, common.max_destinations, MOST_DESTINATIONS, default)
                 as usize;

@@ -72,11 +72,11 @@ impl Address {
         self.template.is_some()
     }
 
-    /// The path that a template makes of an event.
-    pub(crate) fn path(&self, context: &Context) -> Option<String> {
-        let mut path = self.template.as_ref()?.render(context).ok()?;
-        path.truncate(path.find(['?', '#']).unwrap_or(path.len()));
-        Some(path)
+    /// What a template makes of an event, without the query.
+    pub(crate) fn destination(&self, context: &Context) -> Option<String> {
+        let mut address = self.of(context).ok()?.into_owned();
+        address.truncate(address.find(['?', '#']).unwrap_or(address.len()));
+        Some(address)
     }
 
     /// The address of an event.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
 
-use super::{HttpOptions, auth::AuthModel};
+use super::{HttpOptions, address::MOST_BYTES, auth::AuthModel};
 use crate::{
     document::{Checks, Misplaced, Path, Text, Wrong, is_word, wrong},
     sinks::{
@@ -106,7 +106,16 @@ impl HttpModel<'_> {
                     if is_type {
                         return Err(wrong("expected a fixed type, found a template").into());
                     }
-                    return Ok(Template::compile(value, Escape::Plain).map(drop)?);
+                    Template::compile(value, Escape::Plain)?;
+                    let fixed: String = Template::literals(value).collect();
+                    if fixed.len() > MOST_BYTES {
+                        let what = format!("expected at most {MOST_BYTES} bytes, found more");
+                        return Err(wrong(what).into());
+                    }
+                    return Ok(header_value(&fixed).map(drop)?);
+                }
+                if is_type && value.trim().is_empty() {
+                    return Err(wrong("expected a type, found none").into());
                 }
                 Ok(header_value(value).map(drop)?)
             });

@@ -82,6 +82,7 @@ impl HttpOptions {
             let in_query = piece.contains('?') || before.ends_with('?');
             before = if in_query { "http://h?" } else { "http://h/" };
         }
+        texts.extend(quoted(self.url.expose()));
         proxy(&self.proxy, &mut texts);
         headers(&self.headers, &mut texts);
         texts.extend(self.auth.iter().flat_map(Auth::secrets));
@@ -99,10 +100,17 @@ fn headers(headers: &[(String, Secret)], into: &mut Vec<String>) {
         for piece in Template::literals(value.expose()) {
             header(piece.trim(), into);
         }
+        into.extend(quoted(value.expose()));
         if Template::is_in(value.expose()) {
             into.push(value.expose().to_owned());
         }
     }
+}
+
+/// The texts in the tags of a template that look like keys.
+#[cfg(feature = "http-client")]
+fn quoted(template: &str) -> impl Iterator<Item = String> {
+    Template::quoted(template).filter(|text| looks_secret(text)).map(str::to_owned)
 }
 
 /// The same of one value, or of a piece of it beside what a template makes.
@@ -157,9 +165,7 @@ pub(crate) fn of_body(template: &str) -> impl Iterator<Item = String> {
     let is_key =
         |word: &&str| word.len() >= NO_WORD / 2 && word.bytes().any(|b| b.is_ascii_digit());
     let ends = |c: char| !c.is_ascii_alphanumeric() && !"+/=_-.~".contains(c);
-    Template::literals(template)
-        .flat_map(move |piece| piece.split(ends).filter(is_key))
-        .map(str::to_owned)
+    template.split(ends).filter(is_key).map(str::to_owned)
 }
 
 /// The text that something is the base64 of, if it is of one.

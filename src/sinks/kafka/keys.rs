@@ -119,7 +119,7 @@ impl KafkaOptions {
             tls: None,
             sasl: None,
             compression: Compression::default(),
-            timeout: Duration::from_secs(10),
+            timeout: crate::bridge::TIMEOUT,
         }
     }
 }

@@ -84,7 +84,15 @@ impl Checks<'_> {
 
     /// The same of headers, but for those that are none.
     pub(crate) fn note_plain_headers(&mut self, path: &Path, headers: &BTreeMap<String, Text>) {
-        for (name, value) in headers.iter().filter(|(name, _)| !is_harmless(name)) {
+        // Of a template, pieces that look like keys are.
+        let holds_key = |value: &Text| match value {
+            Text::Plain(text) if Template::is_in(text) => {
+                Template::literals(text).chain(Template::quoted(text)).any(looks_secret)
+            }
+            _ => true,
+        };
+        let may_be = |(name, value): &(&String, &Text)| !is_harmless(name) && holds_key(value);
+        for (name, value) in headers.iter().filter(may_be) {
             self.note_plain(&path.key(name), value);
         }
     }
@@ -95,10 +103,17 @@ impl Checks<'_> {
             let (url, query) = url.split_once('?').unwrap_or((url, ""));
             let (_, rest) = url.split_once("://").unwrap_or(("", url));
             let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-            authority.contains('@') || !query.is_empty() || path.split('/').any(looks_secret)
+            let mut values =
+                query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, v)| v));
+            authority.contains('@')
+                || values.any(|value| !value.is_empty())
+                || path.split('/').any(looks_secret)
         };
-        if matches!(text, Text::Plain(url) if holds_key(&Template::literals(url).collect::<String>()))
-        {
+        let may_be = |url: &str| {
+            holds_key(&Template::literals(url).collect::<String>())
+                || Template::quoted(url).any(looks_secret)
+        };
+        if matches!(text, Text::Plain(url) if may_be(url)) {
             self.note_plain(path, text);
         }
     }

@@ -167,7 +167,10 @@ impl Keys for WebhookModel {
         let (format, single) = (sink.format.unwrap_or_default(), sink.batch.events == 1);
         let body = self.body.as_ref().and_then(|body| {
             sink.no_format(checks, "a webhook with a `body` sends that");
-            body_of(&path, body, &http.headers, checks)
+            let url: String = Template::literals(http.url.expose()).collect();
+            body_of(&path, body, &http.headers, checks, |checks, path| {
+                checks.no_plain_credentials(path, Some(&url), sink.plaintext());
+            })
         });
         if format == Format::CloudEvents && !single {
             let wrong =
@@ -213,6 +216,7 @@ fn body_of(
     text: &Text,
     headers: &[(String, Secret)],
     checks: &mut Checks<'_>,
+    with_key: impl FnOnce(&mut Checks<'_>, &Path),
 ) -> Option<WebhookBody> {
     let header = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = header.map_or(JSON, |(_, value)| value.expose()).to_owned();
@@ -236,6 +240,7 @@ fn body_of(
     })?;
     if holds_key {
         checks.note_plain(&path, text);
+        with_key(checks, &path);
     }
     Some(WebhookBody { template, content_type })
 }

@@ -221,7 +221,7 @@ impl HttpKind for Webhook {
         if !self.address.is_template() {
             return None;
         }
-        self.address.path(&Context::of(record).ok()?)
+        self.address.destination(&Context::of(record).ok()?)
     }
 
     fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {

@@ -325,7 +325,9 @@ async fn what_cannot_be_queued_does_not_hold_up_the_rest() {
     let outcome = sink.send(&Batch { records }).await;
     let Outcome::PerEvent(fates) = outcome else { panic!("{outcome:?}") };
     assert_eq!((&fates[0], &fates[3]), (&EventFate::Delivered, &EventFate::Delivered));
-    for (fate, class) in [(&fates[1], RefusedClass::TooLarge), (&fates[2], RefusedClass::Unsendable)] {
+    for (fate, class) in
+        [(&fates[1], RefusedClass::TooLarge), (&fates[2], RefusedClass::Unsendable)]
+    {
         let EventFate::Failed(failure) = fate else { panic!("{fate:?}") };
         assert_eq!(failure.class, FailureClass::Refused(class));
     }

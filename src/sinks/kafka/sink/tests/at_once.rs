@@ -57,7 +57,8 @@ async fn an_attempt_that_fails_is_no_failure_of_another() {
     let sends = [&small, &malformed, &large].map(|batch| sink.send(batch));
     let [small, malformed, large] = join_all(sends).await.try_into().unwrap();
     assert_eq!(small, Outcome::Delivered);
-    for (outcome, class) in [(malformed, RefusedClass::Unsendable), (large, RefusedClass::TooLarge)] {
+    for (outcome, class) in [(malformed, RefusedClass::Unsendable), (large, RefusedClass::TooLarge)]
+    {
         let Outcome::PerEvent(fates) = outcome else { panic!("{outcome:?}") };
         let [EventFate::Failed(failure)] = &fates[..] else { panic!("{fates:?}") };
         assert_eq!(failure.class, FailureClass::Refused(class));
