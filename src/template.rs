@@ -8,7 +8,7 @@
 //! with their place, whether a branch reaches them or not. `safe`, `escape` and `autoescape` are not known, nor are blocks
 //! that keep text where that is escaped: an event's text cannot leave the value that it stands in ([`Escape`]).
 //!
-//! **Costs are bounded**: a template is at most 16 KiB long, and one rendering has a [budget](FUEL) for its steps
+//! **Costs are bounded**: a template is at most 16 KiB long, and one rendering has a budget for its steps
 //! and for all texts that it makes.
 
 mod check;

@@ -173,7 +173,7 @@ fn labels_of_any_number_are_asked_in_a_loop_over_them() {
 #[test]
 fn a_text_that_was_made_json_before_is_escaped_like_any_other() {
     let event = serde_json::json!({ "message": "x\", \"admin\": true, \"z\": \"" }).to_string();
-    let source = r#"{{ event.message | tojson }}"#;
+    let source = "{{ event.message | tojson }}";
     let once = rendered(source, Escape::Json, &event).unwrap();
     assert_eq!(serde_json::from_str::<String>(&once).unwrap(), "x\", \"admin\": true, \"z\": \"");
     let pieces = r#"[{% for p in event.message | tojson | split("\\") %}{{ p }},{% endfor %}0]"#;

@@ -119,13 +119,12 @@ impl Deliver {
         let lines = &self.parts.progress.lines;
         let admits = |level, text| lines.admit(level, text, class.as_str(), events);
         match class {
-            LetterClass::Refused(RefusedClass::Unsendable) => {
-                if admits(Level::WARN, UNSENDABLE) {
-                    tracing::warn!(sink, id, reason, "{UNSENDABLE}");
+            LetterClass::Refused(refused) => {
+                let is_asked = *refused != RefusedClass::Unsendable;
+                let text = if is_asked { REFUSED } else { UNSENDABLE };
+                if admits(Level::WARN, text) {
+                    tracing::warn!(sink, id, reason, "{text}");
                 }
-            }
-            LetterClass::Refused(_) if admits(Level::WARN, REFUSED) => {
-                tracing::warn!(sink, id, reason, "{REFUSED}");
             }
             LetterClass::PartialSuccess if admits(Level::ERROR, REJECTED) => {
                 tracing::error!(sink, events, reason, "{REJECTED}");

@@ -6,6 +6,7 @@ use super::{
     HttpOptions,
     auth::Auth,
 };
+#[cfg(feature = "http-client")]
 use crate::template::Template;
 
 /// Headers whose values say what a request is about, and open nothing.
