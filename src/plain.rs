@@ -94,6 +94,15 @@ fn is_format(c: char) -> bool {
     )
 }
 
+/// The start of an error's words, which may quote values, and be long.
+pub(crate) fn shortened(text: &str) -> String {
+    let text = &*plain(text);
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,8 @@
 //!
 //! A template is checked when it is compiled: unknown variables, fields, filters, tests and functions are refused
 //! with their place, whether a branch reaches them or not. `safe`, `escape` and `autoescape` are not known, nor are blocks
-//! that keep text where that is escaped: an event's text cannot leave the value that it stands in ([`Escape`]).
+//! that keep text where that is escaped: in JSON and addresses an event's text cannot leave the value that it stands
+//! in ([`Escape`]).
 //!
 //! **Costs are bounded**: a template is at most 16 KiB long, and one rendering has a budget for its steps
 //! and for all texts that it makes.
@@ -22,15 +23,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value, value::Rest};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 
 use crate::{
     event::{EVENTS, Field, Record, Shape, field},
-    plain::plain,
+    plain::shortened,
 };
 
+/// The name of the one template in its environment.
+const NAME: &str = "template";
 /// A longer template is refused.
 const MAX_LENGTH: usize = 16 << 10;
 /// For parser, check and compiler, which recurse as deep as a chain of operators is long: a debug build needs 5 KiB for
@@ -42,7 +45,7 @@ const FUEL: u64 = 100_000;
 const NOT_UNRESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What is not the same for every event.
+/// A tag of a template.
 static TAG: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}").ok());
 
@@ -76,17 +79,6 @@ pub enum Escape {
     Url,
 }
 
-impl Escape {
-    /// The name of a template, which says how it escapes.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "text",
-            Self::Json => "json",
-            Self::Url => "url",
-        }
-    }
-}
-
 /// Why a template is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
@@ -115,7 +107,7 @@ pub enum RenderError {
     },
 }
 
-/// What the templates of a sink see of one event.
+/// One event, as the templates of a sink see it.
 #[derive(Clone, Debug)]
 pub struct Context(Value);
 
@@ -126,7 +118,7 @@ const SAMPLES: [&str; 2] = [
 ];
 
 impl Context {
-    /// Those of the samples that it is tried on when it is checked.
+    /// The sample events of `check`.
     pub(crate) fn samples() -> impl Iterator<Item = Self> {
         SAMPLES.iter().filter_map(|envelope| {
             Self::of(&Record { seq: 0, envelope: Bytes::from_static(envelope.as_bytes()) }).ok()
@@ -150,19 +142,23 @@ impl Template {
             return Err(TemplateError { what, hint: None, offset: 0 });
         }
         let compile = || {
-            let mut environment = environment();
-            if escape == Escape::Json {
-                // Every value is.
-                environment.add_filter("tojson", |value: Value| value);
-            }
+            let mut environment = environment(escape);
             check::check(source, escape, VARIABLES, &environment)?;
             environment
-                .add_template_owned(escape.name(), source.to_owned())
+                .add_template_owned(NAME, source.to_owned())
                 .map_err(|error| check::syntax(source, &error))?;
+            for Context(sample) in Context::samples() {
+                let template = environment.get_template(NAME);
+                if let Err(error) = template.and_then(|template| template.render(sample))
+                    && is_mistake(error.kind())
+                {
+                    return Err(check::syntax(source, &error));
+                }
+            }
             Ok(environment)
         };
         let internal = || TemplateError {
-            what: "expected a template, and there is no thread to read it".to_owned(),
+            what: "expected a template, found one that cannot be read here".to_owned(),
             hint: None,
             offset: 0,
         };
@@ -209,12 +205,10 @@ impl Template {
 
     /// The text that it makes of an event.
     pub fn render(&self, context: &Context) -> Result<String, RenderError> {
-        let template = self.environment.get_template(self.escape.name());
+        let template = self.environment.get_template(NAME);
         template.and_then(|template| template.render(context.0.clone())).map_err(|error| {
             let what = match (error.kind(), error.detail()) {
-                (minijinja::ErrorKind::OutOfFuel, _) => {
-                    "it takes more steps than an event may cost".to_owned()
-                }
+                (ErrorKind::OutOfFuel, _) => format!("expected at most {FUEL} steps, found more"),
                 (_, Some(detail)) => shortened(detail),
                 (kind, None) => kind.to_string(),
             };
@@ -230,8 +224,14 @@ impl fmt::Debug for Template {
     }
 }
 
+/// Whether an error is the template's, whatever the event.
+fn is_mistake(kind: ErrorKind) -> bool {
+    use ErrorKind::{MissingArgument, TooManyArguments, UnknownFilter, UnknownMethod, UnknownTest};
+    matches!(kind, MissingArgument | TooManyArguments | UnknownFilter | UnknownMethod | UnknownTest)
+}
+
 /// The language of templates.
-fn environment() -> Environment<'static> {
+fn environment(escape: Escape) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
@@ -244,32 +244,23 @@ fn environment() -> Environment<'static> {
     for function in ["debug", "namespace"] {
         environment.remove_global(function);
     }
-    environment.set_auto_escape_callback(|name| match name {
-        "json" => AutoEscape::Json,
-        "url" => AutoEscape::Custom("url".into()),
-        _ => AutoEscape::None,
-    });
-    environment.set_formatter(|out, state, value| match state.auto_escape() {
-        AutoEscape::Custom(_) => {
+    if escape == Escape::Json {
+        // Every value is.
+        environment.add_filter("tojson", |value: Value, _: Rest<Value>| value);
+        environment.set_auto_escape_callback(|_| AutoEscape::Json);
+    }
+    environment.set_formatter(move |out, state, value| match escape {
+        Escape::Url => {
             let text = value.to_string();
             out.write_fmt(format_args!("{}", utf8_percent_encode(&text, NOT_UNRESERVED)))
                 .map_err(Into::into)
         }
         // No text is taken for one that is escaped.
-        AutoEscape::Json if value.is_safe() => {
+        Escape::Json if value.is_safe() => {
             let text = Value::from(value.as_str().unwrap_or_default());
             minijinja::escape_formatter(out, state, &text)
         }
-        _ => minijinja::escape_formatter(out, state, value),
+        Escape::Json | Escape::Plain => minijinja::escape_formatter(out, state, value),
     });
     environment
-}
-
-/// Errors may quote values, and a message may be long, and made for a terminal.
-fn shortened(text: &str) -> String {
-    let text = &*plain(text);
-    match text.char_indices().nth(200) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

@@ -1,8 +1,8 @@
 //! How many destinations a sink's templates may make: whoever may write Events must not fill a receiver with
 //! indices, tenants or paths.
 //!
-//! A day, of UTC, has so many; one namespace makes at most an eighth of them, so that it leaves room for the others.
-//! An event for one more is refused here. The destinations of a day are kept over restarts, by their hashes.
+//! The number for a day, of UTC, is bounded; one namespace makes at most an eighth of them, so that it leaves room for
+//! the others. An event for one more is refused here. The destinations of a day are kept over restarts, by their hashes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// The part of them that one namespace may make.
 const SHARE: usize = 8;
 
-/// A sink with so many destinations a day.
+/// A sink with a bounded number of destinations a day.
 pub(super) struct Bounded {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) most: usize,
@@ -29,11 +29,12 @@ pub(super) struct Bounded {
 impl Bounded {
     fn admit(&self, record: &Record) -> Result<(), Beyond> {
         let Some(destination) = self.sink.destination(record) else { return Ok(()) };
-        let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
-        let namespace = fields.map(|event| event.metadata.namespace.to_string());
-        let (namespace, destination) = (hash(&namespace.unwrap_or_default()), hash(&destination));
+        let namespace = || {
+            let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
+            fields.map_or(0, |event| hash(&event.metadata.namespace))
+        };
         let day = now_ms() / DAY_MS;
-        self.progress.destinations(|made| made.admit(self.most, day, namespace, destination))
+        self.progress.destinations(|made| made.admit(self.most, day, hash(&destination), namespace))
     }
 }
 
@@ -53,10 +54,6 @@ impl Sink for Bounded {
         }
     }
 
-    fn destination(&self, record: &Record) -> Option<String> {
-        self.sink.destination(record)
-    }
-
     fn close(&self) -> BoxFuture<'_, ()> {
         self.sink.close()
     }
@@ -65,25 +62,24 @@ impl Sink for Bounded {
 /// Why a destination is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Beyond {
-    #[error("its destination would be one more than `maxDestinations`, {0}, of this day")]
+    #[error("expected at most {0} destinations a day, found one more: see `maxDestinations`")]
     All(usize),
     #[error(
-        "its destination would be one more than a namespace may make in a day, {0}: an eighth of `maxDestinations`"
+        "expected at most {0} destinations a day by one namespace, found one more: see `maxDestinations`"
     )]
     Namespace(usize),
 }
 
 impl Destinations {
-    /// Takes a destination that an event of a namespace is for, by their hashes.
+    /// Takes the destination of an event of a namespace, by their hashes.
     fn admit(
         &mut self,
         most: usize,
         day: u64,
-        namespace: u64,
         destination: u64,
+        namespace: impl FnOnce() -> u64,
     ) -> Result<(), Beyond> {
-        // A clock that is set back begins no new day.
-        if day > self.day {
+        if day != self.day {
             *self = Self { day, made: Vec::new() };
         }
         if self.made.iter().any(|(made, _)| *made == destination) {
@@ -92,6 +88,7 @@ impl Destinations {
         if self.made.len() >= most {
             return Err(Beyond::All(most));
         }
+        let namespace = namespace();
         let share = (most / SHARE).max(1);
         if self.made.iter().filter(|(_, by)| *by == namespace).count() >= share {
             return Err(Beyond::Namespace(share));
@@ -112,22 +109,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_so_many_destinations_and_a_namespace_an_eighth_of_them() {
+    fn a_day_has_a_number_of_destinations_and_a_namespace_an_eighth_of_them() {
         let mut made = Destinations::default();
+        let mut admit =
+            |most, day, namespace, destination| made.admit(most, day, destination, || namespace);
         for n in 0..2 {
-            assert_eq!(made.admit(16, 7, 1, n), Ok(()));
+            assert_eq!(admit(16, 7, 1, n), Ok(()));
         }
-        assert_eq!(made.admit(16, 7, 1, 2), Err(Beyond::Namespace(2)));
-        // What is known is for everyone.
-        assert_eq!(made.admit(16, 7, 1, 1), Ok(()));
+        assert_eq!(admit(16, 7, 1, 2), Err(Beyond::Namespace(2)));
+        // A destination that is known is for everyone.
+        assert_eq!(admit(16, 7, 1, 1), Ok(()));
         for n in 2..16 {
-            assert_eq!(made.admit(16, 7, n, n), Ok(()));
+            assert_eq!(admit(16, 7, n, n), Ok(()));
         }
-        assert_eq!(made.admit(16, 7, 99, 99), Err(Beyond::All(16)));
-        assert_eq!(made.admit(16, 6, 99, 99), Err(Beyond::All(16)));
-        assert_eq!(made.admit(16, 8, 1, 99), Ok(()));
-        assert_eq!(made.admit(3, 9, 1, 1), Ok(()));
-        assert_eq!(made.admit(3, 9, 1, 2), Err(Beyond::Namespace(1)));
+        assert_eq!(admit(16, 7, 99, 99), Err(Beyond::All(16)));
+        assert_eq!(admit(16, 8, 1, 99), Ok(()));
+        // The clock was ahead.
+        assert_eq!(admit(16, 7, 1, 98), Ok(()));
+        assert_eq!(admit(3, 9, 1, 1), Ok(()));
+        assert_eq!(admit(3, 9, 1, 2), Err(Beyond::Namespace(1)));
     }
 
     #[test]

@@ -46,7 +46,7 @@ use self::{
 use super::tasks::answer_of;
 use crate::{
     event::{EVENTS, Field, Record, Shape, field},
-    plain::plain,
+    plain::shortened,
 };
 
 /// A longer expression is refused.
@@ -219,15 +219,6 @@ impl fmt::Debug for Filter {
 fn environment() -> Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
     Arc::clone(ENVIRONMENT.get_or_init(|| Arc::new(meter::environment())))
-}
-
-/// Errors of CEL quote values, and a message may be long, and made for a terminal.
-fn shortened(text: &str) -> String {
-    let text = &*plain(text);
-    match text.char_indices().nth(200) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 fn compile(variables: &'static [Field], source: &str) -> Result<Compiled, FilterError> {

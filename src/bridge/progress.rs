@@ -407,9 +407,9 @@ impl SinkProgress {
     /// Asks the destinations of the day for one, which may be new and has to be saved then.
     pub(super) fn destinations<T>(&self, ask: impl FnOnce(&mut Destinations) -> T) -> T {
         let mut inner = lock(&self.inner);
-        let before = inner.destinations.made.len();
+        let before = (inner.destinations.day, inner.destinations.made.len());
         let answer = ask(&mut inner.destinations);
-        inner.changed |= inner.destinations.made.len() != before;
+        inner.changed |= (inner.destinations.day, inner.destinations.made.len()) != before;
         answer
     }
 

@@ -97,8 +97,8 @@ pub trait Sink: Send + Sync + 'static {
     /// Makes one attempt to send one batch, which is never empty.
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
 
-    /// The destination that a template makes of a record, of which a day has so many; nothing where it is the same
-    /// for all, or there is none for this one.
+    /// The destination that a template makes of a record; the number of them is bounded. Nothing where it is the
+    /// same for all, or there is none for this one.
     fn destination(&self, record: &Record) -> Option<String> {
         let _ = record;
         None

@@ -31,8 +31,8 @@ pub(super) fn check(
 pub(super) fn syntax(source: &str, error: &Error) -> TemplateError {
     let offset = error.range().map_or(0, |range| range.start).min(source.len());
     let offset = (0..=offset).rev().find(|at| source.is_char_boundary(*at)).unwrap_or(0);
-    let detail = error.detail().unwrap_or("it cannot be read");
-    // The whole of it in backticks: it may quote the text, which may be a secret.
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    // In backticks as a whole: the words may quote the template, which may be a secret.
     let detail = detail.replace('`', "'");
     let what = format!("expected a template, found a mistake: `{detail}`");
     TemplateError { what, hint: None, offset }
@@ -289,8 +289,7 @@ impl Checker<'_> {
 }
 
 /// Filters that people reach for, for the hint at a mistyped one.
-const FILTERS: [&str; 14] = [
-    "default",
+const FILTERS: [&str; 13] = [
     "first",
     "int",
     "items",

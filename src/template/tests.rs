@@ -114,6 +114,8 @@ fn a_bad_template_is_refused_with_its_place() {
         "{% if id and 'app' not in event.metadata.labels %}{% endif %}",
         "{{ 'app' is in event.metadata.labels }}",
         "{{ event.message | e }}",
+        "{{ event.message | replace('a') }}",
+        "{{ ['a'] | map('safe') | join }}",
         "{% set x = namespace(a=1) %}",
         "{% set x %}{{ event.message }}{% endset %}{{ x }}",
         "{% filter upper %}{{ event.message }}{% endfilter %}",
@@ -161,7 +163,7 @@ fn a_chain_as_long_as_a_template_may_be_is_compiled() {
 }
 
 #[test]
-fn labels_of_any_number_are_asked_in_a_loop_over_them() {
+fn a_loop_over_labels_may_ask_for_their_number_each_time() {
     let labels: serde_json::Map<_, _> =
         (0..4000).map(|n| (format!("label-{n}"), "x".into())).collect();
     let event = serde_json::json!({ "metadata": { "labels": labels } }).to_string();

@@ -1,4 +1,4 @@
-//! A day has so many destinations of a sink.
+//! The number of a sink's destinations in a day is bounded.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn events_for_more_destinations_than_a_day_has_are_dead_letters_also_after
     stop(bridge).await;
     let letters = dead_letters(dir.path());
     assert!(letters.iter().all(|letter| letter.class == "unsendable"));
-    let reason = "its destination would be one more than a namespace may make in a day, 2: an eighth of \
+    let reason = "expected at most 2 destinations a day by one namespace, found one more: see \
                   `maxDestinations`";
     assert_eq!(letters[0].reason, reason);
 }

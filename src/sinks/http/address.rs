@@ -42,7 +42,7 @@ impl Address {
             return Ok(Self { fixed: text.to_owned(), template: None });
         }
         let host = text.find("://").map_or(0, |at| at + 3);
-        let path = text[host..].find(['/', '?']).map_or(text.len(), |at| host + at);
+        let path = text[host..].find(['/', '?', '#']).map_or(text.len(), |at| host + at);
         let (fixed, path) = text.split_at(path);
         if Template::is_in(fixed) || !Template::is_in(path) {
             let wrong = wrong("expected a fixed scheme and host, found a template in them");
@@ -72,7 +72,7 @@ impl Address {
         self.template.is_some()
     }
 
-    /// What a template makes of an event, without the query.
+    /// The address that a template makes of an event, without the query.
     pub(crate) fn destination(&self, context: &Context) -> Option<String> {
         let mut address = self.of(context).ok()?.into_owned();
         address.truncate(address.find(['?', '#']).unwrap_or(address.len()));

@@ -6,7 +6,6 @@ use super::{
     HttpOptions,
     auth::Auth,
 };
-#[cfg(feature = "http-client")]
 use crate::template::Template;
 
 /// Headers whose values say what a request is about, and open nothing.
@@ -77,11 +76,16 @@ impl HttpOptions {
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut texts = Vec::new();
         // Each piece of a template is of the path, or of the query once that has begun.
-        let mut before = "";
+        let mut in_query = None;
         for piece in Template::literals(self.url.expose()) {
+            let before = match in_query {
+                None => "",
+                Some(true) => "http://h?",
+                Some(false) if piece.starts_with('/') => "http://h",
+                Some(false) => "http://h/",
+            };
             address(&format!("{before}{piece}"), &mut texts);
-            let in_query = piece.contains('?') || before.ends_with('?');
-            before = if in_query { "http://h?" } else { "http://h/" };
+            in_query = Some(piece.contains('?') || in_query == Some(true));
         }
         texts.extend(quoted(self.url.expose()));
         proxy(&self.proxy, &mut texts);
@@ -165,8 +169,9 @@ fn address(url: &str, into: &mut Vec<String>) {
 pub(crate) fn of_body(template: &str) -> impl Iterator<Item = String> {
     let is_key =
         |word: &&str| word.len() >= NO_WORD / 2 && word.bytes().any(|b| b.is_ascii_digit());
-    let ends = |c: char| !c.is_ascii_alphanumeric() && !"+/=_-.~".contains(c);
-    template.split(ends).filter(is_key).map(str::to_owned)
+    let ends = |c: char| !c.is_ascii_alphanumeric() && !"+=_-".contains(c);
+    let texts = Template::literals(template).chain(Template::quoted(template));
+    texts.flat_map(move |text| text.split(ends).filter(is_key)).map(str::to_owned)
 }
 
 /// The text that something is the base64 of, if it is of one.

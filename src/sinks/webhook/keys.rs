@@ -167,10 +167,7 @@ impl Keys for WebhookModel {
         let (format, single) = (sink.format.unwrap_or_default(), sink.batch.events == 1);
         let body = self.body.as_ref().and_then(|body| {
             sink.no_format(checks, "a webhook with a `body` sends that");
-            let url: String = Template::literals(http.url.expose()).collect();
-            body_of(&path, body, &http.headers, checks, |checks, path| {
-                checks.no_plain_credentials(path, Some(&url), sink.plaintext());
-            })
+            body_of(&path, body, &http, sink, checks)
         });
         if format == Format::CloudEvents && !single {
             let wrong =
@@ -214,11 +211,11 @@ const JSON: &str = "application/json";
 fn body_of(
     path: &Path,
     text: &Text,
-    headers: &[(String, Secret)],
+    http: &HttpOptions,
+    sink: &Shared<'_>,
     checks: &mut Checks<'_>,
-    with_key: impl FnOnce(&mut Checks<'_>, &Path),
 ) -> Option<WebhookBody> {
-    let header = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let header = http.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = header.map_or(JSON, |(_, value)| value.expose()).to_owned();
     let (media_type, _) = content_type.split_once(';').unwrap_or((&content_type, ""));
     let media_type = media_type.trim().to_ascii_lowercase();
@@ -240,7 +237,8 @@ fn body_of(
     })?;
     if holds_key {
         checks.note_plain(&path, text);
-        with_key(checks, &path);
+        let url: String = Template::literals(http.url.expose()).collect();
+        checks.no_plain_credentials(&path, Some(&url), sink.plaintext());
     }
     Some(WebhookBody { template, content_type })
 }

@@ -133,7 +133,7 @@ impl Webhook {
         let mut request = match &self.body {
             None => Request::post(&url, self.format.content_type(), self.format.encode(record)?),
             Some(WebhookBody { template, content_type }) => {
-                let body = template.render(&context)?;
+                let body = template.render(&context).map_err(TemplatedError::Body)?;
                 if template.escape() == Escape::Json {
                     is_one_json(&body)?;
                 }
@@ -143,7 +143,9 @@ impl Webhook {
             }
         };
         for (name, template) in &self.headers {
-            let value = template.render(&context)?;
+            let value = template
+                .render(&context)
+                .map_err(|error| TemplatedError::Value(name.clone(), error))?;
             if value.len() > MOST_BYTES {
                 return Err(TemplatedError::LongHeader(name.clone(), value.len()));
             }
@@ -160,7 +162,11 @@ enum TemplatedError {
     #[error("{0}")]
     Encode(#[from] EncodeError),
     #[error("{0}")]
-    Render(#[from] RenderError),
+    Event(#[from] RenderError),
+    #[error("`body`: {0}")]
+    Body(RenderError),
+    #[error("header `{0}`: {1}")]
+    Value(HeaderName, RenderError),
     #[error("`url`: {0}")]
     Address(#[from] AddressError),
     #[error("`url`: expected an address, found another text: {0}")]

@@ -397,7 +397,7 @@ async fn an_event_of_which_a_template_makes_nothing_is_refused_and_not_sent() {
             serde_json::json!({"message": "x".repeat(5000)}),
             "header `x-text`: expected at most 4096 bytes, found 5000",
         ),
-        ("", "", body, serde_json::json!({"count": 1}), "the template fails in line 2: "),
+        ("", "", body, serde_json::json!({"count": 1}), "`body`: the template fails in line 2: "),
         (
             "",
             "",
