@@ -20,7 +20,7 @@ use crate::{
     tally::{Tally, Wire, hash, now_us},
 };
 
-/// What stands before the id of a document.
+/// The bytes before the id of a document.
 const DOCUMENT: &[u8] = br#""event":{"id":""#;
 /// The attribute of a log record that holds the id.
 const ATTRIBUTE: &[u8] = b"log.record.uid";

@@ -24,7 +24,7 @@ const BEHIND_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(3
 
 /// The UTC date `YYYY.MM.DD` that an event is kept under, from texts of RFC 3339: the same for an id at all times.
 ///
-/// It is that of `time`, if that lies between an hour before `created` and 30 days behind it, and else that of
+/// The date is that of `time`, if that lies between an hour before `created` and 30 days behind it, and else that of
 /// `created`.
 pub(crate) fn day(time: &str, created: &str) -> String {
     let (time, created) = (time.parse::<Timestamp>().ok(), created.parse::<Timestamp>().ok());

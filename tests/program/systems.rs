@@ -28,7 +28,7 @@ use tidings::{
     event::{Batch, Record},
 };
 
-/// What a system shows of an event.
+/// An event, as a system shows it.
 struct Shown {
     id: String,
     message: String,
@@ -229,7 +229,7 @@ const ALERTMANAGER: System = System {
     headers: &[("content-type", "application/json")],
     reads: alertmanager,
     taken: (200, None, ""),
-    // It knows no 429.
+    // Alertmanager knows no 429.
     busy: &[(503, None, "")],
     class: FailureClass::Unavailable,
 };
@@ -281,7 +281,7 @@ async fn alertmanager_takes_every_event() {
 
 const MESSAGE: &str = "Back-off restarting failed container web in pod web-1_shop(5d41402a)";
 
-/// What an Event may say to do harm, at the start of a long message.
+/// A harmful text, with which a long message starts.
 const HOSTILE: &str = "say \"no\" \\ 'x'\0\u{1}\u{1b}[31m\t\r\u{202e}\u{200f} {{ 7 * 7 }} {% raw %} <!channel> \
                        <@U1> @everyone <users/all> & [a](https://evil.example) ```*_~|> ";
 
@@ -420,7 +420,7 @@ impl Double {
         settings.sinks.into_iter().find(|sink| sink.name == self.system.sink).unwrap()
     }
 
-    /// What came since this was asked last.
+    /// The events since the last call.
     fn shown(&self) -> Vec<Shown> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap());
         let taken = |one: Result<Shown, String>| {

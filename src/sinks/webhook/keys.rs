@@ -122,6 +122,16 @@ impl BuildSink for WebhookOptions {
     }
 }
 
+impl WebhookOptions {
+    /// Whether a template makes a part of a request, which is of one event then.
+    pub(crate) fn has_template(&self) -> bool {
+        let is_in = |value: &Secret| Template::is_in(value.expose());
+        self.body.is_some()
+            || is_in(&self.http.url)
+            || self.http.headers.iter().any(|(_, value)| is_in(value))
+    }
+}
+
 #[cfg(feature = "webhook")]
 impl WebhookOptions {
     pub(crate) fn secrets(&self) -> Vec<String> {
@@ -175,24 +185,13 @@ impl Keys for WebhookModel {
             let hint = "write `batch: {events: 1}`, or another format";
             checks.wrong(&sink.path.key("format"), wrong.hint(hint));
         }
-        let is_in = |value: &Secret| Template::is_in(value.expose());
-        let has_template = self.body.is_some()
-            || is_in(&http.url)
-            || http.headers.iter().any(|(_, value)| is_in(value));
-        if has_template && !single {
-            let wrong = wrong(format!(
-                "expected 1 beside a template, found {}: a template is of one event",
-                sink.batch.events
-            ));
-            checks.wrong(&sink.path.key("batch").key("events"), wrong.hint("write `events: 1`"));
-        }
         let secrets = self.signing.as_ref().map(|model| model.secrets(&signing, checks));
         let mut over_answers = |key: &str, text: Option<&Text>| {
             checks.parsed(&sink.path.key("webhook").key(key), text?, Filter::over_answers)
         };
         let success = over_answers("success", self.success.as_ref());
         let retry_when = over_answers("retryWhen", self.retry_when.as_ref());
-        Arc::new(WebhookOptions {
+        let options = WebhookOptions {
             http,
             method: self.method,
             body,
@@ -201,7 +200,15 @@ impl Keys for WebhookModel {
             signing_secrets: secrets.unwrap_or_default(),
             format,
             single,
-        })
+        };
+        if options.has_template() && !single {
+            let wrong = wrong(format!(
+                "expected 1 beside a template, found {}: a template is of one event",
+                sink.batch.events
+            ));
+            checks.wrong(&sink.path.key("batch").key("events"), wrong.hint("write `events: 1`"));
+        }
+        Arc::new(options)
     }
 }
 

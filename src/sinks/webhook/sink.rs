@@ -62,6 +62,8 @@ pub(crate) struct Webhook {
     body: Option<WebhookBody>,
     /// The headers whose values are templates.
     headers: Vec<(HeaderName, Template)>,
+    /// Whether a template makes any of these.
+    has_template: bool,
     success: Option<Filter>,
     retry_when: Option<Filter>,
     signer: Option<Signer>,
@@ -101,8 +103,7 @@ impl Webhook {
             let parsed = header_name(&name, false).map_err(|wrong| bad(&keys, wrong.into()))?;
             headers.push((parsed, template));
         }
-        let has_template = address.is_template() || !headers.is_empty() || options.body.is_some();
-        if has_template && !options.single {
+        if options.has_template() && !options.single {
             let reason = "expected one event a request beside a template, found batches";
             return Err(SinkBuildError::at(&[], reason));
         }
@@ -112,6 +113,7 @@ impl Webhook {
             method,
             body: options.body.clone(),
             headers,
+            has_template: options.has_template(),
             success: options.success.clone(),
             retry_when: options.retry_when.clone(),
             signer,
@@ -123,7 +125,7 @@ impl Webhook {
 
     /// The request for one event.
     fn one(&self, record: &Record) -> Result<Request, TemplatedError> {
-        if !self.address.is_template() && self.headers.is_empty() && self.body.is_none() {
+        if !self.has_template {
             let body = self.format.encode(record)?;
             return Ok(Request::post(&self.url, self.format.content_type(), body));
         }
