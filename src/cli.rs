@@ -15,7 +15,10 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, CheckSecrets};
+use crate::{
+    config::{self, CheckSecrets},
+    sinks::elasticsearch::{Flavour, index_template},
+};
 
 /// The exit code of a mistake in the configuration; clap's own for a mistake in the usage.
 const EXIT_CONFIGURATION: u8 = 2;
@@ -53,11 +56,30 @@ enum Command {
     DeadLetters(control::DeadLettersArguments),
     /// Have the running bridge send to one sink again what the journal still has
     Replay(control::ReplayArguments),
-    /// Print the JSON Schema of the configuration file
-    Schema,
+    /// Print the JSON Schema of the configuration file, or what a receiver needs to know of events
+    Schema {
+        #[command(subcommand)]
+        of: Option<SchemaOf>,
+    },
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
     #[cfg(feature = "demo")]
     Demo(crate::demo::DemoArguments),
+}
+
+#[derive(Debug, Subcommand)]
+enum SchemaOf {
+    /// Print an index template for ECS documents, the body of `PUT _index_template/tidings`
+    Elasticsearch {
+        /// Of OpenSearch instead of Elasticsearch
+        #[arg(long)]
+        opensearch: bool,
+        /// Make a data stream of what matches
+        #[arg(long)]
+        data_stream: bool,
+        /// The indices that it is for [default: k8s-events-*, with --data-stream logs-kubernetes.events-*]
+        #[arg(long)]
+        pattern: Option<String>,
+    },
 }
 
 /// Runs the program on the arguments of the process.
@@ -79,7 +101,15 @@ pub fn main() -> ExitCode {
         Command::Journal(arguments) => journal::journal(arguments),
         Command::DeadLetters(arguments) => control::dead_letters(arguments),
         Command::Replay(arguments) => control::replay(arguments),
-        Command::Schema => print(&config::schema()),
+        Command::Schema { of: None } => print(&config::schema()),
+        Command::Schema {
+            of: Some(SchemaOf::Elasticsearch { opensearch, data_stream, pattern }),
+        } => {
+            let flavour = if opensearch { Flavour::OpenSearch } else { Flavour::Elasticsearch };
+            let default = if data_stream { "logs-kubernetes.events-*" } else { "k8s-events-*" };
+            let pattern = pattern.as_deref().unwrap_or(default);
+            print(&format!("{:#}\n", index_template(pattern, flavour, data_stream)))
+        }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use self::kinds::kind_words;
 use crate::event::Record;
 
 /// The format of an event, for the kinds of sinks that have none of their own.

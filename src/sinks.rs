@@ -5,6 +5,7 @@
 //! Building a sink checks all that can be checked without asking anyone: addresses, certificates,
 //! headers. The network is first touched by the first attempt to deliver.
 
+pub(crate) mod elasticsearch;
 #[cfg(all(test, any(feature = "http-client", feature = "kafka")))]
 mod fixtures;
 #[cfg(all(fuzzing, feature = "otlp", feature = "webhook"))]
@@ -22,6 +23,7 @@ use std::fmt;
 
 pub use self::http::{Auth, HttpOptions, OAuth2Options};
 pub use crate::encode::Format;
+pub use elasticsearch::{ElasticsearchIndex, ElasticsearchOptions};
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
 use options::is_reserved_header;
@@ -35,6 +37,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<kafka::KafkaModel>("kafka", cfg!(feature = "kafka")),
     Kind::of::<otlp::OtlpModel>("otlp", cfg!(feature = "otlp")),
     Kind::of::<webhook::WebhookModel>("webhook", cfg!(feature = "webhook")),
+    Kind::of::<elasticsearch::ElasticsearchModel>("elasticsearch", cfg!(feature = "elasticsearch")),
     Kind::of::<stdout::StdoutModel>("stdout", true),
 ];
 

@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use sha2::{Digest as _, Sha256};
 
-use super::{Failure, Outcome, RefusedClass, Secrets, Sink, SinkProgress, shared::now_ms};
+use super::{
+    EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets, Sink, SinkProgress,
+    shared::now_ms,
+};
 use crate::{
     event::{Batch, EnvelopeParts, Record},
     journal::Destinations,
@@ -27,14 +30,17 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    fn admit(&self, record: &Record) -> Result<(), Beyond> {
-        let Some(destination) = self.sink.destination(record) else { return Ok(()) };
+    /// Takes the destination of a record, or says why it is not sent.
+    fn admit(&self, record: &Record) -> Result<(), Reason> {
+        let Some(destination) = self.sink.destination(record)? else { return Ok(()) };
         let namespace = || {
             let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
             fields.map_or(0, |event| hash(&event.metadata.namespace))
         };
         let day = now_ms() / DAY_MS;
-        self.progress.destinations(|made| made.admit(self.most, day, hash(&destination), namespace))
+        self.progress
+            .destinations(|made| made.admit(self.most, day, hash(&destination), namespace))
+            .map_err(|beyond| Secrets::none().reason(beyond))
     }
 }
 
@@ -44,19 +50,56 @@ impl Sink for Bounded {
     }
 
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        match batch.records.iter().try_for_each(|record| self.admit(record)) {
-            Ok(()) => self.sink.send(batch),
-            Err(beyond) => {
-                let reason = Secrets::none().reason(beyond);
-                let failure = Failure::refused(RefusedClass::Unsendable, reason);
-                Box::pin(std::future::ready(Outcome::Failed(failure)))
+        let mut refused = Vec::<Option<Failure>>::new();
+        for (at, record) in batch.records.iter().enumerate() {
+            if let Err(reason) = self.admit(record) {
+                refused.resize(batch.records.len(), None);
+                refused[at] = Some(Failure::refused(RefusedClass::Unsendable, reason));
             }
         }
+        if refused.is_empty() {
+            return self.sink.send(batch);
+        }
+        async move {
+            let admitted =
+                batch.records.iter().zip(&refused).filter(|(_, failure)| failure.is_none());
+            let records: Vec<_> = admitted.map(|(record, _)| record.clone()).collect();
+            let outcome = match records.as_slice() {
+                [] => Outcome::Delivered,
+                _ => self.sink.send(&Batch { records }).await,
+            };
+            merged(outcome, refused)
+        }
+        .boxed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         self.sink.close()
     }
+}
+
+/// The outcome of a batch of which some were refused here and the others came to `outcome`.
+fn merged(outcome: Outcome, refused: Vec<Option<Failure>>) -> Outcome {
+    let mut answers = Vec::new().into_iter();
+    let other = match outcome {
+        Outcome::Delivered => EventFate::Delivered,
+        Outcome::PerEvent(fates) => {
+            answers = fates.into_iter();
+            EventFate::Failed(Failure::unanswered())
+        }
+        Outcome::Failed(failure) if !matches!(failure.class, FailureClass::Refused(_)) => {
+            EventFate::Failed(failure)
+        }
+        // Which of the others is meant is not known: they are sent in halves, and those refused here stand alone in the end.
+        Outcome::Partial { reason, .. } | Outcome::Failed(Failure { reason, .. }) => {
+            return Outcome::Failed(Failure::refused(RefusedClass::Unsendable, reason));
+        }
+    };
+    let fate = |failure: Option<Failure>| match failure {
+        Some(failure) => EventFate::Failed(failure),
+        None => answers.next().unwrap_or_else(|| other.clone()),
+    };
+    Outcome::PerEvent(refused.into_iter().map(fate).collect())
 }
 
 /// Why a destination is refused.
@@ -128,6 +171,30 @@ mod tests {
         assert_eq!(admit(16, 7, 1, 98), Ok(()));
         assert_eq!(admit(3, 9, 1, 1), Ok(()));
         assert_eq!(admit(3, 9, 1, 2), Err(Beyond::Namespace(1)));
+    }
+
+    #[test]
+    fn an_event_refused_here_takes_no_other_of_its_batch_with_it() {
+        let reason = |words: &str| Secrets::none().reason(words);
+        let refused = Failure::refused(RefusedClass::Unsendable, reason("one too many"));
+        let merged = |outcome| merged(outcome, vec![None, Some(refused.clone()), None]);
+        let fates =
+            |first, last| Outcome::PerEvent(vec![first, EventFate::Failed(refused.clone()), last]);
+        let down = Failure::new(FailureClass::Unavailable, reason("down"));
+        let failed = |failure: &Failure| EventFate::Failed(failure.clone());
+        let (taken, had) = (EventFate::Delivered, EventFate::Duplicate);
+        assert_eq!(merged(Outcome::Delivered), fates(taken.clone(), taken.clone()));
+        let both = vec![taken.clone(), had.clone()];
+        assert_eq!(merged(Outcome::PerEvent(both)), fates(taken.clone(), had));
+        let one = Outcome::PerEvent(vec![taken.clone()]);
+        assert_eq!(merged(one), fates(taken, failed(&Failure::unanswered())));
+        assert_eq!(merged(Outcome::Failed(down.clone())), fates(failed(&down), failed(&down)));
+        // Nobody says which of the others is refused: the batch is halved.
+        let invalid = Failure::refused(RefusedClass::Invalid, reason("no"));
+        assert!(matches!(
+            merged(Outcome::Failed(invalid)),
+            Outcome::Failed(Failure { class: FailureClass::Refused(_), .. })
+        ));
     }
 
     #[test]

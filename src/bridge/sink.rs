@@ -98,10 +98,10 @@ pub trait Sink: Send + Sync + 'static {
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome>;
 
     /// The destination that a template makes of a record; the number of them is bounded. Nothing where it is the
-    /// same for all, or there is none for this one.
-    fn destination(&self, record: &Record) -> Option<String> {
+    /// same for all. The error says why there is none for this one, which is not sent then.
+    fn destination(&self, record: &Record) -> Result<Option<String>, Reason> {
         let _ = record;
-        None
+        Ok(None)
     }
 
     /// Lets go of connections and queues; called once, when no attempt is under way and none follows.

@@ -28,40 +28,53 @@ pub(super) fn is_node(object: &ObjectReference<'_>) -> bool {
     &*object.kind == "Node" && matches!(&*object.api_version, "" | "v1")
 }
 
+/// The kinds that the semantic conventions have attributes for: the kind, its group, and the keys of name and uid.
+const KINDS: [(&str, &str, &str, &str); 15] = {
+    macro_rules! kind {
+        ($kind:literal, $group:literal, $word:literal) => {
+            ($kind, $group, concat!("k8s.", $word, ".name"), concat!("k8s.", $word, ".uid"))
+        };
+    }
+    [
+        kind!("Pod", "", "pod"),
+        kind!("Node", "", "node"),
+        kind!("Namespace", "", "namespace"),
+        kind!("ReplicationController", "", "replicationcontroller"),
+        kind!("Service", "", "service"),
+        kind!("PersistentVolume", "", "persistentvolume"),
+        kind!("PersistentVolumeClaim", "", "persistentvolumeclaim"),
+        kind!("ResourceQuota", "", "resourcequota"),
+        kind!("Deployment", "apps", "deployment"),
+        kind!("ReplicaSet", "apps", "replicaset"),
+        kind!("StatefulSet", "apps", "statefulset"),
+        kind!("DaemonSet", "apps", "daemonset"),
+        kind!("Job", "batch", "job"),
+        kind!("CronJob", "batch", "cronjob"),
+        kind!("HorizontalPodAutoscaler", "autoscaling", "hpa"),
+    ]
+};
+
 /// The attributes that the semantic conventions have for a kind.
 ///
 /// The group counts too: a Job of another group than `batch` is something else. Some reporters
 /// leave the version out, and then mean the kind that everyone knows.
 pub(super) fn kind_keys(kind: &str, api_version: &str) -> Option<(&'static str, &'static str)> {
-    macro_rules! keys {
-        ($kind:literal) => {
-            (concat!("k8s.", $kind, ".name"), concat!("k8s.", $kind, ".uid"))
-        };
-    }
-    let (group, keys) = match kind {
-        "Pod" => ("", keys!("pod")),
-        "Node" => ("", keys!("node")),
-        "Namespace" => ("", keys!("namespace")),
-        "ReplicationController" => ("", keys!("replicationcontroller")),
-        "Service" => ("", keys!("service")),
-        "PersistentVolume" => ("", keys!("persistentvolume")),
-        "PersistentVolumeClaim" => ("", keys!("persistentvolumeclaim")),
-        "ResourceQuota" => ("", keys!("resourcequota")),
-        "Deployment" => ("apps", keys!("deployment")),
-        "ReplicaSet" => ("apps", keys!("replicaset")),
-        "StatefulSet" => ("apps", keys!("statefulset")),
-        "DaemonSet" => ("apps", keys!("daemonset")),
-        "Job" => ("batch", keys!("job")),
-        "CronJob" => ("batch", keys!("cronjob")),
-        "HorizontalPodAutoscaler" => ("autoscaling", keys!("hpa")),
-        _ => return None,
-    };
+    let (_, group, name, uid) = KINDS.into_iter().find(|(known, ..)| *known == kind)?;
     let stated = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    (api_version.is_empty() || stated == group).then_some(keys)
+    (api_version.is_empty() || stated == group).then_some((name, uid))
 }
 
 /// The word by which metrics and documents call a kind: `pod`, `deployment`; nothing for one that has none.
 pub(super) fn kind_word(kind: &str, api_version: &str) -> Option<&'static str> {
     let (name, _) = kind_keys(kind, api_version)?;
+    word(name)
+}
+
+/// All such words.
+pub(crate) fn kind_words() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().filter_map(|(_, _, name, _)| word(name))
+}
+
+fn word(name: &'static str) -> Option<&'static str> {
     name.strip_prefix("k8s.")?.strip_suffix(".name")
 }

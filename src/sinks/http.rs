@@ -13,6 +13,8 @@ pub(super) mod credentials;
 pub(super) mod keys;
 #[cfg(feature = "http-client")]
 pub(super) mod net_error;
+#[cfg(feature = "elasticsearch")]
+mod nodes;
 pub(super) mod secrets;
 #[cfg(feature = "http-client")]
 mod sink;
@@ -31,6 +33,8 @@ use std::time::Duration;
 pub use self::auth::{Auth, OAuth2Options};
 #[cfg(feature = "http-client")]
 pub(super) use self::{client::*, sink::*};
+#[cfg(feature = "elasticsearch")]
+pub(super) use self::{nodes::Nodes, status::item_failure};
 use super::{Compression, Proxy, Secret, TlsOptions};
 
 /// The options of a sink over HTTP.

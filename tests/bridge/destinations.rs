@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tidings::{
-    bridge::{Outcome, Sink, SinkCondition},
+    bridge::{Outcome, Reason, Sink, SinkCondition},
     event::{Batch, Record},
 };
 
@@ -18,9 +18,9 @@ impl Sink for ByPod {
         self.0.send(batch)
     }
 
-    fn destination(&self, record: &Record) -> Option<String> {
+    fn destination(&self, record: &Record) -> Result<Option<String>, Reason> {
         let envelope: serde_json::Value = serde_json::from_slice(&record.envelope).unwrap();
-        envelope["event"]["involvedObject"]["name"].as_str().map(str::to_owned)
+        Ok(envelope["event"]["involvedObject"]["name"].as_str().map(str::to_owned))
     }
 }
 

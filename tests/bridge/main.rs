@@ -13,6 +13,8 @@ mod dead_letters;
 mod delivery;
 mod destinations;
 mod disk;
+#[cfg(feature = "elasticsearch")]
+mod elasticsearch;
 mod enrichment;
 mod forged;
 #[cfg(feature = "otlp")]

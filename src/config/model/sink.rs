@@ -63,7 +63,7 @@ pub(crate) struct CommonModel {
     #[schemars(extend("x-shown" = true))]
     pub(crate) filter: Option<Text>,
     /// The format of what is sent: `envelope`, `event` (the Kubernetes Event alone), `ecs` (Elastic Common
-    /// Schema) or `cloudevents`. An `otlp` sink has one of its own. Default: `envelope`.
+    /// Schema) or `cloudevents`. An `otlp` sink has one of its own. Default: `envelope`, for elasticsearch `ecs`.
     #[schemars(extend("default" = "envelope"))]
     pub(crate) format: Option<Format>,
     /// The facts about an event's object that `object` of the envelope has. Reading them needs
@@ -86,7 +86,7 @@ pub(crate) struct CommonModel {
     /// The most bytes of an event that is sent to this sink, from `4KiB` to `journal.maxEvent`: a larger
     /// one is cut, and says in `truncated` by how much. Default: as in the journal.
     pub(crate) max_event: Option<Size>,
-    /// How many values a day, of UTC, a template may make of a destination: the path of a webhook's `url`. One namespace
+    /// How many values a day, of UTC, a template may make of a destination: the path of a webhook's `url`, an index. One namespace
     /// makes at most an eighth of them. An event for one more becomes a dead letter. Default: 200.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10_000), extend("default" = 200))]
     pub(crate) max_destinations: Option<u64>,
@@ -101,7 +101,7 @@ pub(crate) struct CommonModel {
     /// `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), or the address of one: `http://`, `https://`, `socks5://` or
     /// `socks5h://`. Default: none, whatever the environment says.
     pub(crate) proxy: Option<Text>,
-    /// How connections of webhooks and OTLP are used.
+    /// How connections of sinks over HTTP and OTLP are used.
     pub(crate) connection: Option<ConnectionModel>,
     /// The policy when this sink lags by more than the journal holds: `dropOldest`, the oldest
     /// events go and count as lost for it, or `block`, intake stops for all sinks until this one has

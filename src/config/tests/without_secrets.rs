@@ -29,7 +29,7 @@ fn pair() -> (String, String) {
 /// For each kind a sink whose every secret, address and certificate is somewhere else, and is in order;
 /// then changes of it that are refused, as `(what is replaced, by what, what is said of it)`.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     (
         "kafka",
         "{kafka: {brokers: [{env: BROKER}], topic: {env: TOPIC}, sasl: {mechanism: plain, username: \
@@ -113,6 +113,20 @@ const CASES: [Case; 5] = [
                 "cannot be together with tls.serverName",
             ),
             ("{webhook: {", "{deadLetters: {sink: b}, webhook: {", "found `b`"),
+        ],
+    ),
+    (
+        "elasticsearch",
+        "{elasticsearch: {urls: [{env: URL}], index: k8s, auth: {apiKey: {env: TEXT}}, tls: {ca: {env: CA}, cert: \
+         {env: CERT}, key: {env: KEY}, serverName: {env: NAME}}}}",
+        &[
+            ("{env: URL}", "ftp://h", "found `ftp://`"),
+            ("{env: URL}", "https://h?x=1", "expected an address without a query"),
+            ("{env: URL}", "http://127.0.0.1", "beside `tls`, found `http://`"),
+            ("k8s", "K8s", "found one with the capital"),
+            ("{env: TEXT}", "id:key", "expected the base64"),
+            ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
+            ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
         ],
     ),
     (

@@ -73,10 +73,10 @@ impl Address {
     }
 
     /// The address that a template makes of an event, without the query.
-    pub(crate) fn destination(&self, context: &Context) -> Option<String> {
-        let mut address = self.of(context).ok()?.into_owned();
+    pub(crate) fn destination(&self, context: &Context) -> Result<String, AddressError> {
+        let mut address = self.of(context)?.into_owned();
         address.truncate(address.find(['?', '#']).unwrap_or(address.len()));
-        Some(address)
+        Ok(address)
     }
 
     /// The address of an event.

@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::keys::{header_value, url};
+#[cfg(feature = "http-client")]
+use super::secrets::from_base64;
 use crate::{
     document::{Checks, Path, Text, Wrong, wrong},
     sinks::{
@@ -33,7 +35,7 @@ pub(crate) struct AuthModel {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Basic")]
-struct BasicModel {
+pub(crate) struct BasicModel {
     /// The user.
     username: Text,
     /// The password, best as a reference.
@@ -44,7 +46,7 @@ struct BasicModel {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "OAuth2")]
-struct OAuth2Model {
+pub(crate) struct OAuth2Model {
     /// Where tokens are asked for.
     #[schemars(extend("x-shown" = "address"))]
     token_url: Text,
@@ -57,11 +59,37 @@ struct OAuth2Model {
     scope: Option<Text>,
 }
 
+/// The keys of `auth` that a kind has, of which exactly one is written.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct AuthKeys<'a> {
+    pub(crate) bearer: Option<&'a Text>,
+    pub(crate) basic: Option<&'a BasicModel>,
+    pub(crate) oauth2: Option<&'a OAuth2Model>,
+    pub(crate) api_key: Option<&'a Text>,
+    /// The names of those that the kind has, for errors.
+    pub(crate) names: &'static str,
+}
+
+impl AuthModel {
+    /// The keys, for resolving.
+    pub(crate) fn keys(&self) -> AuthKeys<'_> {
+        AuthKeys {
+            bearer: self.bearer.as_ref(),
+            basic: self.basic.as_ref(),
+            oauth2: self.oauth2.as_ref(),
+            api_key: None,
+            names: "`bearer`, `basic` and `oauth2`",
+        }
+    }
+}
+
 /// The credentials of each request.
 #[derive(Clone, Debug)]
 pub enum Auth {
     /// A bearer token.
     Bearer(Secret),
+    /// A key of the API of Elasticsearch: the base64 of `id:key`.
+    ApiKey(Secret),
     /// User and password.
     Basic {
         /// Without a colon.
@@ -92,6 +120,7 @@ impl Auth {
     pub(super) fn authorization(&self) -> Option<String> {
         match self {
             Self::Bearer(token) => Some(format!("Bearer {}", token.expose())),
+            Self::ApiKey(key) => Some(format!("ApiKey {}", key.expose())),
             Self::Basic { username, password } => Some(basic(username.expose(), password.expose())),
             Self::OAuth2(_) => None,
         }
@@ -102,6 +131,12 @@ impl Auth {
     pub(super) fn secrets(&self) -> Vec<String> {
         match self {
             Self::Bearer(token) => vec![token.expose().to_owned()],
+            Self::ApiKey(key) => {
+                let key = key.expose();
+                let decoded = from_base64(key).unwrap_or_default();
+                let secret = decoded.split_once(':').map_or("", |(_, secret)| secret).to_owned();
+                vec![key.to_owned(), decoded, secret]
+            }
             Self::Basic { username: user, password } => pair(user.expose(), password.expose()),
             Self::OAuth2(options) => {
                 let (id, secret) = (options.client_id.expose(), options.client_secret.expose());
@@ -130,7 +165,7 @@ fn pair(user: &str, password: &str) -> Vec<String> {
     vec![user.to_owned(), password.to_owned(), STANDARD.encode(&both), both]
 }
 
-impl AuthModel {
+impl AuthKeys<'_> {
     /// Checks the keys and resolves them. `plaintext` is for the address of tokens.
     pub(super) fn resolve(
         &self,
@@ -143,28 +178,49 @@ impl AuthModel {
             let wrong = wrong("expected `auth` or the header `Authorization`, found both");
             checks.wrong_key(path, wrong.hint("remove one of the two"));
         }
-        let Self { bearer, basic, oauth2 } = self;
-        match (bearer, basic, oauth2) {
-            (Some(token), None, None) => {
-                let path = path.key("bearer");
-                checks.note_plain(&path, token);
-                let check = |token: &str| header_value(token).map(drop).and(not_empty(token));
-                let token = checks.checked(&path, token, check);
-                Some(Auth::Bearer(secret(token)))
+        let Self { bearer, basic, oauth2, api_key, names } = *self;
+        match (bearer, basic, oauth2, api_key) {
+            (Some(token), None, None, None) => {
+                Some(Auth::Bearer(credential(&path.key("bearer"), token, checks, |_| Ok(()))))
             }
-            (None, Some(basic), None) => Some(basic.resolve(&path.key("basic"), checks)),
-            (None, None, Some(oauth2)) => {
+            (None, Some(basic), None, None) => Some(basic.resolve(&path.key("basic"), checks)),
+            (None, None, Some(oauth2), None) => {
                 Some(oauth2.resolve(&path.key("oauth2"), plaintext, checks))
             }
+            (None, None, None, Some(key)) => {
+                Some(Auth::ApiKey(credential(&path.key("apiKey"), key, checks, |key| {
+                    if !key.contains(':') {
+                        return Ok(());
+                    }
+                    let what = "expected the base64 of id and key, found one with a colon";
+                    Err(wrong(what).hint("write what the API calls `encoded`"))
+                })))
+            }
             _ => {
-                let given = [bearer.is_some(), basic.is_some(), oauth2.is_some()];
+                let given =
+                    [bearer.is_some(), basic.is_some(), oauth2.is_some(), api_key.is_some()];
                 let given = given.into_iter().filter(|given| *given).count();
-                let what = format!("expected one of `bearer`, `basic` and `oauth2`, found {given}");
+                let what = format!("expected one of {names}, found {given}");
                 checks.wrong_key(path, wrong(what).hint("write one of them, or remove `auth`"));
                 None
             }
         }
     }
+}
+
+/// A credential that stands in a header.
+fn credential(
+    path: &Path,
+    text: &Text,
+    checks: &mut Checks<'_>,
+    check: impl FnOnce(&str) -> Result<(), Wrong>,
+) -> Secret {
+    checks.note_plain(path, text);
+    secret(checks.checked(path, text, |text| {
+        header_value(text)?;
+        not_empty(text)?;
+        check(text)
+    }))
 }
 
 impl BasicModel {
@@ -187,7 +243,7 @@ impl OAuth2Model {
         let place = path.key("tokenUrl");
         let token_url = checks.checked(&place, &self.token_url, |text| url(text).map(drop));
         checks.note_plain_address(&place, &self.token_url);
-        checks.no_plain_credentials(&place, token_url.as_deref(), plaintext);
+        checks.no_plain_credentials(&place, &token_url, plaintext);
         checks.note_plain(&path.key("clientSecret"), &self.client_secret);
         let mut text = |key: &str, text: &Text| checks.optional(&path.key(key), Some(text));
         Auth::OAuth2(OAuth2Options {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
 
-use super::{HttpOptions, address::MOST_BYTES, auth::AuthModel};
+use super::{HttpOptions, address::MOST_BYTES, auth::AuthKeys};
 use crate::{
     document::{Checks, Misplaced, Path, Text, Wrong, is_word, wrong},
     sinks::{
@@ -18,11 +18,11 @@ use crate::{
 pub(crate) struct HttpModel<'a> {
     /// The way to the kind.
     pub(crate) path: Path,
-    /// The key of the address.
+    /// The key of the addresses.
     pub(crate) key: &'static str,
-    pub(crate) url: &'a Text,
+    pub(crate) urls: Urls<'a>,
     pub(crate) headers: &'a BTreeMap<String, Text>,
-    pub(crate) auth: Option<&'a AuthModel>,
+    pub(crate) auth: Option<AuthKeys<'a>>,
     pub(crate) tls: Option<&'a TlsModel>,
     /// Whether it is gRPC, which uses no proxy and has binary headers.
     pub(crate) grpc: bool,
@@ -32,27 +32,45 @@ pub(crate) struct HttpModel<'a> {
     pub(crate) content_type: bool,
 }
 
+/// The addresses of a kind.
+#[derive(Clone, Copy)]
+pub(crate) enum Urls<'a> {
+    /// The key holds one.
+    One(&'a Text),
+    /// The key holds a list: servers of one receiver.
+    List(&'a [Text]),
+}
+
 impl HttpModel<'_> {
-    /// Checks the keys and resolves them; `check` is of the address.
+    /// Checks the keys and resolves them, for one address; `check` is of that.
     pub(crate) fn resolve(
         &self,
         sink: &Shared<'_>,
         checks: &mut Checks<'_>,
-        check: impl FnOnce(&str) -> Result<(), Misplaced>,
+        check: impl Fn(&str) -> Result<(), Misplaced>,
     ) -> HttpOptions {
-        let path = self.path.key(self.key);
-        let url = checks.checked(&path, self.url, check);
-        self.tls_needs_https(url.as_deref(), checks);
-        checks.note_plain_address(&path, self.url);
-        let fixed = url.as_ref().map(|url| Template::literals(url).collect::<String>());
-        let fixed = fixed.as_deref();
-        checks.no_plain_http(&self.path, self.key, fixed, self.headers, sink.plaintext());
+        let all = self.resolve_all(sink, checks, check);
+        all.into_iter().next().unwrap_or_else(|| HttpOptions::new(stand_ins::url(false)))
+    }
+
+    /// Checks the keys and resolves them, for each address; `check` is of one.
+    pub(crate) fn resolve_all(
+        &self,
+        sink: &Shared<'_>,
+        checks: &mut Checks<'_>,
+        check: impl Fn(&str) -> Result<(), Misplaced>,
+    ) -> Vec<HttpOptions> {
+        let urls = self.urls(sink, checks, check);
+        let fixed: Vec<String> =
+            urls.iter().flatten().map(|url| Template::literals(url).collect()).collect();
+        self.tls_needs_https(&fixed, checks);
+        checks.no_plain_headers(&self.path.key("headers"), &fixed, self.headers, sink.plaintext());
+        let auth = self.path.key("auth");
         if self.auth.is_some() {
-            checks.no_plain_credentials(&self.path.key("auth"), fixed, sink.plaintext());
+            checks.no_plain_credentials(&auth, &fixed, sink.plaintext());
         }
-        let auth = self.auth.and_then(|auth| {
-            auth.resolve(&self.path.key("auth"), self.headers, sink.plaintext(), checks)
-        });
+        let auth =
+            self.auth.and_then(|keys| keys.resolve(&auth, self.headers, sink.plaintext(), checks));
         let proxy = if self.grpc {
             let hint = "remove it, or use `protocol: http`";
             sink.no_proxy(checks, "a sink over gRPC cannot use a proxy", hint);
@@ -60,22 +78,54 @@ impl HttpModel<'_> {
         } else {
             sink.proxy(checks)
         };
-        let options = HttpOptions::new(url.unwrap_or_else(|| stand_ins::url(self.tls.is_some())));
-        HttpOptions {
+        let default = HttpOptions::new("");
+        let options = HttpOptions {
             headers: self.headers(checks),
             auth,
             tls: self.tls.map(|tls| checks.tls(&self.path.key("tls"), tls)),
             proxy,
             compression: sink.compression,
-            connection_max_age: max_age(sink, checks).unwrap_or(options.connection_max_age),
+            connection_max_age: max_age(sink, checks).unwrap_or(default.connection_max_age),
             timeout: sink.timeout,
-            ..options
+            ..default
+        };
+        let urls =
+            urls.into_iter().map(|url| url.unwrap_or_else(|| stand_ins::url(self.tls.is_some())));
+        urls.map(|url| HttpOptions { url: Secret::new(url), ..options.clone() }).collect()
+    }
+
+    /// The addresses; nothing for one that cannot be had.
+    fn urls(
+        &self,
+        sink: &Shared<'_>,
+        checks: &mut Checks<'_>,
+        check: impl Fn(&str) -> Result<(), Misplaced>,
+    ) -> Vec<Option<String>> {
+        let path = self.path.key(self.key);
+        let texts: Vec<_> = match self.urls {
+            Urls::One(text) => vec![(path, text)],
+            Urls::List(texts) => {
+                if texts.is_empty() {
+                    let wrong = wrong("expected addresses, found none");
+                    checks.wrong(&path, wrong.hint("write at least one: `[\"https://host\"]`"));
+                }
+                texts.iter().enumerate().map(|(i, text)| (path.index(i), text)).collect()
+            }
+        };
+        let mut urls = Vec::with_capacity(texts.len());
+        for (path, text) in texts {
+            let url = checks.checked(&path, text, &check);
+            checks.note_plain_address(&path, text);
+            let fixed = url.as_ref().map(|url| Template::literals(url).collect::<String>());
+            checks.no_plain_query(&path, fixed.as_deref(), sink.plaintext());
+            urls.push(url);
         }
+        urls
     }
 
     /// Refuses TLS settings beside a plain address: they would be a false sense of safety.
-    fn tls_needs_https(&self, url: Option<&str>, checks: &mut Checks<'_>) {
-        if self.tls.is_some() && url.is_some_and(|url| url.starts_with("http://")) {
+    fn tls_needs_https(&self, urls: &[String], checks: &mut Checks<'_>) {
+        if self.tls.is_some() && urls.iter().any(|url| url.starts_with("http://")) {
             let key = self.key;
             let wrong =
                 wrong(format!("expected `https://` in `{key}` beside `tls`, found `http://`"));

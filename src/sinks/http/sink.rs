@@ -16,7 +16,7 @@ use super::{
     tokens::Tokens,
 };
 use crate::{
-    bridge::{Failure, Outcome, Secrets, Sink},
+    bridge::{Failure, Outcome, Reason, Secrets, Sink},
     event::{Batch, Record},
     sinks::{Compression, SinkBuildError},
 };
@@ -33,9 +33,9 @@ pub(crate) trait HttpKind: Send + Sync + 'static {
     fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure>;
 
     /// The destination that a template makes of a record; see [`Sink::destination`].
-    fn destination(&self, record: &Record) -> Option<String> {
-        let _ = record;
-        None
+    fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {
+        let _ = (record, secrets);
+        Ok(None)
     }
 
     /// Adds headers that depend on the body, as it is sent and, where that is compressed, as it was before.
@@ -131,7 +131,7 @@ impl<K: HttpKind> Sink for HttpSink<K> {
         Box::pin(async { self.attempt(batch).await.unwrap_or_else(Outcome::Failed) })
     }
 
-    fn destination(&self, record: &Record) -> Option<String> {
-        self.kind.destination(record)
+    fn destination(&self, record: &Record) -> Result<Option<String>, Reason> {
+        self.kind.destination(record, &self.secrets)
     }
 }

@@ -59,6 +59,17 @@ pub(super) fn to_failure(
     Failure { fault, status, after, ..Failure::new(class, secrets.reason(reason)) }
 }
 
+/// The failure that the status of one event is, in an answer that has one for each.
+#[cfg(feature = "elasticsearch")]
+pub(crate) fn item_failure(
+    status: StatusCode,
+    words: &str,
+    sent: &Batch,
+    secrets: &Secrets,
+) -> Failure {
+    to_failure(status, None, words, sent, secrets)
+}
+
 /// The status of an answer, and the words of its body.
 pub(super) fn words(status: StatusCode, body: &str) -> String {
     let mut words = format!("HTTP {}", status.as_u16());

@@ -26,34 +26,39 @@ pub(crate) enum Plaintext {
 }
 
 impl Checks<'_> {
-    /// Refuses headers and a query that would travel over `http://` farther than they may. Of an
-    /// address that is not known here nothing can be said.
-    pub(crate) fn no_plain_http(
-        &mut self,
-        path: &Path,
-        key: &str,
-        url: Option<&str>,
-        headers: &BTreeMap<String, Text>,
-        plaintext: Plaintext,
-    ) {
-        let Some(uri) = url.and_then(|url| plain(url, plaintext)) else { return };
-        if uri.query().is_some_and(|query| !query.is_empty()) {
-            self.wrong(&path.key(key), refused("the query, which may hold a credential,"));
-        }
-        for name in headers.keys().filter(|name| !is_harmless(name)) {
-            let what = "the header, which may be a credential,";
-            self.wrong_key(&path.key("headers").key(name), refused(what));
+    /// Refuses a query that would travel over `http://` farther than it may. Of an address that is not known here
+    /// nothing can be said.
+    pub(crate) fn no_plain_query(&mut self, path: &Path, url: Option<&str>, plaintext: Plaintext) {
+        let uri = url.and_then(|url| plain(url, plaintext));
+        if uri.is_some_and(|uri| uri.query().is_some_and(|query| !query.is_empty())) {
+            self.wrong(path, refused("the query, which may hold a credential,"));
         }
     }
 
-    /// Refuses credentials for an address, likewise.
+    /// Refuses headers that would travel so to one of some addresses.
+    pub(crate) fn no_plain_headers(
+        &mut self,
+        path: &Path,
+        urls: &[impl AsRef<str>],
+        headers: &BTreeMap<String, Text>,
+        plaintext: Plaintext,
+    ) {
+        if !urls.iter().any(|url| plain(url.as_ref(), plaintext).is_some()) {
+            return;
+        }
+        for name in headers.keys().filter(|name| !is_harmless(name)) {
+            self.wrong_key(&path.key(name), refused("the header, which may be a credential,"));
+        }
+    }
+
+    /// Refuses credentials for some addresses, likewise.
     pub(crate) fn no_plain_credentials(
         &mut self,
         path: &Path,
-        url: Option<&str>,
+        urls: impl IntoIterator<Item: AsRef<str>>,
         plaintext: Plaintext,
     ) {
-        if url.is_some_and(|url| plain(url, plaintext).is_some()) {
+        if urls.into_iter().any(|url| plain(url.as_ref(), plaintext).is_some()) {
             self.wrong_key(path, refused("the credentials"));
         }
     }

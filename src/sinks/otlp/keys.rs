@@ -10,7 +10,7 @@ use crate::{
     document::{Checks, Text, wrong},
     sinks::{
         BuildSink, HttpOptions, Proxy, SinkBuildError,
-        http::keys::{HttpModel, url},
+        http::keys::{HttpModel, Urls, url},
         keys::{Keys, Shared, tls::TlsModel},
     },
 };
@@ -78,7 +78,7 @@ impl Keys for OtlpModel {
         let model = HttpModel {
             path: sink.path.key("otlp"),
             key: "endpoint",
-            url: &self.endpoint,
+            urls: Urls::One(&self.endpoint),
             headers: &self.headers,
             auth: None,
             tls: self.tls.as_ref(),

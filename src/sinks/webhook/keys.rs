@@ -14,7 +14,7 @@ use crate::{
         http::{
             address::Address,
             auth::AuthModel,
-            keys::HttpModel,
+            keys::{HttpModel, Urls},
             secrets::{NO_WORD, of_body as words_of_body},
         },
         keys::{Keys, Shared, tls::TlsModel},
@@ -165,9 +165,9 @@ impl Keys for WebhookModel {
         let model = HttpModel {
             path: path.clone(),
             key: "url",
-            url: &self.url,
+            urls: Urls::One(&self.url),
             headers: &self.headers,
-            auth: self.auth.as_ref(),
+            auth: self.auth.as_ref().map(AuthModel::keys),
             tls: self.tls.as_ref(),
             grpc: false,
             templates: true,
@@ -245,7 +245,7 @@ fn body_of(
     if holds_key {
         checks.note_plain(&path, text);
         let url: String = Template::literals(http.url.expose()).collect();
-        checks.no_plain_credentials(&path, Some(&url), sink.plaintext());
+        checks.no_plain_credentials(&path, [url], sink.plaintext());
     }
     Some(WebhookBody { template, content_type })
 }

@@ -30,7 +30,7 @@ use sha2::{Digest as _, Sha256};
 use self::sign::Signer;
 use super::{WebhookBody, WebhookMethod, WebhookOptions, keys::is_one_json};
 use crate::{
-    bridge::{Failure, FailureClass, Filter, Outcome, RefusedClass, Secrets},
+    bridge::{Failure, FailureClass, Filter, Outcome, Reason, RefusedClass, Secrets},
     document::Misplaced,
     encode::{EncodeError, Format},
     event::{Batch, Record},
@@ -225,11 +225,14 @@ impl HttpKind for Webhook {
         })
     }
 
-    fn destination(&self, record: &Record) -> Option<String> {
+    fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {
         if !self.address.is_template() {
-            return None;
+            return Ok(None);
         }
-        self.address.destination(&Context::of(record).ok()?)
+        let destination = || -> Result<_, TemplatedError> {
+            Ok(self.address.destination(&Context::of(record)?)?)
+        };
+        destination().map(Some).map_err(|error| secrets.reason(error))
     }
 
     fn sign(&self, headers: &mut HeaderMap, bodies: &[&[u8]]) {

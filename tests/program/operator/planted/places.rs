@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 20] = [
+const NO_SECRETS: [&str; 23] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
@@ -15,6 +15,9 @@ const NO_SECRETS: [&str; 20] = [
     "objects.watch[]",
     "server.listen",
     "sinks.*.deadLetters.sink",
+    "sinks.*.elasticsearch.dataStream",
+    "sinks.*.elasticsearch.index",
+    "sinks.*.elasticsearch.pipeline",
     "sinks.*.enrich.annotations[]",
     "sinks.*.enrich.labels[]",
     "sinks.*.kafka.brokers[]",

@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 13] = [
+pub(super) const PLANTED: [Planted; 16] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -208,5 +208,43 @@ pub(super) const PLANTED: [Planted; 13] = [
         secrets: &[],
         said: &[],
         receiver: receivers::none,
+    },
+    // `Pl4nted-id:Pl4nted-api-key` in base64.
+    Planted {
+        kind: "elasticsearch",
+        name: "es-key",
+        sink: "{elasticsearch: {urls: [{env: ES_URL}], index: k8s, auth: {apiKey: {env: ES_KEY}}}}",
+        secrets: &[
+            ("ES_URL", "http://{ADDRESS}/tenants/Pl4nted-tenant-2"),
+            ("ES_KEY", "UGw0bnRlZC1pZDpQbDRudGVkLWFwaS1rZXk="),
+        ],
+        said: &[
+            "Pl4nted-tenant-2",
+            "UGw0bnRlZC1pZDpQbDRudGVkLWFwaS1rZXk=",
+            "Pl4nted-id:Pl4nted-api-key",
+            "Pl4nted-api-key",
+        ],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "elasticsearch",
+        name: "es-basic",
+        sink: "{elasticsearch: {urls: [\"http://{ADDRESS}\"], index: k8s, auth: {basic: {username: {env: ES_USER}, \
+               password: {env: ES_PASSWORD}}}}}",
+        secrets: &[("ES_USER", "Pl4nted-user-3"), ("ES_PASSWORD", "Pl4nted:es \"w\\ord/+%41")],
+        said: &[
+            "Pl4nted-user-3",
+            "Pl4nted:es \"w\\ord/+%41",
+            "Pl4nted-user-3:Pl4nted:es \"w\\ord/+%41",
+        ],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "elasticsearch",
+        name: "es-bearer",
+        sink: "{elasticsearch: {urls: [\"http://{ADDRESS}\"], dataStream: k8s, auth: {bearer: {env: ES_BEARER}}}}",
+        secrets: &[("ES_BEARER", "Pl4nted.es-bearer\"b\\e/+%41")],
+        said: &["Pl4nted.es-bearer\"b\\e/+%41"],
+        receiver: receivers::http,
     },
 ];

@@ -1,0 +1,15 @@
+//! Elasticsearch and OpenSearch: documents under the ids of events, so that each is stored once.
+
+#[cfg(feature = "elasticsearch")]
+mod answer;
+mod index;
+mod index_template;
+mod keys;
+#[cfg(feature = "elasticsearch")]
+mod sink;
+
+pub use self::{index::ElasticsearchIndex, keys::ElasticsearchOptions};
+pub(crate) use self::{
+    index_template::{Flavour, index_template},
+    keys::ElasticsearchModel,
+};

@@ -1,0 +1,148 @@
+//! The index that events go to, and the names that one can have.
+
+use crate::{
+    document::{Misplaced, Wrong, wrong},
+    sinks::SinkBuildError,
+    template::{Context, Escape, RenderError, Template},
+};
+
+/// A longer name is refused, in bytes.
+const MOST_BYTES: usize = 255;
+/// No name has any of these, nor white space nor a control character.
+const NOT_IN_NAMES: &str = "\\/*?\"<>|,#:";
+
+/// The index that events go to.
+#[derive(Clone, Debug)]
+pub enum ElasticsearchIndex {
+    /// An index, an alias or a data stream.
+    Named(String),
+    /// One that is made for each event.
+    Template(Template),
+}
+
+/// Why there is no index for an event.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IndexError {
+    #[error("`index`: {0}")]
+    Render(#[from] RenderError),
+    #[error("`index`: {}", .0.what)]
+    Name(Wrong),
+}
+
+impl ElasticsearchIndex {
+    /// Reads a name or a template of one.
+    pub fn parse(text: &str) -> Result<Self, SinkBuildError> {
+        Self::read(text).map_err(|bad| SinkBuildError::at(&["index"], bad.wrong.what))
+    }
+
+    pub(super) fn read(text: &str) -> Result<Self, Misplaced> {
+        if !Template::is_in(text) {
+            name(text)?;
+            return Ok(Self::Named(text.to_owned()));
+        }
+        let template = Template::compile(text, Escape::Plain)?;
+        // An event without fields may well have no index.
+        for sample in Context::samples().take(1) {
+            if let Ok(made) = template.render(&sample) {
+                name(&made)?;
+            }
+        }
+        Ok(Self::Template(template))
+    }
+}
+
+/// The name that a template makes of an event.
+pub(super) fn made(template: &Template, context: &Context) -> Result<String, IndexError> {
+    let made = template.render(context)?;
+    name(&made).map_err(IndexError::Name)?;
+    Ok(made)
+}
+
+/// Checks the name of an index or a data stream.
+pub(super) fn name(text: &str) -> Result<(), Wrong> {
+    let expected = |found: String| wrong(format!("expected the name of an index, found {found}"));
+    let is_bad = |c: &char| NOT_IN_NAMES.contains(*c) || c.is_whitespace() || c.is_control();
+    if text.is_empty() {
+        return Err(expected("an empty text".to_owned()));
+    }
+    if let Some(bad) = text.chars().find(char::is_ascii_uppercase) {
+        let wrong = expected(format!("one with the capital `{bad}`"));
+        return Err(wrong.hint("names are in small letters; in a template write `| lower`"));
+    }
+    if let Some(bad) = text.chars().find(is_bad) {
+        return Err(expected(format!("one with {bad:?} in it")));
+    }
+    if text.starts_with(['-', '_', '+', '.']) {
+        let first = &text[..1];
+        return Err(expected(format!("one that starts with `{first}`")));
+    }
+    if text.len() > MOST_BYTES {
+        return Err(expected(format!("one of more than {MOST_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{document::refused, event::Record};
+
+    #[test]
+    fn bad_names_are_refused() {
+        let long = "x".repeat(256);
+        assert!(name(&long).is_err() && name(&long[1..]).is_ok());
+        for good in ["k8s-events", "logs-kubernetes.events-prod", "a_b+c-1.2", "événements"] {
+            assert!(name(good).is_ok(), "{good}");
+        }
+        let texts = [
+            "",
+            "K8s",
+            "a b",
+            "a,b",
+            "a*",
+            "<a-{now/d}>",
+            "a/b",
+            "a\\b",
+            "a:b",
+            "a#b",
+            "-a",
+            "_all",
+            "+a",
+            ".security",
+            "..",
+            "a\nb",
+            "{{ day }",
+            "{{ dya }}",
+            "k8s-{{ event.reason }}",
+        ];
+        let read =
+            |text: &'static str| (text, ElasticsearchIndex::read(text).map_err(|bad| bad.wrong));
+        insta::assert_snapshot!(refused(texts.map(read)));
+    }
+
+    #[test]
+    fn a_template_makes_a_name_or_says_why_not() {
+        let of = |source: &str, namespace: &str| {
+            let event = serde_json::json!({ "metadata": { "namespace": namespace } });
+            let envelope = format!(r#"{{"id":"a","time":"2026-11-21T10:00:00Z","event":{event}}}"#);
+            let context = Context::of(&Record { seq: 1, envelope: envelope.into() }).unwrap();
+            let ElasticsearchIndex::Template(template) = ElasticsearchIndex::parse(source).unwrap()
+            else {
+                panic!("{source}")
+            };
+            made(&template, &context).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("k8s-{{ day }}", "").as_deref(), Ok("k8s-2026.11.21"));
+        let by_namespace = "k8s-{{ event.metadata.namespace }}";
+        assert_eq!(of(by_namespace, "shop").as_deref(), Ok("k8s-shop"));
+        for (namespace, error) in [
+            ("shop,other", "`index`: expected the name of an index, found one with ',' in it"),
+            ("*", "`index`: expected the name of an index, found one with '*' in it"),
+            ("Shop", "`index`: expected the name of an index, found one with the capital `S`"),
+        ] {
+            assert_eq!(of(by_namespace, namespace).unwrap_err(), error);
+        }
+        let bare = of("{{ event.metadata.namespace }}", ".security");
+        assert!(bare.unwrap_err().ends_with("found one that starts with `.`"));
+    }
+}

@@ -1,0 +1,145 @@
+//! The requests of an Elasticsearch sink: `_bulk` with `create`.
+
+#[cfg(test)]
+mod tests;
+
+use http::StatusCode;
+use reqwest::Url;
+
+use super::{ElasticsearchIndex, ElasticsearchOptions, answer, index};
+use crate::{
+    bridge::{Failure, Outcome, Reason, RefusedClass, Secrets},
+    encode::{EncodeError, Format},
+    event::{Batch, Record},
+    sinks::{
+        SinkBuildError,
+        http::{HttpKind, HttpSink, Nodes, Reading, Reply, Request, parse_url},
+    },
+    template::{Context, RenderError},
+};
+
+/// An answer that is longer, in bytes, is not read: it may repeat twice what it was sent.
+const ANSWER_BYTES: usize = 64 << 20;
+/// The parts of an answer that say what became of each event.
+const FILTER_PATH: &str = "errors,error.type,error.reason,items.*.status,items.*.failure_store,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason";
+
+/// Bulk requests to one node.
+#[derive(Clone)]
+pub(super) struct Bulk {
+    url: Url,
+    index: ElasticsearchIndex,
+    format: Format,
+}
+
+/// Checks the options and sets up the clients; nothing is connected yet.
+pub(super) fn build(options: &ElasticsearchOptions) -> Result<Nodes<Bulk>, SinkBuildError> {
+    let secrets: Vec<_> = options.nodes.iter().flat_map(|node| node.secrets()).collect();
+    let nodes = options.nodes.iter().enumerate().map(|(at, node)| {
+        let bad = |reason: &str| SinkBuildError::at(&["urls", &at.to_string()], reason);
+        let base = parse_url(&["urls"], node.url.expose())?;
+        let kind = Bulk {
+            url: bulk_url(options, base.clone()).ok_or_else(|| bad("expected an address"))?,
+            index: options.index.clone(),
+            format: options.format,
+        };
+        HttpSink::new(kind, node, &base, secrets.clone())
+    });
+    let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+    if nodes.is_empty() {
+        return Err(SinkBuildError::at(&["urls"], "expected addresses, found none"));
+    }
+    Ok(Nodes::new(nodes))
+}
+
+/// An index that is the same for all stands in the path: clusters may forbid to name it in the body.
+fn bulk_url(options: &ElasticsearchOptions, mut url: Url) -> Option<Url> {
+    {
+        let mut path = url.path_segments_mut().ok()?;
+        path.pop_if_empty();
+        if let ElasticsearchIndex::Named(name) = &options.index {
+            path.push(name);
+        }
+        path.push("_bulk");
+    }
+    let mut query = url.query_pairs_mut();
+    query.append_pair("filter_path", FILTER_PATH);
+    if let Some(pipeline) = &options.pipeline {
+        query.append_pair("pipeline", pipeline);
+    }
+    drop(query);
+    Some(url)
+}
+
+/// Why there is no document for an event.
+#[derive(Debug, thiserror::Error)]
+enum DocumentError {
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+    #[error("{0}")]
+    Event(#[from] RenderError),
+    #[error("{0}")]
+    Index(#[from] index::IndexError),
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+}
+
+#[derive(serde::Serialize)]
+struct Action<'a> {
+    create: Create<'a>,
+}
+
+#[derive(serde::Serialize)]
+struct Create<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    _index: Option<&'a str>,
+    _id: &'a str,
+}
+
+impl Bulk {
+    /// The index that the template makes of a record; nothing where it is the same for all.
+    fn index(&self, record: &Record) -> Result<Option<String>, DocumentError> {
+        match &self.index {
+            ElasticsearchIndex::Named(_) => Ok(None),
+            ElasticsearchIndex::Template(template) => {
+                Ok(Some(index::made(template, &Context::of(record)?)?))
+            }
+        }
+    }
+
+    /// The two lines of a record.
+    fn write(&self, record: &Record, body: &mut Vec<u8>) -> Result<(), DocumentError> {
+        let index = self.index(record)?;
+        let document = self.format.encode(record)?;
+        let action = Action { create: Create { _index: index.as_deref(), _id: record.id() } };
+        serde_json::to_writer(&mut *body, &action)?;
+        body.push(b'\n');
+        body.extend_from_slice(&document);
+        body.push(b'\n');
+        Ok(())
+    }
+}
+
+impl HttpKind for Bulk {
+    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+        // An ECS document is about twice as long as its envelope.
+        let mut body = Vec::with_capacity(batch.bytes() * 2);
+        for record in &batch.records {
+            self.write(record, &mut body).map_err(|error| {
+                Failure::refused(RefusedClass::Unsendable, secrets.reason(error))
+            })?;
+        }
+        Ok(Request::post(&self.url, "application/x-ndjson", body))
+    }
+
+    fn reads(&self, status: StatusCode) -> Reading {
+        if status.is_success() { Reading::Whole(ANSWER_BYTES + 1) } else { Reading::Status }
+    }
+
+    fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
+        answer::outcome(reply, ANSWER_BYTES, sent, secrets)
+    }
+
+    fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {
+        self.index(record).map_err(|error| secrets.reason(error))
+    }
+}
