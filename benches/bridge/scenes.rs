@@ -71,12 +71,14 @@ const NOTHING: SinkConfig =
 const ECS: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, format: ecs"#;
 /// As for a chat, with every part of a request that a template can make.
 const TEMPLATE: SinkConfig = r#"webhook: {url: "http://{address}/{{ event.type }}?ns={{ event.metadata.namespace }}", headers: {X-Kind: "{{ event.involvedObject.kind }}"}, body: '{"id":{{ id }},"title":{{ event.reason ~ " · " ~ event.involvedObject.name }},"text":{{ event.message if event.message | length <= 2000 else event.message[:2000] ~ "…" }},"cluster":{{ cluster.name }},"count":{{ occurrences }}}'}, allowPlaintext: true"#;
+const ELASTICSEARCH: SinkConfig =
+    r#"elasticsearch: {urls: ["http://{address}"], index: "k8s-events-{{ day }}"}"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
 /// Six labels, two owners.
 const ENRICHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, enrich: {labels: ["*"], owners: true, node: true}"#;
 
-pub(crate) const SCENES: [Scene; 18] = [
+pub(crate) const SCENES: [Scene; 19] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -118,6 +120,12 @@ pub(crate) const SCENES: [Scene; 18] = [
         what: "burst of 200 000, webhook in batches of 500, in the Elastic Common Schema",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(ECS, "ecs"),
+    },
+    Scene {
+        name: "burst-elasticsearch",
+        what: "burst of 200 000, Elasticsearch in batches of 500, an index for each day",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(ELASTICSEARCH, "bulk"),
     },
     Scene {
         name: "burst-otlp",
