@@ -17,6 +17,8 @@ pub(crate) enum Wire {
     StampedJson,
     /// Documents of the Elastic Common Schema.
     Ecs,
+    /// A bulk request.
+    Bulk,
     /// An OTLP export request as protobuf.
     Otlp,
 }

@@ -133,6 +133,22 @@ fn http_answer(way: usize, words: &str, head: &str) -> Vec<u8> {
 
 /// Of HTTP/1.1, for webhooks and OTLP.
 pub(super) fn http(secrets: &[&str]) -> Receiver {
+    http_and_then(secrets, |_, _| String::new())
+}
+
+/// The same of Elasticsearch, which says it of an event, too, before it takes what comes.
+pub(super) fn elasticsearch(secrets: &[&str]) -> Receiver {
+    http_and_then(secrets, |nth, words| {
+        let fault = serde_json::json!({ "type": words, "reason": words });
+        let item = serde_json::json!({ "create": { "status": 503, "error": fault } });
+        let errors = nth < 2;
+        serde_json::json!({ "errors": errors, "items": if errors { vec![item] } else { vec![] } })
+            .to_string()
+    })
+}
+
+/// Once it has refused in each way, it answers 200 and a body, which is made of the number of the answer and the words.
+fn http_and_then(secrets: &[&str], body: fn(usize, &str) -> String) -> Receiver {
     let (receiver, listener) = Receiver::listen(HTTP_WAYS);
     let said = Arc::clone(&receiver.said);
     // In a header and a status line there are printable characters alone.
@@ -143,10 +159,14 @@ pub(super) fn http(secrets: &[&str]) -> Receiver {
             tokio::spawn(async move {
                 while let Some(head) = request(&mut stream).await {
                     let nth = said.fetch_add(1, Ordering::SeqCst);
-                    let answer = if nth < HTTP_WAYS * TIMES {
-                        http_answer(nth % HTTP_WAYS, &words, &head)
-                    } else {
-                        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec()
+                    let answer = match nth.checked_sub(HTTP_WAYS * TIMES) {
+                        None => http_answer(nth % HTTP_WAYS, &words, &head),
+                        Some(nth) => {
+                            let body = body(nth, &words);
+                            let length = body.len();
+                            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
+                                .into_bytes()
+                        }
                     };
                     if stream.write_all(&answer).await.is_err() || nth % HTTP_WAYS == 10 {
                         return;

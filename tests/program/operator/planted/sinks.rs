@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 16] = [
+pub(super) const PLANTED: [Planted; 17] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -200,6 +200,15 @@ pub(super) const PLANTED: [Planted; 16] = [
         said: &[],
         receiver: receivers::none,
     },
+    Planted {
+        kind: "elasticsearch",
+        name: "es-tls",
+        sink: "{elasticsearch: {urls: [\"https://{ADDRESS}\"], index: k8s, tls: {cert: {env: TLS_CERT}, key: {env: \
+               TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
     // It has none, and is forwarded the dead letters of another.
     Planted {
         kind: "stdout",
@@ -224,7 +233,7 @@ pub(super) const PLANTED: [Planted; 16] = [
             "Pl4nted-id:Pl4nted-api-key",
             "Pl4nted-api-key",
         ],
-        receiver: receivers::http,
+        receiver: receivers::elasticsearch,
     },
     Planted {
         kind: "elasticsearch",
@@ -237,7 +246,7 @@ pub(super) const PLANTED: [Planted; 16] = [
             "Pl4nted:es \"w\\ord/+%41",
             "Pl4nted-user-3:Pl4nted:es \"w\\ord/+%41",
         ],
-        receiver: receivers::http,
+        receiver: receivers::elasticsearch,
     },
     Planted {
         kind: "elasticsearch",
@@ -245,6 +254,6 @@ pub(super) const PLANTED: [Planted; 16] = [
         sink: "{elasticsearch: {urls: [\"http://{ADDRESS}\"], dataStream: k8s, auth: {bearer: {env: ES_BEARER}}}}",
         secrets: &[("ES_BEARER", "Pl4nted.es-bearer\"b\\e/+%41")],
         said: &["Pl4nted.es-bearer\"b\\e/+%41"],
-        receiver: receivers::http,
+        receiver: receivers::elasticsearch,
     },
 ];
