@@ -2,6 +2,7 @@
 
 #[cfg(feature = "elasticsearch")]
 mod answer;
+#[cfg_attr(not(feature = "elasticsearch"), allow(dead_code, reason = "checked only"))]
 mod index;
 mod index_template;
 mod keys;

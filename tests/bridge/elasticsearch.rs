@@ -66,12 +66,12 @@ impl Cluster {
         let shelf = Shelf { mood, authorization, documents, requests: 0 };
         let cluster = Self(Arc::new(Mutex::new(shelf)));
         let router = Router::new()
-            .route("/_bulk", post(|s, h, b| async move { bulk(s, None, h, b) }))
+            .route("/_bulk", post(|s, h: HeaderMap, b: Bytes| async move { bulk(s, None, &h, &b) }))
             .route(
                 "/{index}/_bulk",
-                post(
-                    |s, Path(index): Path<String>, h, b| async move { bulk(s, Some(index), h, b) },
-                ),
+                post(|s, Path(index): Path<String>, h: HeaderMap, b: Bytes| async move {
+                    bulk(s, Some(&index), &h, &b)
+                }),
             )
             .layer(DefaultBodyLimit::disable())
             .with_state(cluster.clone());
@@ -97,9 +97,9 @@ impl Cluster {
 
 fn bulk(
     State(cluster): State<Cluster>,
-    index: Option<String>,
-    headers: HeaderMap,
-    body: Bytes,
+    index: Option<&str>,
+    headers: &HeaderMap,
+    body: &[u8],
 ) -> Response {
     let mut shelf = cluster.0.lock().unwrap();
     shelf.requests += 1;
@@ -116,7 +116,7 @@ fn bulk(
     }
     let mut text = String::new();
     assert_eq!(header("content-encoding"), "gzip");
-    GzDecoder::new(&*body).read_to_string(&mut text).unwrap();
+    GzDecoder::new(body).read_to_string(&mut text).unwrap();
     let invalid = || StatusCode::BAD_REQUEST.into_response();
     let Some(text) = text.strip_suffix('\n') else { return invalid() };
     let lines: Vec<&str> = text.split('\n').collect();
@@ -129,11 +129,10 @@ fn bulk(
         if id.is_empty() || id.len() > 512 {
             return invalid();
         }
-        let Some(index) = create["_index"].as_str().map(str::to_owned).or_else(|| index.clone())
-        else {
+        let Some(index) = create["_index"].as_str().or(index) else {
             return invalid();
         };
-        items.push(shelf.create(index, id, document));
+        items.push(shelf.create(index.to_owned(), id, document));
     }
     if shelf.mood == Mood::Mute {
         return StatusCode::BAD_GATEWAY.into_response();
@@ -234,7 +233,8 @@ async fn each_version_of_an_event_is_one_document_under_its_id() {
         let documents = cluster.documents();
         let mut ids: Vec<_> = documents.iter().map(|((_, id), _)| id.clone()).collect();
         let mut sent = memory.ids();
-        (ids.sort(), sent.sort());
+        ids.sort();
+        sent.sort();
         assert_eq!(ids, sent);
         for ((at, id), document) in &documents {
             assert!(at.starts_with(index), "{at}");

@@ -219,7 +219,9 @@ mod tests {
                 }
             }
             (Value::Array(items), Value::Object(_)) => {
-                items.iter().for_each(|item| undeclared(item, mapping, path, found));
+                for item in items {
+                    undeclared(item, mapping, path, found);
+                }
             }
             (Value::Object(_), _)
                 if !mapping["type"].as_str().unwrap().starts_with("flat")

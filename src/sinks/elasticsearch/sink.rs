@@ -12,7 +12,7 @@ use crate::{
     encode::{EncodeError, Format},
     event::{Batch, Record},
     sinks::{
-        SinkBuildError,
+        HttpOptions, SinkBuildError,
         http::{HttpKind, HttpSink, Nodes, Reading, Reply, Request, parse_url},
     },
     template::{Context, RenderError},
@@ -33,7 +33,7 @@ pub(super) struct Bulk {
 
 /// Checks the options and sets up the clients; nothing is connected yet.
 pub(super) fn build(options: &ElasticsearchOptions) -> Result<Nodes<Bulk>, SinkBuildError> {
-    let secrets: Vec<_> = options.nodes.iter().flat_map(|node| node.secrets()).collect();
+    let secrets: Vec<_> = options.nodes.iter().flat_map(HttpOptions::secrets).collect();
     let nodes = options.nodes.iter().enumerate().map(|(at, node)| {
         let bad = |reason: &str| SinkBuildError::at(&["urls", &at.to_string()], reason);
         let base = parse_url(&["urls"], node.url.expose())?;
