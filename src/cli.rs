@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     config::{self, CheckSecrets},
-    sinks::elasticsearch::{Flavour, index_template},
+    sinks::elasticsearch::{Product, index_template},
 };
 
 /// The exit code of a mistake in the configuration; clap's own for a mistake in the usage.
@@ -56,7 +56,7 @@ enum Command {
     DeadLetters(control::DeadLettersArguments),
     /// Have the running bridge send to one sink again what the journal still has
     Replay(control::ReplayArguments),
-    /// Print the JSON Schema of the configuration file, or what a receiver needs to know of events
+    /// Print the JSON Schema of the configuration file, or an index template
     Schema {
         #[command(subcommand)]
         of: Option<SchemaOf>,
@@ -68,15 +68,15 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum SchemaOf {
-    /// Print an index template for ECS documents, the body of `PUT _index_template/tidings`
+    /// Print an index template for ECS documents, the body of `PUT _index_template/kubernetes-events`
     Elasticsearch {
-        /// Of OpenSearch instead of Elasticsearch
+        /// For OpenSearch instead of Elasticsearch
         #[arg(long)]
         opensearch: bool,
-        /// Make a data stream of what matches
+        /// Create data streams, not indices
         #[arg(long)]
         data_stream: bool,
-        /// The indices that it is for [default: k8s-events-*, with --data-stream logs-kubernetes.events-*]
+        /// The index pattern [default: k8s-events-*, with --data-stream logs-kubernetes.events-*]
         #[arg(long)]
         pattern: Option<String>,
     },
@@ -105,10 +105,10 @@ pub fn main() -> ExitCode {
         Command::Schema {
             of: Some(SchemaOf::Elasticsearch { opensearch, data_stream, pattern }),
         } => {
-            let flavour = if opensearch { Flavour::OpenSearch } else { Flavour::Elasticsearch };
+            let product = if opensearch { Product::OpenSearch } else { Product::Elasticsearch };
             let default = if data_stream { "logs-kubernetes.events-*" } else { "k8s-events-*" };
             let pattern = pattern.as_deref().unwrap_or(default);
-            print(&format!("{:#}\n", index_template(pattern, flavour, data_stream)))
+            print(&format!("{:#}\n", index_template(pattern, product, data_stream)))
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => match crate::demo::run(&arguments) {

@@ -87,12 +87,14 @@ fn merged(outcome: Outcome, refused: Vec<Option<Failure>>) -> Outcome {
             answers = fates.into_iter();
             EventFate::Failed(Failure::unanswered())
         }
-        Outcome::Failed(failure) if !matches!(failure.class, FailureClass::Refused(_)) => {
-            EventFate::Failed(failure)
+        // The receiver does not say which of the others it refuses: the batch is halved.
+        Outcome::Failed(failure) if matches!(failure.class, FailureClass::Refused(_)) => {
+            return Outcome::Failed(failure);
         }
-        // Which of the others is meant is not known: they are sent in halves, and those refused here stand alone in the end.
-        Outcome::Partial { reason, .. } | Outcome::Failed(Failure { reason, .. }) => {
-            return Outcome::Failed(Failure::refused(RefusedClass::Unsendable, reason));
+        Outcome::Failed(failure) => EventFate::Failed(failure),
+        // No sink with destinations answers so.
+        Outcome::Partial { reason, .. } => {
+            return Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason));
         }
     };
     let fate = |failure: Option<Failure>| match failure {
@@ -189,12 +191,8 @@ mod tests {
         let one = Outcome::PerEvent(vec![taken.clone()]);
         assert_eq!(merged(one), fates(taken, failed(&Failure::unanswered())));
         assert_eq!(merged(Outcome::Failed(down.clone())), fates(failed(&down), failed(&down)));
-        // Nobody says which of the others is refused: the batch is halved.
         let invalid = Failure::refused(RefusedClass::Invalid, reason("no"));
-        assert!(matches!(
-            merged(Outcome::Failed(invalid)),
-            Outcome::Failed(Failure { class: FailureClass::Refused(_), .. })
-        ));
+        assert_eq!(merged(Outcome::Failed(invalid.clone())), Outcome::Failed(invalid));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Elasticsearch and OpenSearch: documents under the ids of events, so that each is stored once.
+//! Elasticsearch and OpenSearch: documents under the ids of events, so that an index stores each once.
 
 #[cfg(feature = "elasticsearch")]
 mod answer;
@@ -11,6 +11,6 @@ mod sink;
 
 pub use self::{index::ElasticsearchIndex, keys::ElasticsearchOptions};
 pub(crate) use self::{
-    index_template::{Flavour, index_template},
+    index_template::{Product, index_template},
     keys::ElasticsearchModel,
 };

@@ -34,7 +34,7 @@ pub use self::auth::{Auth, OAuth2Options};
 #[cfg(feature = "http-client")]
 pub(super) use self::{client::*, sink::*};
 #[cfg(feature = "elasticsearch")]
-pub(super) use self::{nodes::Nodes, status::item_failure};
+pub(super) use self::{nodes::Nodes, status::to_failure};
 use super::{Compression, Proxy, Secret, TlsOptions};
 
 /// The options of a sink over HTTP.

@@ -33,9 +33,9 @@ const HOSTILE: [&str; 4] = [
     "",
 ];
 
-/// What the double does with requests.
+/// The behaviour of the double.
 #[derive(Clone, Copy, PartialEq)]
-enum Mood {
+enum Mode {
     Takes,
     /// The credentials are no longer known.
     Revoked,
@@ -50,10 +50,10 @@ enum Mood {
 
 /// A cluster that stores documents as Elasticsearch does, and refuses what it refuses.
 #[derive(Clone)]
-struct Cluster(Arc<Mutex<Shelf>>);
+struct Cluster(Arc<Mutex<Store>>);
 
-struct Shelf {
-    mood: Mood,
+struct Store {
+    mode: Mode,
     authorization: &'static str,
     /// By index and id.
     documents: BTreeMap<(String, String), Value>,
@@ -62,9 +62,9 @@ struct Shelf {
 
 impl Cluster {
     async fn start(authorization: &'static str) -> (Self, String) {
-        let (mood, documents) = (Mood::Takes, BTreeMap::new());
-        let shelf = Shelf { mood, authorization, documents, requests: 0 };
-        let cluster = Self(Arc::new(Mutex::new(shelf)));
+        let (mode, documents) = (Mode::Takes, BTreeMap::new());
+        let store = Store { mode, authorization, documents, requests: 0 };
+        let cluster = Self(Arc::new(Mutex::new(store)));
         let router = Router::new()
             .route("/_bulk", post(|s, h: HeaderMap, b: Bytes| async move { bulk(s, None, &h, &b) }))
             .route(
@@ -81,8 +81,8 @@ impl Cluster {
         (cluster, url)
     }
 
-    fn set(&self, mood: Mood) {
-        self.0.lock().unwrap().mood = mood;
+    fn set(&self, mode: Mode) {
+        self.0.lock().unwrap().mode = mode;
     }
 
     fn requests(&self) -> usize {
@@ -101,17 +101,17 @@ fn bulk(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Response {
-    let mut shelf = cluster.0.lock().unwrap();
-    shelf.requests += 1;
+    let mut store = cluster.0.lock().unwrap();
+    store.requests += 1;
     let header = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap());
     if header("content-type") != "application/x-ndjson" {
         return (StatusCode::NOT_ACCEPTABLE, r#"{"error":"Content-Type"}"#).into_response();
     }
-    if shelf.mood == Mood::Revoked || header("authorization") != shelf.authorization {
+    if store.mode == Mode::Revoked || header("authorization") != store.authorization {
         let body = r#"{"error":{"type":"security_exception","reason":"unable to authenticate"}}"#;
         return (StatusCode::UNAUTHORIZED, body).into_response();
     }
-    if shelf.mood == Mood::Busy {
+    if store.mode == Mode::Busy {
         return StatusCode::TOO_MANY_REQUESTS.into_response();
     }
     let mut text = String::new();
@@ -132,9 +132,9 @@ fn bulk(
         let Some(index) = create["_index"].as_str().or(index) else {
             return invalid();
         };
-        items.push(shelf.create(index.to_owned(), id, document));
+        items.push(store.create(index.to_owned(), id, document));
     }
-    if shelf.mood == Mood::Mute {
+    if store.mode == Mode::Mute {
         return StatusCode::BAD_GATEWAY.into_response();
     }
     let errors = items.iter().any(|item| item.get("error").is_some());
@@ -142,13 +142,13 @@ fn bulk(
     axum::Json(json!({ "errors": errors, "items": items })).into_response()
 }
 
-impl Shelf {
+impl Store {
     /// The item that an action is answered by.
     fn create(&mut self, index: String, id: &str, document: &str) -> Value {
         let error = |status: u16, kind: &str, reason: &str| json!({ "status": status, "error": { "type": kind, "reason": reason } });
-        match self.mood {
-            Mood::Forbidden => return error(403, "security_exception", "is unauthorized"),
-            Mood::Closed => return error(400, "index_closed_exception", "closed"),
+        match self.mode {
+            Mode::Forbidden => return error(403, "security_exception", "is unauthorized"),
+            Mode::Closed => return error(400, "index_closed_exception", "closed"),
             _ => {}
         }
         if index.chars().any(|c| c.is_ascii_uppercase() || ",*<>/\\ ".contains(c)) {
@@ -218,13 +218,13 @@ async fn each_version_of_an_event_is_one_document_under_its_id() {
         let view = bridge.view();
         settled(&view, "elastic", HOSTILE.len() as u64).await;
         // They are stored, and no answer comes: they are sent again.
-        cluster.set(Mood::Mute);
+        cluster.set(Mode::Mute);
         for n in 0..50 {
             create(&server, &format!("api-{n}"));
         }
         let seen = HOSTILE.len() + 50;
         until("some are stored", || cluster.documents().len() > HOSTILE.len()).await;
-        cluster.set(Mood::Takes);
+        cluster.set(Mode::Takes);
         let status = settled(&view, "elastic", seen as u64).await;
         assert_eq!((status.delivered, status.dead_lettered), (seen as u64, 0));
         assert!(status.duplicates > 0);
@@ -248,19 +248,19 @@ async fn each_version_of_an_event_is_one_document_under_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_person_has_to_mend_costs_no_event() {
+async fn a_misconfigured_cluster_costs_no_event() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let (cluster, url) = Cluster::start(OPENSEARCH_AUTHORIZATION).await;
     let bridge = Setup::new(&server, dir.path()).other("a", opensearch(&url)).start().await;
     let view = bridge.view();
     let mut seen = 0;
-    for (mood, condition) in [
-        (Mood::Revoked, SinkCondition::Misconfigured),
-        (Mood::Forbidden, SinkCondition::Misconfigured),
-        (Mood::Closed, SinkCondition::Misconfigured),
-        (Mood::Busy, SinkCondition::Retrying),
+    for (mode, condition) in [
+        (Mode::Revoked, SinkCondition::Misconfigured),
+        (Mode::Forbidden, SinkCondition::Misconfigured),
+        (Mode::Closed, SinkCondition::Misconfigured),
+        (Mode::Busy, SinkCondition::Retrying),
     ] {
-        cluster.set(mood);
+        cluster.set(mode);
         for n in 0..30 {
             create(&server, &format!("web-{seen}-{n}"));
         }
@@ -268,7 +268,7 @@ async fn what_a_person_has_to_mend_costs_no_event() {
         let before = cluster.requests();
         until("it was asked often", || cluster.requests() > before + 5).await;
         until("the state is said", || sink_status(&view, "a").state == condition).await;
-        cluster.set(Mood::Takes);
+        cluster.set(Mode::Takes);
         let status = settled(&view, "a", seen).await;
         assert_eq!((status.delivered, status.dead_lettered), (seen, 0));
         assert_eq!(status.state, SinkCondition::Healthy);

@@ -124,7 +124,7 @@ const CASES: [Case; 6] = [
             ("{env: URL}", "https://h?x=1", "expected an address without a query"),
             ("{env: URL}", "http://127.0.0.1", "beside `tls`, found `http://`"),
             ("k8s", "K8s", "found one with the capital"),
-            ("{env: TEXT}", "id:key", "expected the base64"),
+            ("{env: TEXT}", "id:key", "expected base64"),
             ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
             ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
         ],

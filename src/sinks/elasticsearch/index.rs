@@ -11,6 +11,8 @@ const MOST_BYTES: usize = 255;
 /// No name has any of these, nor white space nor a control character.
 const NOT_IN_NAMES: &str = "\\/*?\"<>|,#:";
 
+const HINT: &str = "a name has no blanks and none of `\\ / * ? \" < > | , # :`, and does not start with `-`, `_`, `+` or `.`";
+
 /// The index that events go to.
 #[derive(Clone, Debug)]
 pub enum ElasticsearchIndex {
@@ -42,32 +44,32 @@ impl ElasticsearchIndex {
         }
         let template = Template::compile(text, Escape::Plain)?;
         // An event without fields may well have no index.
-        for sample in Context::samples().take(1) {
-            if let Ok(made) = template.render(&sample) {
-                name(&made)?;
-            }
+        let sample = Context::samples().next();
+        if let Some(Ok(rendered)) = sample.map(|sample| template.render(&sample)) {
+            name(&rendered)?;
         }
         Ok(Self::Template(template))
     }
 }
 
 /// The name that a template makes of an event.
-pub(super) fn made(template: &Template, context: &Context) -> Result<String, IndexError> {
-    let made = template.render(context)?;
-    name(&made).map_err(IndexError::Name)?;
-    Ok(made)
+pub(super) fn render(template: &Template, context: &Context) -> Result<String, IndexError> {
+    let rendered = template.render(context)?;
+    name(&rendered).map_err(IndexError::Name)?;
+    Ok(rendered)
 }
 
 /// Checks the name of an index or a data stream.
 pub(super) fn name(text: &str) -> Result<(), Wrong> {
-    let expected = |found: String| wrong(format!("expected the name of an index, found {found}"));
+    let expected =
+        |found: String| wrong(format!("expected the name of an index, found {found}")).hint(HINT);
     let is_bad = |c: &char| NOT_IN_NAMES.contains(*c) || c.is_whitespace() || c.is_control();
     if text.is_empty() {
         return Err(expected("an empty text".to_owned()));
     }
-    if let Some(bad) = text.chars().find(char::is_ascii_uppercase) {
+    if let Some(bad) = text.chars().find(|c| c.is_uppercase()) {
         let wrong = expected(format!("one with the capital `{bad}`"));
-        return Err(wrong.hint("names are in small letters; in a template write `| lower`"));
+        return Err(wrong.hint("names are in lower case; in a template write `| lower`"));
     }
     if let Some(bad) = text.chars().find(is_bad) {
         return Err(expected(format!("one with {bad:?} in it")));
@@ -97,6 +99,7 @@ mod tests {
         let texts = [
             "",
             "K8s",
+            "É",
             "a b",
             "a,b",
             "a*",
@@ -130,7 +133,7 @@ mod tests {
             else {
                 panic!("{source}")
             };
-            made(&template, &context).map_err(|error| error.to_string())
+            render(&template, &context).map_err(|error| error.to_string())
         };
         assert_eq!(of("k8s-{{ day }}", "").as_deref(), Ok("k8s-2026.11.21"));
         let by_namespace = "k8s-{{ event.metadata.namespace }}";

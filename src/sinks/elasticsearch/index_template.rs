@@ -13,22 +13,22 @@ use crate::encode::kind_words;
 
 /// The program that an index template is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flavour {
+pub(crate) enum Product {
     Elasticsearch,
     OpenSearch,
 }
 
 /// Longer texts are kept, but not found by their value: Lucene has no term of more than 32 766 bytes.
 const IGNORE_ABOVE: u64 = 1024;
-/// Above that of the templates that Elasticsearch brings with it for `logs-*-*`.
+/// Higher than 100, that of the built-in template of Elasticsearch for `logs-*-*`.
 const PRIORITY: u64 = 200;
 
 /// The body of `PUT _index_template/<name>`.
-pub(crate) fn index_template(pattern: &str, flavour: Flavour, is_data_stream: bool) -> Value {
+pub(crate) fn index_template(pattern: &str, product: Product, is_data_stream: bool) -> Value {
     let mut template = json!({
         "index_patterns": [pattern],
         "priority": PRIORITY,
-        "template": { "mappings": { "dynamic": false, "properties": properties(flavour) } },
+        "template": { "mappings": { "dynamic": false, "properties": properties(product) } },
         "_meta": { "description": "Kubernetes Events, as Tidings writes them in ECS" },
     });
     if is_data_stream {
@@ -37,19 +37,19 @@ pub(crate) fn index_template(pattern: &str, flavour: Flavour, is_data_stream: bo
     template
 }
 
-fn properties(flavour: Flavour) -> Value {
+fn properties(product: Product) -> Value {
     let keyword = || json!({ "type": "keyword", "ignore_above": IGNORE_ABOVE });
     let (text, long, boolean) =
         (json!({ "type": "text" }), json!({ "type": "long" }), json!({ "type": "boolean" }));
     // The API server takes years that Elasticsearch does not.
     let date = json!({ "type": "date", "ignore_malformed": true });
-    let flat = match flavour {
-        Flavour::Elasticsearch => json!({ "type": "flattened", "ignore_above": IGNORE_ABOVE }),
-        Flavour::OpenSearch => json!({ "type": "flat_object" }),
+    let flat = match product {
+        Product::Elasticsearch => json!({ "type": "flattened", "ignore_above": IGNORE_ABOVE }),
+        Product::OpenSearch => json!({ "type": "flat_object" }),
     };
-    let annotations = match flavour {
-        Flavour::Elasticsearch => flat.clone(),
-        Flavour::OpenSearch => json!({ "type": "object", "enabled": false }),
+    let annotations = match product {
+        Product::Elasticsearch => flat.clone(),
+        Product::OpenSearch => json!({ "type": "object", "enabled": false }),
     };
     let object = |fields: &[(&str, &Value)]| {
         let fields = fields.iter().map(|(name, field)| ((*name).to_owned(), (*field).clone()));
@@ -237,10 +237,10 @@ mod tests {
     fn a_template_declares_every_field_of_a_document() {
         let record = Record { seq: 1, envelope: ENVELOPE.replace('\n', "").into() };
         let document = serde_json::from_slice(&Format::Ecs.encode(&record).unwrap()).unwrap();
-        for (flavour, flat) in
-            [(Flavour::Elasticsearch, "flattened"), (Flavour::OpenSearch, "flat_object")]
+        for (product, flat) in
+            [(Product::Elasticsearch, "flattened"), (Product::OpenSearch, "flat_object")]
         {
-            let template = index_template("k8s-events-*", flavour, false);
+            let template = index_template("k8s-events-*", product, false);
             let mappings = &template["template"]["mappings"];
             let mut found = Vec::new();
             undeclared(&document, mappings, "", &mut found);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_template_of_a_data_stream_says_so() {
-        let of = |is_data_stream| index_template("logs-*", Flavour::OpenSearch, is_data_stream);
+        let of = |is_data_stream| index_template("logs-*", Product::OpenSearch, is_data_stream);
         assert_eq!(of(true)["data_stream"], json!({}));
         assert_eq!(of(false).get("data_stream"), None);
         assert_eq!(of(true)["index_patterns"], json!(["logs-*"]));

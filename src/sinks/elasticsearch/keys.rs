@@ -20,12 +20,13 @@ use crate::{
     template::Template,
 };
 
-/// Stores each event once in Elasticsearch or OpenSearch, as a document under its id.
+/// Stores events in Elasticsearch or OpenSearch as documents under their ids, so that an index stores each once.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Elasticsearch")]
 pub(crate) struct ElasticsearchModel {
-    /// The addresses of nodes of one cluster, `http://` or `https://`, which are asked in turn. `/_bulk` is appended.
+    /// The addresses of nodes of one cluster, `http://` or `https://`, which are asked in turn: one that fails is passed
+    /// over. The path of bulk requests is appended.
     #[schemars(length(min = 1), extend("x-shown" = "address"))]
     urls: Vec<Text>,
     /// The index or alias, or a template of one: `k8s-events-{{ day }}` is an index for each day. Exactly one of `index` and
@@ -111,11 +112,17 @@ impl Keys for ElasticsearchModel {
             templates: false,
             content_type: false,
         };
-        let nodes = model.resolve_all(sink, checks, |value| match url(value)?.query() {
-            None => Ok(()),
-            Some(_) => Err(wrong("expected an address without a query, found one with a query")
-                .hint("remove what follows `?`")
-                .into()),
+        let nodes = model.resolve_all(sink, checks, |value| {
+            let address = url(value)?;
+            if address.query().is_some() {
+                let wrong = wrong("expected an address without a query, found one with a query");
+                return Err(wrong.hint("remove what follows `?`").into());
+            }
+            if address.path().ends_with("/_bulk") {
+                let wrong = wrong("expected the address of a node, found one of bulk requests");
+                return Err(wrong.hint("remove `/_bulk`, which is appended").into());
+            }
+            Ok(())
         });
         if sink.compression == Compression::Zstd {
             let wrong = wrong("expected `none` or `gzip`, found `zstd`");
@@ -127,9 +134,9 @@ impl Keys for ElasticsearchModel {
         let index = self.index(&path, checks);
         let format = sink.format.unwrap_or(Format::Ecs);
         if self.data_stream.is_some() && format != Format::Ecs {
-            let wrong = wrong("expected `ecs` for a data stream, found another format")
-                .hint("documents of a data stream need `@timestamp`: remove `format`");
-            checks.wrong(&sink.path.key("format"), wrong);
+            let wrong =
+                wrong("expected `ecs` for a data stream, found a format without `@timestamp`");
+            checks.wrong(&sink.path.key("format"), wrong.hint("remove `format`, or use `index`"));
         }
         let pipeline = checks.optional(&path.key("pipeline"), self.pipeline.as_ref());
         let index = index.unwrap_or_else(|| ElasticsearchIndex::Named(stand_ins::TEXT.to_owned()));
@@ -147,7 +154,7 @@ impl ElasticsearchModel {
                 let read = |text: &str| -> Result<_, Misplaced> {
                     if Template::is_in(text) {
                         let wrong = wrong("expected a fixed data stream, found a template");
-                        return Err(wrong.hint("`index` may be a template").into());
+                        return Err(wrong.hint("write a fixed name, or use `index`").into());
                     }
                     index::name(text)?;
                     Ok(ElasticsearchIndex::Named(text.to_owned()))
@@ -156,7 +163,8 @@ impl ElasticsearchModel {
             }
             (index, _) => {
                 let found = if index.is_some() { "both" } else { "none" };
-                let wrong = wrong(format!("expected `index` or `dataStream`, found {found}"));
+                let wrong =
+                    wrong(format!("expected one of `index` and `dataStream`, found {found}"));
                 let hint = "write one of them, such as `index: \"k8s-events-{{ day }}\"`";
                 checks.wrong_key(path, wrong.hint(hint));
                 None

@@ -13,18 +13,16 @@ use crate::{
     event::{Batch, Record},
     sinks::{
         HttpOptions, SinkBuildError,
-        http::{HttpKind, HttpSink, Nodes, Reading, Reply, Request, parse_url},
+        http::{HttpKind, HttpSink, Nodes, Reading, Reply, Request, parse_url, peer},
     },
     template::{Context, RenderError},
 };
 
-/// An answer that is longer, in bytes, is not read: it may repeat twice what it was sent.
-const ANSWER_BYTES: usize = 64 << 20;
 /// The parts of an answer that say what became of each event.
-const FILTER_PATH: &str = "errors,error.type,error.reason,items.*.status,items.*.failure_store,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason";
+const FILTER_PATH: &str =
+    "errors,items.*.status,items.*.error.type,items.*.error.reason,items.*.error.caused_by.reason";
 
 /// Bulk requests to one node.
-#[derive(Clone)]
 pub(super) struct Bulk {
     url: Url,
     index: ElasticsearchIndex,
@@ -32,42 +30,41 @@ pub(super) struct Bulk {
 }
 
 /// Checks the options and sets up the clients; nothing is connected yet.
-pub(super) fn build(options: &ElasticsearchOptions) -> Result<Nodes<Bulk>, SinkBuildError> {
+pub(super) fn build(
+    options: &ElasticsearchOptions,
+) -> Result<Nodes<HttpSink<Bulk>>, SinkBuildError> {
     let secrets: Vec<_> = options.nodes.iter().flat_map(HttpOptions::secrets).collect();
-    let nodes = options.nodes.iter().enumerate().map(|(at, node)| {
-        let bad = |reason: &str| SinkBuildError::at(&["urls", &at.to_string()], reason);
+    let nodes = options.nodes.iter().map(|node| {
         let base = parse_url(&["urls"], node.url.expose())?;
         let kind = Bulk {
-            url: bulk_url(options, base.clone()).ok_or_else(|| bad("expected an address"))?,
+            url: bulk_url(options, base.clone()),
             index: options.index.clone(),
             format: options.format,
         };
-        HttpSink::new(kind, node, &base, secrets.clone())
+        Ok((peer(&base), HttpSink::new(kind, node, &base, secrets.clone())?))
     });
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
     if nodes.is_empty() {
-        return Err(SinkBuildError::at(&["urls"], "expected addresses, found none"));
+        return Err(SinkBuildError::at(&["urls"], "expected at least one address, found none"));
     }
     Ok(Nodes::new(nodes))
 }
 
 /// An index that is the same for all stands in the path: clusters may forbid to name it in the body.
-fn bulk_url(options: &ElasticsearchOptions, mut url: Url) -> Option<Url> {
-    {
-        let mut path = url.path_segments_mut().ok()?;
+fn bulk_url(options: &ElasticsearchOptions, mut url: Url) -> Url {
+    // Every address of HTTP has a path.
+    if let Ok(mut path) = url.path_segments_mut() {
         path.pop_if_empty();
         if let ElasticsearchIndex::Named(name) = &options.index {
             path.push(name);
         }
         path.push("_bulk");
     }
-    let mut query = url.query_pairs_mut();
-    query.append_pair("filter_path", FILTER_PATH);
+    url.query_pairs_mut().append_pair("filter_path", FILTER_PATH);
     if let Some(pipeline) = &options.pipeline {
-        query.append_pair("pipeline", pipeline);
+        url.query_pairs_mut().append_pair("pipeline", pipeline);
     }
-    drop(query);
-    Some(url)
+    url
 }
 
 /// Why there is no document for an event.
@@ -101,7 +98,7 @@ impl Bulk {
         match &self.index {
             ElasticsearchIndex::Named(_) => Ok(None),
             ElasticsearchIndex::Template(template) => {
-                Ok(Some(index::made(template, &Context::of(record)?)?))
+                Ok(Some(index::render(template, &Context::of(record)?)?))
             }
         }
     }
@@ -132,11 +129,12 @@ impl HttpKind for Bulk {
     }
 
     fn reads(&self, status: StatusCode) -> Reading {
-        if status.is_success() { Reading::Whole(ANSWER_BYTES + 1) } else { Reading::Status }
+        let is_read = status.is_success() || status == StatusCode::BAD_REQUEST;
+        if is_read { Reading::Whole(answer::MOST_BYTES + 1) } else { Reading::Status }
     }
 
     fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
-        answer::outcome(reply, ANSWER_BYTES, sent, secrets)
+        answer::outcome(reply, sent, secrets)
     }
 
     fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {

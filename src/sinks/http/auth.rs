@@ -189,11 +189,13 @@ impl AuthKeys<'_> {
             }
             (None, None, None, Some(key)) => {
                 Some(Auth::ApiKey(credential(&path.key("apiKey"), key, checks, |key| {
-                    if !key.contains(':') {
+                    if !key.contains([':', ' ']) {
                         return Ok(());
                     }
-                    let what = "expected the base64 of id and key, found one with a colon";
-                    Err(wrong(what).hint("write what the API calls `encoded`"))
+                    let what = "expected base64, found a text with a colon or a blank";
+                    let hint =
+                        "write the field `encoded` of the answer of `POST /_security/api_key`";
+                    Err(wrong(what).hint(hint))
                 })))
             }
             _ => {

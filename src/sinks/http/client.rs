@@ -162,7 +162,7 @@ impl Reply {
         // What the body of a redirect says is that it is one.
         let location = location.map(status::points_to);
         let words = location.as_deref().unwrap_or(words);
-        status::to_failure(self.status, self.retry_after(), words, sent, secrets)
+        status::to_failure(self.status, self.retry_after(), words, &sent.records, secrets)
     }
 
     /// The failure that an answer is whose status does not say what it means.

@@ -1,6 +1,6 @@
 //! Whether a receiver that forbids something means who asks, not what is sent.
 
-use crate::event::Batch;
+use crate::event::Record;
 
 /// Receivers say these of a request that they do not know the sender of, or no longer.
 const WORDS: [&str; 9] = [
@@ -15,15 +15,15 @@ const WORDS: [&str; 9] = [
     "token",
 ];
 
-/// Whether words are about credentials. What a batch holds may be quoted in them, and says nothing.
-pub(crate) fn are_spoken_of(words: &str, sent: &Batch) -> bool {
+/// Whether words are about credentials. Text of the records may be quoted in them, and says nothing.
+pub(crate) fn are_spoken_of(words: &str, sent: &[Record]) -> bool {
     let words = words.to_ascii_lowercase();
     WORDS.into_iter().any(|word| words.contains(word) && !holds(sent, word))
 }
 
-fn holds(batch: &Batch, word: &str) -> bool {
+fn holds(records: &[Record], word: &str) -> bool {
     let is_word = |bytes: &[u8]| bytes.eq_ignore_ascii_case(word.as_bytes());
-    batch.records.iter().any(|record| record.envelope.windows(word.len()).any(is_word))
+    records.iter().any(|record| record.envelope.windows(word.len()).any(is_word))
 }
 
 #[cfg(test)]
@@ -33,8 +33,8 @@ mod tests {
 
     #[test]
     fn an_answer_speaks_of_credentials_unless_an_event_has_the_word() {
-        let silent = Batch { records: vec![fixtures::record(1, "back-off")] };
-        let speaks = Batch { records: vec![fixtures::record(2, "cannot mount the Token")] };
+        let silent = [fixtures::record(1, "back-off")];
+        let speaks = [fixtures::record(2, "cannot mount the Token")];
         for (words, of_silent, of_speaks) in [
             ("The security token has expired", true, false),
             ("Incorrect API key: token t0", true, true),

@@ -106,8 +106,8 @@ impl HttpModel<'_> {
             Urls::One(text) => vec![(path, text)],
             Urls::List(texts) => {
                 if texts.is_empty() {
-                    let wrong = wrong("expected addresses, found none");
-                    checks.wrong(&path, wrong.hint("write at least one: `[\"https://host\"]`"));
+                    let wrong = wrong("expected at least one address, found none");
+                    checks.wrong(&path, wrong.hint("write for instance `[\"https://host\"]`"));
                 }
                 texts.iter().enumerate().map(|(i, text)| (path.index(i), text)).collect()
             }

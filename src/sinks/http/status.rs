@@ -24,16 +24,16 @@ use http::{HeaderValue, StatusCode, Uri};
 
 use crate::{
     bridge::{Failure, FailureClass, Fault, RefusedClass, Secrets, Status},
-    event::Batch,
+    event::Record,
     sinks::http::credentials,
 };
 
-/// The failure that an answer other than 2xx to a batch is, whose body says `words`.
-pub(super) fn to_failure(
+/// The failure that a status other than 2xx of an answer to some records is, which says `words`.
+pub(crate) fn to_failure(
     status: StatusCode,
     after: Option<Duration>,
     words: &str,
-    sent: &Batch,
+    sent: &[Record],
     secrets: &Secrets,
 ) -> Failure {
     let reason = self::words(status, words);
@@ -57,17 +57,6 @@ pub(super) fn to_failure(
     let after = after.filter(|_| honoured);
     let status = Status::Http(code);
     Failure { fault, status, after, ..Failure::new(class, secrets.reason(reason)) }
-}
-
-/// The failure that the status of one event is, in an answer that has one for each.
-#[cfg(feature = "elasticsearch")]
-pub(crate) fn item_failure(
-    status: StatusCode,
-    words: &str,
-    sent: &Batch,
-    secrets: &Secrets,
-) -> Failure {
-    to_failure(status, None, words, sent, secrets)
 }
 
 /// The status of an answer, and the words of its body.
@@ -110,7 +99,7 @@ mod tests {
 
     fn failure(code: u16, after: Option<Duration>, words: &str) -> Failure {
         let status = StatusCode::from_u16(code).unwrap();
-        to_failure(status, after, words, &fixtures::batch(1..=2), &Secrets::none())
+        to_failure(status, after, words, &fixtures::batch(1..=2).records, &Secrets::none())
     }
 
     #[test]

@@ -84,3 +84,22 @@ async fn a_bridge_that_does_not_listen_is_told_from_one_that_does_not_run() {
     assert_eq!((answer.code, answer.stdout.as_str()), (1, ""));
     insta::assert_snapshot!(stage.steady(&answer.stderr));
 }
+
+#[tokio::test]
+async fn an_index_template_is_of_what_was_asked_for() {
+    for (options, pattern, is_data_stream, labels) in [
+        (&[][..], "k8s-events-*", false, "flattened"),
+        (&["--opensearch"], "k8s-events-*", false, "flat_object"),
+        (&["--data-stream"], "logs-kubernetes.events-*", true, "flattened"),
+        (&["--data-stream", "--opensearch", "--pattern", "a-*"], "a-*", true, "flat_object"),
+    ] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_tidings"));
+        let output =
+            command.args(["schema", "elasticsearch"]).args(options).output().await.unwrap();
+        let template: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(template["index_patterns"], serde_json::json!([pattern]));
+        assert_eq!(template.get("data_stream").is_some(), is_data_stream);
+        let type_of_labels = "/template/mappings/properties/kubernetes/properties/labels/type";
+        assert_eq!(template.pointer(type_of_labels).unwrap(), labels);
+    }
+}

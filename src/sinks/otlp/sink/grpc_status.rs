@@ -86,7 +86,7 @@ pub(super) fn to_failure(status: &Status, sent: &Batch, secrets: &Secrets) -> Fa
     let fault = match class {
         _ if asked.is_some() || code == Code::Unauthenticated => Fault::Sink,
         FailureClass::Throttled => Fault::Sink,
-        _ if code == Code::PermissionDenied && credentials::are_spoken_of(words, sent) => {
+        _ if code == Code::PermissionDenied && credentials::are_spoken_of(words, &sent.records) => {
             Fault::Sink
         }
         FailureClass::Refused(_) | FailureClass::Misconfigured => Fault::RecordForGood,
