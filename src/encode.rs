@@ -4,12 +4,16 @@
 mod cloudevents;
 mod ecs;
 mod event;
+#[cfg(feature = "splunk")]
+pub(crate) mod hec;
 mod kinds;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod parsed;
 #[cfg(feature = "otlp")]
 mod protobuf;
+#[cfg(feature = "splunk")]
+mod stable;
 #[cfg(test)]
 mod tests;
 

@@ -16,6 +16,7 @@ mod kafka;
 pub(crate) mod keys;
 mod options;
 mod otlp;
+mod splunk;
 mod stdout;
 mod webhook;
 
@@ -29,6 +30,7 @@ pub use keys::{BuildSink, Kind};
 use options::is_reserved_header;
 pub use options::{Compression, Proxy, Secret, TlsOptions};
 pub use otlp::{OtlpOptions, OtlpProtocol};
+pub use splunk::SplunkOptions;
 pub use stdout::StdoutSink;
 pub use webhook::{SigningKeyError, WebhookBody, WebhookMethod, WebhookOptions};
 
@@ -38,6 +40,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<otlp::OtlpModel>("otlp", cfg!(feature = "otlp")),
     Kind::of::<webhook::WebhookModel>("webhook", cfg!(feature = "webhook")),
     Kind::of::<elasticsearch::ElasticsearchModel>("elasticsearch", cfg!(feature = "elasticsearch")),
+    Kind::of::<splunk::SplunkModel>("splunk", cfg!(feature = "splunk")),
     Kind::of::<stdout::StdoutModel>("stdout", true),
 ];
 

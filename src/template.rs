@@ -18,6 +18,7 @@ mod tests;
 mod values;
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{Arc, LazyLock},
 };
@@ -105,6 +106,41 @@ pub enum RenderError {
         /// The fault.
         what: String,
     },
+}
+
+/// A text that is the same for every event, or a template of one.
+#[derive(Clone, Debug)]
+pub enum Templated {
+    /// The same for every event.
+    Fixed(String),
+    /// Made for each event.
+    Template(Template),
+}
+
+impl Templated {
+    /// Reads a text; a template where it holds tags.
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        if Template::is_in(text) {
+            return Template::compile(text, Escape::Plain).map(Self::Template);
+        }
+        Ok(Self::Fixed(text.to_owned()))
+    }
+
+    /// Whether it is made for each event.
+    pub fn is_template(&self) -> bool {
+        matches!(self, Self::Template(_))
+    }
+
+    /// The text for an event, which only a template reads.
+    pub fn render(
+        &self,
+        context: impl FnOnce() -> Result<Context, RenderError>,
+    ) -> Result<Cow<'_, str>, RenderError> {
+        match self {
+            Self::Fixed(text) => Ok(Cow::Borrowed(text)),
+            Self::Template(template) => template.render(&context()?).map(Cow::Owned),
+        }
+    }
 }
 
 /// One event, as the templates of a sink see it.

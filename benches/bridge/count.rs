@@ -24,10 +24,13 @@ use crate::{
 const DOCUMENT: &[u8] = br#""event":{"id":""#;
 /// The attribute of a log record that holds the id.
 const ATTRIBUTE: &[u8] = b"log.record.uid";
+/// The bytes before the id of an object for Splunk.
+const FIELD: &[u8] = br#""event_id":""#;
 /// The bytes before the id in a line of a bulk request.
 const ACTION: &[u8] = br#""_id":""#;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const BULK_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"errors\":false}";
+const HEC_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{\"code\":0}";
 const BUFFER: usize = 256 * 1024;
 
 /// Serves until stdin ends. Says its address first; `total` is answered with the number of events
@@ -67,6 +70,7 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
         Wire::Json | Wire::StampedJson => ENVELOPE,
         Wire::Ecs => DOCUMENT,
         Wire::Bulk => ACTION,
+        Wire::Hec => FIELD,
         Wire::Otlp => ATTRIBUTE,
     });
     let mut buffer = vec![0; BUFFER];
@@ -87,7 +91,11 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
             }
         };
         note(&buffer[body..end], wire, &finder, tally)?;
-        stream.write_all(if wire == Wire::Bulk { BULK_ANSWER } else { ANSWER })?;
+        stream.write_all(match wire {
+            Wire::Bulk => BULK_ANSWER,
+            Wire::Hec => HEC_ANSWER,
+            _ => ANSWER,
+        })?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
     }
@@ -107,7 +115,7 @@ fn note(
         let rest = &body[at + finder.needle().len()..];
         let id = match wire {
             Wire::Otlp => attribute_value(rest),
-            Wire::Json | Wire::StampedJson | Wire::Ecs | Wire::Bulk => {
+            Wire::Json | Wire::StampedJson | Wire::Ecs | Wire::Bulk | Wire::Hec => {
                 memchr::memchr(b'"', rest).map(|end| &rest[..end])
             }
         };

@@ -73,12 +73,13 @@ const ECS: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 
 const TEMPLATE: SinkConfig = r#"webhook: {url: "http://{address}/{{ event.type }}?ns={{ event.metadata.namespace }}", headers: {X-Kind: "{{ event.involvedObject.kind }}"}, body: '{"id":{{ id }},"title":{{ event.reason ~ " · " ~ event.involvedObject.name }},"text":{{ event.message if event.message | length <= 2000 else event.message[:2000] ~ "…" }},"cluster":{{ cluster.name }},"count":{{ occurrences }}}'}, allowPlaintext: true"#;
 const ELASTICSEARCH: SinkConfig =
     r#"elasticsearch: {urls: ["http://{address}"], index: "k8s-events-{{ day }}"}"#;
+const SPLUNK: SinkConfig = r#"splunk: {url: "http://{address}", token: t, index: k8s}"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
 /// Six labels, two owners.
 const ENRICHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, enrich: {labels: ["*"], owners: true, node: true}"#;
 
-pub(crate) const SCENES: [Scene; 19] = [
+pub(crate) const SCENES: [Scene; 20] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -126,6 +127,12 @@ pub(crate) const SCENES: [Scene; 19] = [
         what: "burst of 200 000, Elasticsearch in batches of 500, an index for each day",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(ELASTICSEARCH, "bulk"),
+    },
+    Scene {
+        name: "burst-splunk",
+        what: "burst of 200 000, Splunk in batches of 500, without acknowledgement",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(SPLUNK, "hec"),
     },
     Scene {
         name: "burst-otlp",

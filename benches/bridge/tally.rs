@@ -19,6 +19,8 @@ pub(crate) enum Wire {
     Ecs,
     /// A bulk request.
     Bulk,
+    /// Objects for the event collector of Splunk.
+    Hec,
     /// An OTLP export request as protobuf.
     Otlp,
 }

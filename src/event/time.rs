@@ -27,14 +27,18 @@ const BEHIND_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(3
 /// The date is that of `time`, if that lies between an hour before `created` and 30 days behind it, and else that of
 /// `created`.
 pub(crate) fn day(time: &str, created: &str) -> String {
+    stable_time(time, created).strftime("%Y.%m.%d").to_string()
+}
+
+/// The time that such a day is of.
+pub(crate) fn stable_time(time: &str, created: &str) -> Timestamp {
     let (time, created) = (time.parse::<Timestamp>().ok(), created.parse::<Timestamp>().ok());
     let is_near = |time: &Timestamp| {
         created.is_none_or(|created| {
             (-BEFORE_CREATION..=BEHIND_CREATION).contains(&time.duration_since(created))
         })
     };
-    let date = time.filter(is_near).or(created).unwrap_or_default();
-    date.strftime("%Y.%m.%d").to_string()
+    time.filter(is_near).or(created).unwrap_or_default()
 }
 
 /// The time that is so many milliseconds after the epoch; what is no time is the epoch.

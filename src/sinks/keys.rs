@@ -73,6 +73,11 @@ pub(crate) trait Keys: fmt::Debug + Send + Sync {
         1
     }
 
+    /// How long an attempt may take, where that is not the sink's `timeout`.
+    fn attempt_within(&self, timeout: Duration) -> Duration {
+        timeout
+    }
+
     /// Checks the keys, and those of the sink that a kind may refuse, and resolves them.
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink>;
 }

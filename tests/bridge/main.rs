@@ -36,5 +36,7 @@ mod replay;
 mod retention;
 mod silence;
 mod sources;
+#[cfg(feature = "splunk")]
+mod splunk;
 mod support;
 mod upgrade;

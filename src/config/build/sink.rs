@@ -61,7 +61,7 @@ impl Builder<'_> {
             correlate: common.correlate.mode,
             batch,
             retry,
-            timeout,
+            timeout: keys.attempt_within(timeout),
             concurrency,
             max_event: common
                 .max_event

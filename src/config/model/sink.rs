@@ -75,18 +75,19 @@ pub(crate) struct CommonModel {
     pub(crate) retry: RetryModel,
     /// The treatment of what the receiver refuses, besides keeping it. Default: none.
     pub(crate) dead_letters: Option<DeadLettersModel>,
-    /// How long one attempt may take. Default: `10s`.
+    /// How long one attempt may take; with `splunk.acknowledge` one request of it. Default: `10s`.
     #[schemars(with = "Option<Span>", extend("default" = "10s"))]
     pub(crate) timeout: Option<Span>,
     /// How many attempts are under way at once, each with a batch of its own. Events of one object arrive
-    /// in order all the same; with 1 all do. Default: 8 for webhook with one event a batch, else 1;
-    /// stdout takes no other.
+    /// in order all the same; with 1 all do. Default: 8 for splunk, and for webhook with one
+    /// event a batch, else 1; stdout takes no other.
     #[schemars(with = "Option<u32>", range(min = 1, max = 128))]
     pub(crate) concurrency: Option<u64>,
     /// The most bytes of an event that is sent to this sink, from `4KiB` to `journal.maxEvent`: a larger
     /// one is cut, and says in `truncated` by how much. Default: as in the journal.
     pub(crate) max_event: Option<Size>,
-    /// How many values a day, of UTC, a template may make of a destination: the path of a webhook's `url`, an index. One namespace
+    /// How many values a day, of UTC, a template may make of a destination: the path of a webhook's `url`, an index, a
+    /// source type of Splunk. One namespace
     /// makes at most an eighth of them. An event for one more becomes a dead letter. Default: 200.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10_000), extend("default" = 200))]
     pub(crate) max_destinations: Option<u64>,

@@ -29,7 +29,7 @@ fn pair() -> (String, String) {
 /// For each kind a sink whose every secret, address and certificate is somewhere else, and is in order;
 /// then changes of it that are refused, as `(what is replaced, by what, what is said of it)`.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     (
         "kafka",
         "{kafka: {brokers: [{env: BROKER}], topic: {env: TOPIC}, sasl: {mechanism: plain, username: \
@@ -125,6 +125,22 @@ const CASES: [Case; 6] = [
             ("{env: URL}", "http://127.0.0.1", "beside `tls`, found `http://`"),
             ("k8s", "K8s", "found one with the capital"),
             ("{env: TEXT}", "id:key", "expected base64"),
+            ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
+            ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
+        ],
+    ),
+    (
+        "splunk",
+        "{splunk: {url: {env: URL}, token: {env: TEXT}, index: k8s, tls: {ca: {env: CA}, cert: {env: CERT}, key: \
+         {env: KEY}, serverName: {env: NAME}}}}",
+        &[
+            ("{env: URL}", "ftp://h", "found `ftp://`"),
+            ("{env: URL}", "https://h?x=1", "expected an address without a query"),
+            ("{env: URL}", "https://h/services/collector/event", "one of its event collector"),
+            ("{env: URL}", "http://127.0.0.1", "beside `tls`, found `http://`"),
+            ("{env: TEXT}", "Splunk t", "a text with a blank"),
+            ("k8s", "\"{{ idd }}\"", "expected a variable"),
+            ("k8s", "k8s, acknowledgeWithin: 1m", "expected `acknowledge: true`"),
             ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
             ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
         ],

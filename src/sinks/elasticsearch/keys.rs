@@ -108,6 +108,7 @@ impl Keys for ElasticsearchModel {
                 names: "`basic`, `apiKey` and `bearer`",
             }),
             tls: self.tls.as_ref(),
+            token: None,
             grpc: false,
             templates: false,
             content_type: false,

@@ -136,6 +136,12 @@ impl Reply {
         self.status.is_success()
     }
 
+    /// The values of a header that are text.
+    #[cfg(feature = "splunk")]
+    pub(crate) fn header_values(&self, name: &HeaderName) -> impl Iterator<Item = &str> {
+        self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+    }
+
     /// The start of the body, as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()

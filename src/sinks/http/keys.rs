@@ -23,6 +23,8 @@ pub(crate) struct HttpModel<'a> {
     pub(crate) urls: Urls<'a>,
     pub(crate) headers: &'a BTreeMap<String, Text>,
     pub(crate) auth: Option<AuthKeys<'a>>,
+    /// The key of a credential of the kind's own.
+    pub(crate) token: Option<&'static str>,
     pub(crate) tls: Option<&'a TlsModel>,
     /// Whether it is gRPC, which uses no proxy and has binary headers.
     pub(crate) grpc: bool,
@@ -66,8 +68,9 @@ impl HttpModel<'_> {
         self.tls_needs_https(&fixed, checks);
         checks.no_plain_headers(&self.path.key("headers"), &fixed, self.headers, sink.plaintext());
         let auth = self.path.key("auth");
-        if self.auth.is_some() {
-            checks.no_plain_credentials(&auth, &fixed, sink.plaintext());
+        let credentials = [self.auth.map(|_| "auth"), self.token];
+        for key in credentials.into_iter().flatten() {
+            checks.no_plain_credentials(&self.path.key(key), &fixed, sink.plaintext());
         }
         let auth =
             self.auth.and_then(|keys| keys.resolve(&auth, self.headers, sink.plaintext(), checks));

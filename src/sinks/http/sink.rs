@@ -92,8 +92,8 @@ impl<K: HttpKind> HttpSink<K> {
         Ok(Self { kind, client, headers, compression, tokens, secrets })
     }
 
-    async fn attempt(&self, batch: &Batch) -> Result<Outcome, Failure> {
-        let end = self.client.end();
+    /// The request for a batch, with all that it is sent with but a token that has to be asked for.
+    pub(crate) async fn prepare(&self, batch: &Batch) -> Result<Request, Failure> {
         let mut request = self.kind.request(batch, &self.secrets)?;
         let plain = request.body.clone();
         request.body = compress::compress(self.compression, plain.clone()).await?;
@@ -105,6 +105,12 @@ impl<K: HttpKind> HttpSink<K> {
         request
             .headers
             .extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        Ok(request)
+    }
+
+    async fn attempt(&self, batch: &Batch) -> Result<Outcome, Failure> {
+        let end = self.client.end();
+        let request = self.prepare(batch).await?;
         let Some(tokens) = &self.tokens else {
             let reply = self.send_by(request, end).await?;
             return Ok(self.kind.outcome(&reply, batch, &self.secrets));
@@ -123,6 +129,25 @@ impl<K: HttpKind> HttpSink<K> {
 
     async fn send_by(&self, request: Request, end: Instant) -> Result<Reply, Failure> {
         self.client.send(request, |status| self.kind.reads(status), end).await
+    }
+}
+
+#[cfg(feature = "splunk")]
+impl<K: HttpKind> HttpSink<K> {
+    /// Sends one request, which may take as long as any, but not beyond `end`.
+    pub(crate) async fn exchange(&self, request: Request, end: Instant) -> Result<Reply, Failure> {
+        self.send_by(request, end.min(self.client.end())).await
+    }
+
+    /// Adds the credentials to a request that is not for a batch.
+    pub(crate) fn authorize(&self, request: &mut Request) {
+        if let Some(value) = self.headers.get(AUTHORIZATION) {
+            request.headers.insert(AUTHORIZATION, value.clone());
+        }
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 }
 

@@ -82,6 +82,7 @@ impl Keys for OtlpModel {
             headers: &self.headers,
             auth: None,
             tls: self.tls.as_ref(),
+            token: None,
             grpc: self.protocol == OtlpProtocol::Grpc,
             templates: false,
             content_type: false,

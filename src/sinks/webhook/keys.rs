@@ -169,6 +169,7 @@ impl Keys for WebhookModel {
             headers: &self.headers,
             auth: self.auth.as_ref().map(AuthModel::keys),
             tls: self.tls.as_ref(),
+            token: None,
             grpc: false,
             templates: true,
             content_type: self.body.is_some(),

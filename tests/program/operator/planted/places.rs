@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 23] = [
+const NO_SECRETS: [&str; 27] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
@@ -24,6 +24,10 @@ const NO_SECRETS: [&str; 23] = [
     "sinks.*.kafka.topic",
     "sinks.*.match",
     "sinks.*.otlp.resource.*",
+    "sinks.*.splunk.host",
+    "sinks.*.splunk.index",
+    "sinks.*.splunk.source",
+    "sinks.*.splunk.sourcetype",
     "sinks.*.webhook.auth.oauth2.scope",
     "sinks.*.webhook.retryWhen",
     "sinks.*.webhook.success",

@@ -147,6 +147,15 @@ pub(super) fn elasticsearch(secrets: &[&str]) -> Receiver {
     })
 }
 
+/// The same of Splunk, which says it beside a code, too, and acknowledges what it is asked for.
+pub(super) fn splunk(secrets: &[&str]) -> Receiver {
+    http_and_then(secrets, |nth, words| {
+        let code = if nth < 2 { 9 } else { 0 };
+        serde_json::json!({ "text": words, "code": code, "ackId": 0, "acks": { "0": true } })
+            .to_string()
+    })
+}
+
 /// Once it has refused in each way, it answers 200 and a body, which is made of the number of the answer and the words.
 fn http_and_then(secrets: &[&str], body: fn(usize, &str) -> String) -> Receiver {
     let (receiver, listener) = Receiver::listen(HTTP_WAYS);

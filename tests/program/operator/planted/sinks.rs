@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 17] = [
+pub(super) const PLANTED: [Planted; 20] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -172,6 +172,25 @@ pub(super) const PLANTED: [Planted; 17] = [
         said: &["Pl4nted-T0", "Pl4nted client", "Pl4nted&client=<2> 'x'"],
         receiver: receivers::http,
     },
+    Planted {
+        kind: "splunk",
+        name: "hec",
+        sink: "{splunk: {url: {env: HEC_URL}, token: {env: HEC_TOKEN}}}",
+        secrets: &[
+            ("HEC_URL", "http://{ADDRESS}/tenants/Pl4nted-tenant-3"),
+            ("HEC_TOKEN", "Pl4nted.hec\"b\\e/+%41"),
+        ],
+        said: &["Pl4nted-tenant-3", "Pl4nted.hec\"b\\e/+%41"],
+        receiver: receivers::splunk,
+    },
+    Planted {
+        kind: "splunk",
+        name: "hec-ack",
+        sink: "{splunk: {url: \"http://{ADDRESS}\", token: {env: HEC_TOKEN_2}, acknowledge: true}}",
+        secrets: &[("HEC_TOKEN_2", "Pl4nted-hec-token-2")],
+        said: &["Pl4nted-hec-token-2"],
+        receiver: receivers::splunk,
+    },
     // Those whose receivers never say a word.
     Planted {
         kind: "kafka",
@@ -204,6 +223,15 @@ pub(super) const PLANTED: [Planted; 17] = [
         kind: "elasticsearch",
         name: "es-tls",
         sink: "{elasticsearch: {urls: [\"https://{ADDRESS}\"], index: k8s, tls: {cert: {env: TLS_CERT}, key: {env: \
+               TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    Planted {
+        kind: "splunk",
+        name: "splunk-hec-tls",
+        sink: "{splunk: {url: \"https://{ADDRESS}\", token: t, tls: {cert: {env: TLS_CERT}, key: {env: \
                TLS_KEY}}}, timeout: 1s}",
         secrets: &[],
         said: &[],

@@ -1,0 +1,275 @@
+//! Requests to the event collector, and the wait for acknowledgements.
+
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use http::StatusCode;
+use reqwest::Url;
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    SplunkOptions, answer,
+    channel::{Channel, Channels},
+};
+use crate::{
+    bridge::{Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets, Sink},
+    encode::{EncodeError, Format, hec},
+    event::{Batch, Record},
+    sinks::{
+        Secret, SinkBuildError,
+        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
+        own_deadline,
+    },
+    template::{Context, RenderError, Templated},
+};
+
+/// The first wait for an acknowledgement; it doubles.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest wait between two questions.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Sends events to one event collector.
+pub(super) struct Splunk {
+    http: HttpSink<Hec>,
+    /// Nothing where no acknowledgement is asked for.
+    acknowledgements: Option<Acknowledgements>,
+}
+
+struct Acknowledgements {
+    url: Url,
+    within: Duration,
+    channels: Channels,
+}
+
+/// The requests.
+struct Hec {
+    url: Url,
+    index: Option<Templated>,
+    sourcetype: Templated,
+    source: Templated,
+    host: Option<Templated>,
+    format: Format,
+}
+
+impl Splunk {
+    /// Checks the options and sets up the client; nothing is connected yet.
+    pub(super) fn new(options: &SplunkOptions) -> Result<Self, SinkBuildError> {
+        let base = parse_url(&["url"], options.http.url.expose())?;
+        let below = |end: &str| {
+            let mut url = base.clone();
+            // Every address of HTTP has a path.
+            if let Ok(mut path) = url.path_segments_mut() {
+                path.pop_if_empty().extend(["services", "collector", end]);
+            }
+            url
+        };
+        let mut http = options.http.clone();
+        let authorization = format!("Splunk {}", options.token.expose());
+        http.headers.push(("authorization".to_owned(), Secret::new(authorization)));
+        let kind = Hec {
+            url: below("event"),
+            index: options.index.clone(),
+            sourcetype: options.sourcetype.clone(),
+            source: options.source.clone(),
+            host: options.host.clone(),
+            format: options.format,
+        };
+        let acknowledgements = options.acknowledge.map(|within| Acknowledgements {
+            url: below("ack"),
+            within,
+            channels: Channels::default(),
+        });
+        let secrets = http.secrets();
+        Ok(Self { http: HttpSink::new(kind, &http, &base, secrets)?, acknowledgements })
+    }
+}
+
+impl Sink for Splunk {
+    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
+        match &self.acknowledgements {
+            None => self.http.send(batch),
+            Some(acknowledgements) => async {
+                match acknowledgements.attempt(&self.http, batch).await {
+                    Ok(()) => Outcome::Delivered,
+                    Err(failure) => Outcome::Failed(failure),
+                }
+            }
+            .boxed(),
+        }
+    }
+
+    fn destination(&self, record: &Record) -> Result<Option<String>, Reason> {
+        self.http.destination(record)
+    }
+}
+
+impl Acknowledgements {
+    async fn attempt(&self, http: &HttpSink<Hec>, batch: &Batch) -> Result<(), Failure> {
+        let end = Instant::now() + own_deadline(self.within);
+        let mut channel = self.channels.take();
+        let mut request = http.prepare(batch).await?;
+        channel.put_on(&mut request);
+        let reply = http.exchange(request, end).await?;
+        channel.keep_cookies(&reply);
+        let taken = answer::taken(&reply, batch, http.secrets());
+        if let Ok(Some(id)) = taken {
+            self.wait(http, &mut channel, id, batch, end).await?;
+            self.channels.give_back(channel);
+            return Ok(());
+        }
+        self.channels.give_back(channel);
+        taken?;
+        let words =
+            "expected an `ackId` in the answer, found none: the token offers no acknowledgement";
+        Err(Failure::new(FailureClass::Misconfigured, http.secrets().reason(words)))
+    }
+
+    /// Asks for an acknowledgement until it is there. `false` may mean that the events are lost, or not yet indexed.
+    async fn wait(
+        &self,
+        http: &HttpSink<Hec>,
+        channel: &mut Channel,
+        id: u64,
+        batch: &Batch,
+        end: Instant,
+    ) -> Result<(), Failure> {
+        let longest = LONGEST_WAIT.min(self.within / 4);
+        let mut wait = FIRST_WAIT.min(longest);
+        let mut last = String::new();
+        while Instant::now() + wait < end {
+            sleep_until(Instant::now() + wait).await;
+            let mut request =
+                Request::post(&self.url, "application/json", format!(r#"{{"acks":[{id}]}}"#));
+            http.authorize(&mut request);
+            channel.put_on(&mut request);
+            let answered = match http.exchange(request, end).await {
+                Ok(reply) => {
+                    channel.keep_cookies(&reply);
+                    answer::is_acknowledged(&reply, id, batch, http.secrets())
+                }
+                Err(failure) => Err(failure),
+            };
+            match answered {
+                Ok(true) => return Ok(()),
+                Ok(false) => last.clear(),
+                Err(failure) if mends_itself(&failure) => last = format!(": {}", failure.reason),
+                Err(failure) => return Err(failure),
+            }
+            wait = (wait * 2).min(longest);
+        }
+        let words = format!("not acknowledged within {} s{last}", self.within.as_secs());
+        Err(Failure::silence(http.secrets().reason(words)))
+    }
+}
+
+fn mends_itself(failure: &Failure) -> bool {
+    use FailureClass::{Throttled, Timeout, Unavailable};
+    matches!(failure.class, Throttled | Timeout | Unavailable)
+}
+
+const INDEX: &str = "index";
+const SOURCETYPE: &str = "sourcetype";
+
+/// Why there is no object for an event.
+#[derive(Debug, thiserror::Error)]
+enum HecError {
+    #[error("{0}")]
+    Encode(#[from] EncodeError),
+    #[error("`{0}`: {1}")]
+    Template(&'static str, RenderError),
+    #[error("`index`: expected a name, found an empty text")]
+    NoIndex,
+}
+
+/// The templates of one record, which is read once for all of them.
+struct Rendering<'a> {
+    record: &'a Record,
+    context: Option<Context>,
+}
+
+impl<'a> Rendering<'a> {
+    fn of(record: &'a Record) -> Self {
+        Self { record, context: None }
+    }
+
+    fn text<'t>(
+        &mut self,
+        key: &'static str,
+        text: &'t Templated,
+    ) -> Result<Cow<'t, str>, HecError> {
+        let Self { record, context } = self;
+        let rendered = text.render(|| match context {
+            Some(context) => Ok(context.clone()),
+            None => Ok(context.insert(Context::of(record)?).clone()),
+        });
+        match rendered {
+            Ok(text) if text.is_empty() && key == INDEX => Err(HecError::NoIndex),
+            Ok(text) => Ok(text),
+            Err(error) => Err(HecError::Template(key, error)),
+        }
+    }
+
+    /// The same of a text that may be absent, which is empty then.
+    fn optional<'t>(
+        &mut self,
+        key: &'static str,
+        text: Option<&'t Templated>,
+    ) -> Result<Cow<'t, str>, HecError> {
+        text.map_or(Ok(Cow::Borrowed("")), |text| self.text(key, text))
+    }
+}
+
+impl Hec {
+    fn write(&self, record: &Record, body: &mut Vec<u8>) -> Result<(), HecError> {
+        let mut rendering = Rendering::of(record);
+        let metadata = hec::Metadata {
+            host: &rendering.optional("host", self.host.as_ref())?,
+            source: &rendering.text("source", &self.source)?,
+            sourcetype: &rendering.text(SOURCETYPE, &self.sourcetype)?,
+            index: &rendering.optional(INDEX, self.index.as_ref())?,
+        };
+        Ok(hec::write(record, self.format, metadata, body)?)
+    }
+
+    /// The index and the source type of a record, where a template makes one of them.
+    fn destination(&self, record: &Record) -> Result<Option<String>, HecError> {
+        let parts = [(INDEX, self.index.as_ref()), (SOURCETYPE, Some(&self.sourcetype))];
+        if !parts.iter().any(|(_, text)| text.is_some_and(Templated::is_template)) {
+            return Ok(None);
+        }
+        let mut rendering = Rendering::of(record);
+        let [index, sourcetype] = parts.map(|(key, text)| rendering.optional(key, text));
+        Ok(Some(format!("{}\n{}", index?, sourcetype?)))
+    }
+}
+
+impl HttpKind for Hec {
+    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+        let mut body = Vec::with_capacity(batch.bytes() + 512 * batch.records.len());
+        for record in &batch.records {
+            self.write(record, &mut body).map_err(|error| {
+                Failure::refused(RefusedClass::Unsendable, secrets.reason(error))
+            })?;
+        }
+        Ok(Request::post(&self.url, "application/json", body))
+    }
+
+    fn reads(&self, status: StatusCode) -> Reading {
+        let is_read = status.is_success() || status == StatusCode::BAD_REQUEST;
+        if is_read { Reading::Whole(answer::MOST_BYTES) } else { Reading::Status }
+    }
+
+    fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
+        match answer::taken(reply, sent, secrets) {
+            Ok(_) => Outcome::Delivered,
+            Err(failure) => Outcome::Failed(failure),
+        }
+    }
+
+    fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {
+        Self::destination(self, record).map_err(|error| secrets.reason(error))
+    }
+}
