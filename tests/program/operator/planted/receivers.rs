@@ -104,7 +104,12 @@ fn http_answer(way: usize, words: &str, head: &str) -> Vec<u8> {
             &format!("location: https://127.0.0.1{path}\r\n"),
             body,
         ),
-        5 => answer("302 Found", "location: https://Pl4nted-T0.example/Pl4nted-T0\r\n", body),
+        5 => {
+            // A word of the address, where it is one of the sink's secrets.
+            let word = ["Pl4nted-T0"].into_iter().find(|word| path.contains(word));
+            let word = word.unwrap_or("other");
+            answer("302 Found", &format!("location: https://{word}.example/{word}\r\n"), body)
+        }
         6 => answer(
             "200 OK",
             "content-type: application/x-protobuf\r\n",

@@ -177,18 +177,18 @@ pub(super) const PLANTED: [Planted; 20] = [
         name: "hec",
         sink: "{splunk: {url: {env: HEC_URL}, token: {env: HEC_TOKEN}}}",
         secrets: &[
-            ("HEC_URL", "http://{ADDRESS}/tenants/Pl4nted-tenant-3"),
+            ("HEC_URL", "http://{ADDRESS}/tenants/Pl4nted-T0"),
             ("HEC_TOKEN", "Pl4nted.hec\"b\\e/+%41"),
         ],
-        said: &["Pl4nted-tenant-3", "Pl4nted.hec\"b\\e/+%41"],
+        said: &["Pl4nted-T0", "Pl4nted.hec\"b\\e/+%41"],
         receiver: receivers::splunk,
     },
     Planted {
         kind: "splunk",
         name: "hec-ack",
-        sink: "{splunk: {url: \"http://{ADDRESS}\", token: {env: HEC_TOKEN_2}, acknowledge: true}}",
+        sink: "{splunk: {url: \"http://{ADDRESS}/Pl4nted-T0\", token: {env: HEC_TOKEN_2}, acknowledge: true}}",
         secrets: &[("HEC_TOKEN_2", "Pl4nted-hec-token-2")],
-        said: &["Pl4nted-hec-token-2"],
+        said: &["Pl4nted-T0", "Pl4nted-hec-token-2"],
         receiver: receivers::splunk,
     },
     // Those whose receivers never say a word.
