@@ -137,15 +137,7 @@ impl Keys for SplunkModel {
             checks.wrong(&sink.path.key("compression"), wrong.hint(hint));
         }
         self.check_within(&path, checks);
-        let mut templated = |key: &str, text: Option<&Text>| {
-            checks.parsed(&path.key(key), text?, |text| -> Result<_, Misplaced> {
-                if text.is_empty() {
-                    let wrong = wrong("expected a value, found an empty one");
-                    return Err(wrong.hint("write one, or remove the key").into());
-                }
-                Ok(Templated::parse(text)?)
-            })
-        };
+        let mut templated = |key: &str, text: Option<&Text>| templated(&path, key, text, checks);
         let defaults = SplunkOptions::new("", "");
         Arc::new(SplunkOptions {
             index: templated("index", self.index.as_ref()),
@@ -179,6 +171,39 @@ impl SplunkModel {
     }
 }
 
+fn templated(
+    path: &Path,
+    key: &str,
+    text: Option<&Text>,
+    checks: &mut Checks<'_>,
+) -> Option<Templated> {
+    checks.parsed(&path.key(key), text?, |text| -> Result<_, Misplaced> {
+        if text.is_empty() {
+            let wrong = wrong("expected a value, found an empty one");
+            return Err(wrong.hint("write one, or remove the key").into());
+        }
+        let templated = Templated::parse(text)?;
+        if key == "index"
+            && let Templated::Fixed(name) = &templated
+        {
+            index_name(name)?;
+        }
+        Ok(templated)
+    })
+}
+
+/// Checks the name of an index.
+pub(super) fn index_name(text: &str) -> Result<(), Wrong> {
+    const HINT: &str = "a name is at most 80 lower-case letters, digits, `_` and `-`, and starts with a letter or a digit";
+    let is_inner = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    let starts = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if starts && text.len() <= 80 && text.bytes().all(is_inner) {
+        return Ok(());
+    }
+    let found = if text.is_empty() { "an empty text" } else { "another text" };
+    Err(wrong(format!("expected the name of an index, found {found}")).hint(HINT))
+}
+
 /// Checks the address of an event collector.
 fn address(text: &str) -> Result<(), Misplaced> {
     let address = url(text)?;
@@ -186,7 +211,8 @@ fn address(text: &str) -> Result<(), Misplaced> {
         let wrong = wrong("expected an address without a query, found one with a query");
         return Err(wrong.hint("remove what follows `?`").into());
     }
-    if address.path().contains("/services/collector") {
+    let path = address.path().trim_end_matches('/');
+    if path.ends_with("/services") || path.contains("/services/collector") {
         let wrong = wrong("expected the address of a server, found one of its event collector");
         return Err(wrong.hint("remove `/services/collector…`, which is appended").into());
     }
@@ -194,11 +220,10 @@ fn address(text: &str) -> Result<(), Misplaced> {
 }
 
 fn token(text: &str) -> Result<(), Wrong> {
-    header_value(text)?;
-    if text.is_empty() || text.contains(' ') {
+    if text.is_empty() || text.contains(char::is_whitespace) {
         let found = if text.is_empty() { "an empty text" } else { "a text with a blank" };
         return Err(wrong(format!("expected a token, found {found}"))
             .hint("write the token alone, without `Splunk` in front"));
     }
-    Ok(())
+    header_value(text).map(drop)
 }

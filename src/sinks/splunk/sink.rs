@@ -13,9 +13,11 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     SplunkOptions, answer,
     channel::{Channel, Channels},
+    keys::index_name,
 };
 use crate::{
     bridge::{Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets, Sink},
+    document::Wrong,
     encode::{EncodeError, Format, hec},
     event::{Batch, Record},
     sinks::{
@@ -114,20 +116,19 @@ impl Acknowledgements {
         channel.put_on(&mut request);
         let reply = http.exchange(request, end).await?;
         channel.keep_cookies(&reply);
-        let taken = answer::taken(&reply, batch, http.secrets());
-        if let Ok(Some(id)) = taken {
-            self.wait(http, &mut channel, id, batch, end).await?;
-            self.channels.give_back(channel);
-            return Ok(());
-        }
+        let Some(id) = answer::taken(&reply, batch, http.secrets())? else {
+            let words = "expected an `ackId` in the answer, found none: enable indexer acknowledgement for the token, or \
+                         remove `acknowledge`";
+            return Err(Failure::new(FailureClass::Misconfigured, http.secrets().reason(words)));
+        };
+        self.wait(http, &mut channel, id, batch, end).await?;
+        // One that had trouble is not used again: its cookies may lead to an indexer that is gone.
         self.channels.give_back(channel);
-        taken?;
-        let words =
-            "expected an `ackId` in the answer, found none: the token offers no acknowledgement";
-        Err(Failure::new(FailureClass::Misconfigured, http.secrets().reason(words)))
+        Ok(())
     }
 
-    /// Asks for an acknowledgement until it is there. `false` may mean that the events are lost, or not yet indexed.
+    /// Asks for an acknowledgement until it is there. `false` may mean that the events are lost, or not yet indexed. No
+    /// failure of a question is about the events, and none has them sent again before their time.
     async fn wait(
         &self,
         http: &HttpSink<Hec>,
@@ -137,12 +138,14 @@ impl Acknowledgements {
         end: Instant,
     ) -> Result<(), Failure> {
         let longest = LONGEST_WAIT.min(self.within / 4);
+        // The last question has this time for its answer.
+        let last = end - (self.within / 10).min(Duration::from_secs(1));
         let mut wait = FIRST_WAIT.min(longest);
-        let mut last = String::new();
-        while Instant::now() + wait < end {
-            sleep_until(Instant::now() + wait).await;
-            let mut request =
-                Request::post(&self.url, "application/json", format!(r#"{{"acks":[{id}]}}"#));
+        let mut failed: Option<Failure> = None;
+        while Instant::now() < last {
+            sleep_until(last.min(Instant::now() + wait)).await;
+            let body = format!(r#"{{"acks":[{id}]}}"#);
+            let mut request = Request::post(&self.url, "application/json", body);
             http.authorize(&mut request);
             channel.put_on(&mut request);
             let answered = match http.exchange(request, end).await {
@@ -154,20 +157,28 @@ impl Acknowledgements {
             };
             match answered {
                 Ok(true) => return Ok(()),
-                Ok(false) => last.clear(),
-                Err(failure) if mends_itself(&failure) => last = format!(": {}", failure.reason),
-                Err(failure) => return Err(failure),
+                Ok(false) => failed = None,
+                Err(failure) => failed = Some(failure),
             }
             wait = (wait * 2).min(longest);
         }
-        let words = format!("not acknowledged within {} s{last}", self.within.as_secs());
-        Err(Failure::silence(http.secrets().reason(words)))
+        let words = format!("not acknowledged within {} s", self.within.as_secs());
+        let secrets = http.secrets();
+        Err(match failed {
+            Some(Failure {
+                class: FailureClass::Misconfigured | FailureClass::Refused(_),
+                reason,
+                ..
+            }) => {
+                let reason = secrets.reason(format_args!("{words}: {reason}"));
+                Failure::new(FailureClass::Misconfigured, reason)
+            }
+            Some(Failure { reason, .. }) => {
+                Failure::silence(secrets.reason(format_args!("{words}: {reason}")))
+            }
+            None => Failure::silence(secrets.reason(words)),
+        })
     }
-}
-
-fn mends_itself(failure: &Failure) -> bool {
-    use FailureClass::{Throttled, Timeout, Unavailable};
-    matches!(failure.class, Throttled | Timeout | Unavailable)
 }
 
 const INDEX: &str = "index";
@@ -180,8 +191,8 @@ enum HecError {
     Encode(#[from] EncodeError),
     #[error("`{0}`: {1}")]
     Template(&'static str, RenderError),
-    #[error("`index`: expected a name, found an empty text")]
-    NoIndex,
+    #[error("`index`: {}", .0.what)]
+    Index(Wrong),
 }
 
 /// The templates of one record, which is read once for all of them.
@@ -205,11 +216,11 @@ impl<'a> Rendering<'a> {
             Some(context) => Ok(context.clone()),
             None => Ok(context.insert(Context::of(record)?).clone()),
         });
-        match rendered {
-            Ok(text) if text.is_empty() && key == INDEX => Err(HecError::NoIndex),
-            Ok(text) => Ok(text),
-            Err(error) => Err(HecError::Template(key, error)),
+        let text = rendered.map_err(|error| HecError::Template(key, error))?;
+        if key == INDEX {
+            index_name(&text).map_err(HecError::Index)?;
         }
+        Ok(text)
     }
 
     /// The same of a text that may be absent, which is empty then.

@@ -182,15 +182,43 @@ async fn a_token_without_acknowledgement_is_misconfigured() {
     let options = acknowledged(server.url("http"), Duration::from_secs(60));
     let failure = failure(send(&options, &batch(1..=1)).await);
     assert_eq!(failure.class, FailureClass::Misconfigured);
+}
+
+#[tokio::test]
+async fn a_failed_question_for_an_acknowledgement_neither_refuses_nor_sends_again_before_its_time()
+{
     let taken = r#"{"text":"Success","code":0,"ackId":0}"#;
-    let answers =
-        [("200 OK", "", taken), ("400 Bad Request", "", r#"{"text":"ACK is disabled","code":14}"#)];
-    let server = self::server(&answers).await;
+    for (status, body, class) in [
+        ("400 Bad Request", r#"{"text":"ACK is disabled","code":14}"#, FailureClass::Misconfigured),
+        (
+            "400 Bad Request",
+            r#"{"text":"Invalid data format","code":6}"#,
+            FailureClass::Misconfigured,
+        ),
+        ("413 Content Too Large", "", FailureClass::Misconfigured),
+        ("404 Not Found", "", FailureClass::Misconfigured),
+        ("200 OK", "<html>", FailureClass::Misconfigured),
+        ("503 Service Unavailable", "", FailureClass::Timeout),
+    ] {
+        let server = server(&[("200 OK", "", taken), (status, "", body)]).await;
+        let options = acknowledged(server.url("http"), Duration::from_secs(1));
+        let failure = failure(send(&options, &batch(1..=2)).await);
+        assert_eq!(failure.class, class, "{status} {body}");
+        assert!(failure.reason.starts_with("not acknowledged within 1 s: "), "{}", failure.reason);
+        let received = server.received.lock().unwrap();
+        let events = received.iter().filter(|request| request.line().contains("/event"));
+        assert_eq!(events.count(), 1);
+        assert!(received.len() > 2, "it is asked again");
+    }
+    // The right answer is heard behind wrong ones.
+    let server = server(&[
+        ("200 OK", "", taken),
+        ("404 Not Found", "", ""),
+        ("200 OK", "", r#"{"acks":{"0":true,"x":null}}"#),
+    ])
+    .await;
     let options = acknowledged(server.url("http"), Duration::from_secs(60));
-    assert_eq!(
-        self::failure(send(&options, &batch(1..=1)).await).class,
-        FailureClass::Misconfigured
-    );
+    assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
 }
 
 #[tokio::test]
@@ -220,7 +248,7 @@ async fn an_index_and_a_source_type_by_template_are_a_destination() {
     options.sourcetype = Templated::parse("kube:{{ change }}").unwrap();
     assert_eq!(of(&options).unwrap().as_deref(), Some("k8s-p1\nkube:created"));
     options.index = Some(Templated::parse("{{ event.metadata.namespace }}").unwrap());
-    let words = "`index`: expected a name, found an empty text";
+    let words = "`index`: expected the name of an index, found an empty text";
     assert_eq!(&*of(&options).unwrap_err(), words);
     let failure = failure(send(&options, &Batch { records: vec![record.clone()] }).await);
     assert_eq!(failure.class, FailureClass::Refused(RefusedClass::Unsendable));
