@@ -24,7 +24,7 @@ use std::fmt;
 
 pub use self::http::{Auth, HttpOptions, OAuth2Options};
 pub use crate::encode::Format;
-pub use elasticsearch::{ElasticsearchIndex, ElasticsearchOptions};
+pub use elasticsearch::ElasticsearchOptions;
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
 use options::is_reserved_header;

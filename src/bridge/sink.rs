@@ -73,8 +73,8 @@ impl Outcome {
 }
 
 /// A transport, shared by the attempts that are under way: what they have in common, a client with its
-/// connections or a producer with its queue, is the sink's, once. A sink neither sleeps nor retries
-/// (librdkafka's own queue and the wait for Splunk's acknowledgement excepted); the bridge owns time, order and acknowledgement. It makes its
+/// connections or a producer with its queue, is the sink's, once. A sink neither sleeps nor retries (librdkafka's queue
+/// and the wait for Splunk's acknowledgement excepted); the bridge owns time and order. It makes its
 /// [`Secrets`](super::Secrets) of its options, once, and every [`Reason`] by them.
 ///
 /// [`send`](Self::send) may be called while an earlier call has not ended. A sink that has room for one

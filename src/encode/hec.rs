@@ -2,7 +2,7 @@
 //!
 //! | member | value |
 //! |---|---|
-//! | `time` | the envelope's `time`, if that lies between an hour before `metadata.creationTimestamp` and 30 days behind it, else that; seconds since 1970, with milliseconds |
+//! | `time` | the envelope's `time`, if that is at most an hour before and 30 days after `metadata.creationTimestamp`, else that; seconds since 1970, with milliseconds |
 //! | `host`, `source`, `sourcetype`, `index` | of the configuration; `host` is `fields.cluster` where that has none |
 //! | `event` | the event in the sink's format; an envelope is without `observedTime`, `replayed` and `correlation`, so that it is the same whenever it is sent |
 //! | `fields.event_id` | the envelope's id |

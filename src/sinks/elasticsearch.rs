@@ -9,7 +9,7 @@ mod keys;
 #[cfg(feature = "elasticsearch")]
 mod sink;
 
-pub use self::{index::ElasticsearchIndex, keys::ElasticsearchOptions};
+pub use self::keys::ElasticsearchOptions;
 pub(crate) use self::{
     index_template::{Product, index_template},
     keys::ElasticsearchModel,

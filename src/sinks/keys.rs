@@ -140,6 +140,15 @@ impl Shared<'_> {
         }
     }
 
+    /// Refuses `compression: zstd`, which the receiver may not read.
+    pub(crate) fn no_zstd(&self, checks: &mut Checks<'_>) {
+        if self.compression == Compression::Zstd {
+            let wrong = wrong("expected `none` or `gzip`, found `zstd`");
+            let hint = "write `gzip`, which every version of the receiver reads";
+            checks.wrong(&self.path.key("compression"), wrong.hint(hint));
+        }
+    }
+
     /// Refuses a key that is there.
     fn none(&self, checks: &mut Checks<'_>, key: &str, why: &str, hint: &str) {
         let wrong = wrong(format!("expected none, found one: {why}"));

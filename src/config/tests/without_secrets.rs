@@ -65,7 +65,7 @@ const CASES: [Case; 7] = [
         &[
             ("{env: URL}", "collector:4317", "found no scheme"),
             ("{env: URL}", "https://collector:4317/path", "gRPC takes no path"),
-            ("{env: URL}", "https://collector:4317?x=1", "expected an endpoint without a query"),
+            ("{env: URL}", "https://collector:4317?x=1", "expected an address without a query"),
             ("{env: URL}", "http://127.0.0.1:4317", "beside `tls`, found `http://`"),
             ("X-Token", "grpc-timeout", "is set by the bridge"),
             ("X-Token", "Keep-Alive", "is set by the bridge"),

@@ -2,8 +2,7 @@
 
 use crate::{
     document::{Misplaced, Wrong, wrong},
-    sinks::SinkBuildError,
-    template::{Context, Escape, RenderError, Template},
+    template::{Context, RenderError, Template, Templated},
 };
 
 /// A longer name is refused, in bytes.
@@ -12,15 +11,6 @@ const MOST_BYTES: usize = 255;
 const NOT_IN_NAMES: &str = "\\/*?\"<>|,#:";
 
 const HINT: &str = "a name has no blanks and none of `\\ / * ? \" < > | , # :`, and does not start with `-`, `_`, `+` or `.`";
-
-/// The index that events go to.
-#[derive(Clone, Debug)]
-pub enum ElasticsearchIndex {
-    /// An index, an alias or a data stream.
-    Named(String),
-    /// One that is made for each event.
-    Template(Template),
-}
 
 /// Why there is no index for an event.
 #[derive(Debug, thiserror::Error)]
@@ -31,25 +21,20 @@ pub(super) enum IndexError {
     Name(Wrong),
 }
 
-impl ElasticsearchIndex {
-    /// Reads a name or a template of one.
-    pub fn parse(text: &str) -> Result<Self, SinkBuildError> {
-        Self::read(text).map_err(|bad| SinkBuildError::at(&["index"], bad.wrong.what))
-    }
-
-    pub(super) fn read(text: &str) -> Result<Self, Misplaced> {
-        if !Template::is_in(text) {
-            name(text)?;
-            return Ok(Self::Named(text.to_owned()));
-        }
-        let template = Template::compile(text, Escape::Plain)?;
+/// Reads the name of an index or a template of one.
+pub(super) fn read(text: &str) -> Result<Templated, Misplaced> {
+    let templated = Templated::parse(text)?;
+    match (&templated, Context::samples().next()) {
+        (Templated::Fixed(fixed), _) => name(fixed)?,
         // An event without fields may well have no index.
-        let sample = Context::samples().next();
-        if let Some(Ok(rendered)) = sample.map(|sample| template.render(&sample)) {
-            name(&rendered)?;
+        (Templated::Template(template), Some(sample)) => {
+            if let Ok(rendered) = template.render(&sample) {
+                name(&rendered)?;
+            }
         }
-        Ok(Self::Template(template))
+        (Templated::Template(_), None) => {}
     }
+    Ok(templated)
 }
 
 /// The name that a template makes of an event.
@@ -118,8 +103,7 @@ mod tests {
             "{{ dya }}",
             "k8s-{{ event.reason }}",
         ];
-        let read =
-            |text: &'static str| (text, ElasticsearchIndex::read(text).map_err(|bad| bad.wrong));
+        let read = |text: &'static str| (text, super::read(text).map_err(|bad| bad.wrong));
         insta::assert_snapshot!(refused(texts.map(read)));
     }
 
@@ -129,10 +113,7 @@ mod tests {
             let event = serde_json::json!({ "metadata": { "namespace": namespace } });
             let envelope = format!(r#"{{"id":"a","time":"2026-11-21T10:00:00Z","event":{event}}}"#);
             let context = Context::of(&Record { seq: 1, envelope: envelope.into() }).unwrap();
-            let ElasticsearchIndex::Template(template) = ElasticsearchIndex::parse(source).unwrap()
-            else {
-                panic!("{source}")
-            };
+            let Ok(Templated::Template(template)) = super::read(source) else { panic!("{source}") };
             render(&template, &context).map_err(|error| error.to_string())
         };
         assert_eq!(of("k8s-{{ day }}", "").as_deref(), Ok("k8s-2026.11.21"));

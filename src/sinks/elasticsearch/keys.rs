@@ -5,19 +5,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::index::{self, ElasticsearchIndex};
+use super::index;
 use crate::{
     bridge::Sink,
     document::{Checks, Misplaced, Path, Text, wrong},
     sinks::{
-        BuildSink, Compression, Format, HttpOptions, Proxy, SinkBuildError,
+        BuildSink, Format, HttpOptions, Proxy, SinkBuildError,
         http::{
             auth::{AuthKeys, BasicModel},
-            keys::{HttpModel, Urls, url},
+            keys::{HttpModel, Urls, base_url},
         },
         keys::{Keys, Shared, stand_ins, tls::TlsModel},
     },
-    template::Template,
+    template::{Template, Templated},
 };
 
 /// Stores events in Elasticsearch or OpenSearch as documents under their ids, so that an index stores each once.
@@ -64,7 +64,7 @@ pub struct ElasticsearchOptions {
     /// The nodes that are asked in turn: options that differ in their address.
     pub nodes: Vec<HttpOptions>,
     /// Where documents go.
-    pub index: ElasticsearchIndex,
+    pub index: Templated,
     /// The ingest pipeline; `None`: that of the index.
     pub pipeline: Option<String>,
     /// The format of a document.
@@ -73,7 +73,7 @@ pub struct ElasticsearchOptions {
 
 impl ElasticsearchOptions {
     /// One node, without credentials.
-    pub fn new(url: impl Into<String>, index: ElasticsearchIndex) -> Self {
+    pub fn new(url: impl Into<String>, index: Templated) -> Self {
         let nodes = vec![HttpOptions::new(url)];
         Self { nodes, index, pipeline: None, format: Format::Ecs }
     }
@@ -114,24 +114,14 @@ impl Keys for ElasticsearchModel {
             content_type: false,
         };
         let nodes = model.resolve_all(sink, checks, |value| {
-            let address = url(value)?;
-            if address.query().is_some() {
-                let wrong = wrong("expected an address without a query, found one with a query");
-                return Err(wrong.hint("remove what follows `?`").into());
-            }
+            let address = base_url(value)?;
             if address.path().ends_with("/_bulk") {
                 let wrong = wrong("expected the address of a node, found one of bulk requests");
                 return Err(wrong.hint("remove `/_bulk`, which is appended").into());
             }
             Ok(())
         });
-        if sink.compression == Compression::Zstd {
-            let wrong = wrong("expected `none` or `gzip`, found `zstd`");
-            checks.wrong(
-                &sink.path.key("compression"),
-                wrong.hint("write `gzip`, which every version reads"),
-            );
-        }
+        sink.no_zstd(checks);
         let index = self.index(&path, checks);
         let format = sink.format.unwrap_or(Format::Ecs);
         if self.data_stream.is_some() && format != Format::Ecs {
@@ -140,17 +130,15 @@ impl Keys for ElasticsearchModel {
             checks.wrong(&sink.path.key("format"), wrong.hint("remove `format`, or use `index`"));
         }
         let pipeline = checks.optional(&path.key("pipeline"), self.pipeline.as_ref());
-        let index = index.unwrap_or_else(|| ElasticsearchIndex::Named(stand_ins::TEXT.to_owned()));
+        let index = index.unwrap_or_else(|| Templated::Fixed(stand_ins::TEXT.to_owned()));
         Arc::new(ElasticsearchOptions { nodes, index, pipeline, format })
     }
 }
 
 impl ElasticsearchModel {
-    fn index(&self, path: &Path, checks: &mut Checks<'_>) -> Option<ElasticsearchIndex> {
+    fn index(&self, path: &Path, checks: &mut Checks<'_>) -> Option<Templated> {
         match (&self.index, &self.data_stream) {
-            (Some(index), None) => {
-                checks.parsed(&path.key("index"), index, ElasticsearchIndex::read)
-            }
+            (Some(index), None) => checks.parsed(&path.key("index"), index, index::read),
             (None, Some(stream)) => {
                 let read = |text: &str| -> Result<_, Misplaced> {
                     if Template::is_in(text) {
@@ -158,7 +146,7 @@ impl ElasticsearchModel {
                         return Err(wrong.hint("write a fixed name, or use `index`").into());
                     }
                     index::name(text)?;
-                    Ok(ElasticsearchIndex::Named(text.to_owned()))
+                    Ok(Templated::Fixed(text.to_owned()))
                 };
                 checks.parsed(&path.key("dataStream"), stream, read)
             }

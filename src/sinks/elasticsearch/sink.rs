@@ -6,7 +6,7 @@ mod tests;
 use http::StatusCode;
 use reqwest::Url;
 
-use super::{ElasticsearchIndex, ElasticsearchOptions, answer, index};
+use super::{ElasticsearchOptions, answer, index};
 use crate::{
     bridge::{Failure, Outcome, Reason, RefusedClass, Secrets},
     encode::{EncodeError, Format},
@@ -15,7 +15,7 @@ use crate::{
         HttpOptions, SinkBuildError,
         http::{HttpKind, HttpSink, Nodes, Reading, Reply, Request, parse_url, peer},
     },
-    template::{Context, RenderError},
+    template::{Context, RenderError, Templated},
 };
 
 /// The parts of an answer that say what became of each event.
@@ -25,7 +25,7 @@ const FILTER_PATH: &str =
 /// Bulk requests to one node.
 pub(super) struct Bulk {
     url: Url,
-    index: ElasticsearchIndex,
+    index: Templated,
     format: Format,
 }
 
@@ -33,6 +33,9 @@ pub(super) struct Bulk {
 pub(super) fn build(
     options: &ElasticsearchOptions,
 ) -> Result<Nodes<HttpSink<Bulk>>, SinkBuildError> {
+    if let Templated::Fixed(name) = &options.index {
+        index::name(name).map_err(|wrong| SinkBuildError::at(&["index"], wrong.what))?;
+    }
     let secrets: Vec<_> = options.nodes.iter().flat_map(HttpOptions::secrets).collect();
     let nodes = options.nodes.iter().map(|node| {
         let base = parse_url(&["urls"], node.url.expose())?;
@@ -55,7 +58,7 @@ fn bulk_url(options: &ElasticsearchOptions, mut url: Url) -> Url {
     // Every address of HTTP has a path.
     if let Ok(mut path) = url.path_segments_mut() {
         path.pop_if_empty();
-        if let ElasticsearchIndex::Named(name) = &options.index {
+        if let Templated::Fixed(name) = &options.index {
             path.push(name);
         }
         path.push("_bulk");
@@ -96,8 +99,8 @@ impl Bulk {
     /// The index that the template makes of a record; nothing where it is the same for all.
     fn index(&self, record: &Record) -> Result<Option<String>, DocumentError> {
         match &self.index {
-            ElasticsearchIndex::Named(_) => Ok(None),
-            ElasticsearchIndex::Template(template) => {
+            Templated::Fixed(_) => Ok(None),
+            Templated::Template(template) => {
                 Ok(Some(index::render(template, &Context::of(record)?)?))
             }
         }

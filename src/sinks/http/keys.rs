@@ -219,6 +219,16 @@ pub(crate) fn url(text: &str) -> Result<Uri, Wrong> {
     Ok(uri)
 }
 
+/// Parses an address to which a path is appended.
+pub(crate) fn base_url(text: &str) -> Result<Uri, Wrong> {
+    let url = url(text)?;
+    if url.query().is_some() {
+        let wrong = wrong("expected an address without a query, found one with a query");
+        return Err(wrong.hint("remove what follows `?`"));
+    }
+    Ok(url)
+}
+
 /// Checks the name of a header that a sink may be given.
 pub(crate) fn header_name(name: &str, grpc: bool) -> Result<HeaderName, Wrong> {
     let Ok(parsed) = HeaderName::from_bytes(name.as_bytes()) else {

@@ -10,7 +10,7 @@ use crate::{
     document::{Checks, Text, wrong},
     sinks::{
         BuildSink, HttpOptions, Proxy, SinkBuildError,
-        http::keys::{HttpModel, Urls, url},
+        http::keys::{HttpModel, Urls, base_url},
         keys::{Keys, Shared, tls::TlsModel},
     },
 };
@@ -87,12 +87,7 @@ impl Keys for OtlpModel {
             templates: false,
             content_type: false,
         };
-        let http = model.resolve(sink, checks, |value| match url(value)?.query() {
-            None => Ok(()),
-            Some(_) => Err(wrong("expected an endpoint without a query, found one with a query")
-                .hint("remove what follows `?`")
-                .into()),
-        });
+        let http = model.resolve(sink, checks, |value| Ok(base_url(value).map(drop)?));
         sink.no_format(checks, "an `otlp` sink sends OTLP log records");
         let place = sink.path.key("otlp").key("resource");
         let mut resource = BTreeMap::from([("service.name".to_owned(), "tidings".to_owned())]);

@@ -9,8 +9,8 @@ use crate::{
     bridge::{BatchOptions, Sink},
     document::{Checks, Misplaced, Path, Span, Text, Wrong, wrong},
     sinks::{
-        BuildSink, Compression, Format, HttpOptions, Proxy, Secret, SinkBuildError,
-        http::keys::{HttpModel, Urls, header_value, url},
+        BuildSink, Format, HttpOptions, Proxy, Secret, SinkBuildError,
+        http::keys::{HttpModel, Urls, base_url, header_value},
         keys::{Keys, Shared, stand_ins, tls::TlsModel},
     },
     template::Templated,
@@ -131,11 +131,7 @@ impl Keys for SplunkModel {
         let place = path.key("token");
         checks.note_plain(&place, &self.token);
         let token = checks.checked(&place, &self.token, token);
-        if sink.compression == Compression::Zstd {
-            let wrong = wrong("expected `none` or `gzip`, found `zstd`");
-            let hint = "write `gzip`, which the event collector reads";
-            checks.wrong(&sink.path.key("compression"), wrong.hint(hint));
-        }
+        sink.no_zstd(checks);
         self.check_within(&path, checks);
         let mut templated = |key: &str, text: Option<&Text>| templated(&path, key, text, checks);
         let defaults = SplunkOptions::new("", "");
@@ -206,11 +202,7 @@ pub(super) fn index_name(text: &str) -> Result<(), Wrong> {
 
 /// Checks the address of an event collector.
 fn address(text: &str) -> Result<(), Misplaced> {
-    let address = url(text)?;
-    if address.query().is_some() {
-        let wrong = wrong("expected an address without a query, found one with a query");
-        return Err(wrong.hint("remove what follows `?`").into());
-    }
+    let address = base_url(text)?;
     let path = address.path().trim_end_matches('/');
     if path.ends_with("/services") || path.contains("/services/collector") {
         let wrong = wrong("expected the address of a server, found one of its event collector");

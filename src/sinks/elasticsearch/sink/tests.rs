@@ -15,7 +15,7 @@ use crate::{
 const QUERY: &str = "filter_path=errors%2Citems.*.status%2Citems.*.error.type%2Citems.*.error.reason%2Citems.*.error.caused_by.reason";
 
 fn options(url: String) -> ElasticsearchOptions {
-    let index = ElasticsearchIndex::parse("k8s-events").unwrap();
+    let index = Templated::parse("k8s-events").unwrap();
     ElasticsearchOptions::new(url, index)
 }
 
@@ -54,7 +54,7 @@ async fn a_batch_is_pairs_of_lines() {
     options.nodes[0].auth = Some(Auth::ApiKey(Secret::new("aWQ6a2V5")));
     assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
     options.pipeline = Some("geo ip".to_owned());
-    options.index = ElasticsearchIndex::parse("k8s-{{ day }}").unwrap();
+    options.index = Templated::parse("k8s-{{ day }}").unwrap();
     assert_eq!(send(&options, &batch(7..=7)).await, Outcome::Delivered);
 
     let received = server.received.lock().unwrap();
@@ -202,7 +202,7 @@ async fn every_node_is_asked() {
 async fn an_event_without_an_index_is_refused_and_has_no_destination() {
     let server = TestServer::always("200 OK", "", r#"{"errors":false}"#).await;
     let mut options = options(server.url("http"));
-    options.index = ElasticsearchIndex::parse("k8s-{{ event.metadata.namespace }}").unwrap();
+    options.index = Templated::parse("k8s-{{ event.metadata.namespace }}").unwrap();
     let sink = options.build().unwrap();
     let of = |namespace: &str| Record {
         seq: 1,
