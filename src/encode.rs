@@ -7,12 +7,14 @@ mod event;
 #[cfg(feature = "splunk")]
 pub(crate) mod hec;
 mod kinds;
+#[cfg(feature = "loki")]
+pub(crate) mod loki;
 #[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod parsed;
 #[cfg(feature = "otlp")]
 mod protobuf;
-#[cfg(feature = "splunk")]
+#[cfg(any(feature = "loki", feature = "splunk"))]
 mod stable;
 #[cfg(test)]
 mod tests;

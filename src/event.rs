@@ -29,6 +29,6 @@ pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
 pub use smaller::smaller;
-#[cfg_attr(not(feature = "splunk"), allow(unused_imports, reason = "of Splunk alone"))]
+#[cfg(any(feature = "loki", feature = "splunk"))]
 pub(crate) use time::stable_time;
 pub(crate) use time::{bounded, day, timestamp};

@@ -14,6 +14,7 @@ pub mod fuzzing;
 mod http;
 mod kafka;
 pub(crate) mod keys;
+mod loki;
 mod options;
 mod otlp;
 mod splunk;
@@ -27,6 +28,7 @@ pub use crate::encode::Format;
 pub use elasticsearch::ElasticsearchOptions;
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
+pub use loki::LokiOptions;
 use options::is_reserved_header;
 pub use options::{Compression, Proxy, Secret, TlsOptions};
 pub use otlp::{OtlpOptions, OtlpProtocol};
@@ -41,6 +43,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<webhook::WebhookModel>("webhook", cfg!(feature = "webhook")),
     Kind::of::<elasticsearch::ElasticsearchModel>("elasticsearch", cfg!(feature = "elasticsearch")),
     Kind::of::<splunk::SplunkModel>("splunk", cfg!(feature = "splunk")),
+    Kind::of::<loki::LokiModel>("loki", cfg!(feature = "loki")),
     Kind::of::<stdout::StdoutModel>("stdout", true),
 ];
 

@@ -147,6 +147,43 @@ impl Templated {
 #[derive(Clone, Debug)]
 pub struct Context(Value);
 
+/// The texts that the keys of a sink make of one record, which is read once for all of them.
+#[cfg(any(feature = "loki", feature = "splunk"))]
+pub(crate) struct Rendering<'a> {
+    record: &'a Record,
+    context: Option<Context>,
+}
+
+/// Why a key of a sink makes nothing of an event.
+#[cfg(any(feature = "loki", feature = "splunk"))]
+#[derive(Debug, thiserror::Error)]
+#[error("`{key}`: {error}")]
+pub(crate) struct KeyError {
+    key: String,
+    error: RenderError,
+}
+
+#[cfg(any(feature = "loki", feature = "splunk"))]
+impl<'a> Rendering<'a> {
+    pub(crate) fn of(record: &'a Record) -> Self {
+        Self { record, context: None }
+    }
+
+    /// The text of a key.
+    pub(crate) fn text<'t>(
+        &mut self,
+        key: &str,
+        text: &'t Templated,
+    ) -> Result<Cow<'t, str>, KeyError> {
+        let Self { record, context } = self;
+        let rendered = text.render(|| match context {
+            Some(context) => Ok(context.clone()),
+            None => Ok(context.insert(Context::of(record)?).clone()),
+        });
+        rendered.map_err(|error| KeyError { key: key.to_owned(), error })
+    }
+}
+
 /// Events that a template is tried on when it is checked: an ordinary one, and one with no field at all.
 const SAMPLES: [&str; 2] = [
     r#"{"id":"9f86d081-8842","cluster":{"name":"prod","uid":"4a7d1ed4"},"change":"created","time":"2026-01-02T03:04:05Z","occurrences":1,"delta":1,"event":{"apiVersion":"v1","kind":"Event","metadata":{"name":"web-0.17","namespace":"shop","uid":"9f86d081","resourceVersion":"8842","creationTimestamp":"2026-01-02T03:04:05Z"},"involvedObject":{"apiVersion":"v1","kind":"Pod","namespace":"shop","name":"web-0","uid":"5d41402a"},"reason":"BackOff","message":"Back-off restarting failed container","source":{"component":"kubelet","host":"node-1"},"firstTimestamp":"2026-01-02T03:04:05Z","lastTimestamp":"2026-01-02T03:04:05Z","count":1,"type":"Warning"}}"#,

@@ -127,9 +127,9 @@ impl Destinations {
         if day != self.day {
             *self = Self { day, made: Vec::new() };
         }
-        if self.made.iter().any(|(made, _)| *made == destination) {
+        let Err(at) = self.made.binary_search_by_key(&destination, |(made, _)| *made) else {
             return Ok(());
-        }
+        };
         if self.made.len() >= most {
             return Err(Beyond::All(most));
         }
@@ -138,7 +138,7 @@ impl Destinations {
         if self.made.iter().filter(|(_, by)| *by == namespace).count() >= share {
             return Err(Beyond::Namespace(share));
         }
-        self.made.push((destination, namespace));
+        self.made.insert(at, (destination, namespace));
         Ok(())
     }
 }

@@ -16,13 +16,14 @@ use serde::{Deserialize, de::DeserializeOwned};
 pub(crate) use self::credentials::Plaintext;
 use super::{Compression, Format, Proxy, SinkBuildError};
 use crate::{
-    bridge::{BatchOptions, Sink},
+    bridge::{BatchOptions, MAX_DESTINATIONS, Sink},
     document::{
-        Checks, Path, Span, Text,
+        Checks, Misplaced, Path, Span, Text, Wrong,
         decode::{DecodeError, decode},
         wrong,
         yaml::Node,
     },
+    template::Templated,
 };
 
 /// A kind of sink.
@@ -71,6 +72,11 @@ pub(crate) trait Keys: fmt::Debug + Send + Sync {
     fn concurrency(&self, batch: BatchOptions) -> usize {
         let _ = batch;
         1
+    }
+
+    /// How many destinations a day its templates make unless the sink says otherwise.
+    fn max_destinations(&self) -> usize {
+        MAX_DESTINATIONS
     }
 
     /// How long an attempt may take, where that is not the sink's `timeout`.
@@ -154,6 +160,26 @@ impl Shared<'_> {
         let wrong = wrong(format!("expected none, found one: {why}"));
         checks.wrong_key(&self.path.key(key), wrong.hint(hint));
     }
+}
+
+/// Reads a text that may be a template, but not empty; `check` is of one that is fixed.
+pub(super) fn templated(
+    path: &Path,
+    text: &Text,
+    checks: &mut Checks<'_>,
+    check: impl FnOnce(&str) -> Result<(), Wrong>,
+) -> Option<Templated> {
+    checks.parsed(path, text, |text| -> Result<_, Misplaced> {
+        if text.is_empty() {
+            let wrong = wrong("expected a value, found an empty one");
+            return Err(wrong.hint("write one, or remove the key").into());
+        }
+        let templated = Templated::parse(text)?;
+        if let Templated::Fixed(text) = &templated {
+            check(text)?;
+        }
+        Ok(templated)
+    })
 }
 
 /// How connections are used.

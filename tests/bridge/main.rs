@@ -28,6 +28,8 @@ mod journal_model;
 mod lanes;
 mod large;
 mod lists;
+#[cfg(feature = "loki")]
+mod loki;
 mod overflow;
 mod own_events;
 mod recording;

@@ -2,7 +2,7 @@
 
 use super::{Builder, MIN_EVENT_BYTES};
 use crate::{
-    bridge::{BatchOptions, Filter, MAX_DESTINATIONS, RetryOptions, SinkOptions, TIMEOUT},
+    bridge::{BatchOptions, Filter, RetryOptions, SinkOptions, TIMEOUT},
     config::{
         model::{CommonModel, DeadLettersModel, SinkModel},
         settings::SinkSettings,
@@ -36,7 +36,7 @@ impl Builder<'_> {
             self.checks.within(&concurrency, common.concurrency, MOST_CONCURRENCY, default)
                 as usize;
         let destinations = path.key("maxDestinations");
-        let default = MAX_DESTINATIONS as u32;
+        let default = keys.max_destinations() as u32;
         let max_destinations =
             self.checks.within(&destinations, common.max_destinations, MOST_DESTINATIONS, default)
                 as usize;

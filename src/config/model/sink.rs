@@ -86,9 +86,9 @@ pub(crate) struct CommonModel {
     /// The most bytes of an event that is sent to this sink, from `4KiB` to `journal.maxEvent`: a larger
     /// one is cut, and says in `truncated` by how much. Default: as in the journal.
     pub(crate) max_event: Option<Size>,
-    /// How many values a day, of UTC, a template may make of a destination: the path of a webhook's `url`, an index, a
-    /// source type of Splunk. One namespace
-    /// makes at most an eighth of them. An event for one more becomes a dead letter. Default: 200.
+    /// How many values a day, of UTC, events may make of a destination: the path of a webhook's `url`, an index, a
+    /// source type of Splunk, the tenant and labels of Loki. One namespace makes at most an eighth of them. An event for one
+    /// more becomes a dead letter. Default: 200, for loki 2000.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10_000), extend("default" = 200))]
     pub(crate) max_destinations: Option<u64>,
     /// The compression of what is sent. Default: `none`.

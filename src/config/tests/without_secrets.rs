@@ -29,7 +29,7 @@ fn pair() -> (String, String) {
 /// For each kind a sink whose every secret, address and certificate is somewhere else, and is in order;
 /// then changes of it that are refused, as `(what is replaced, by what, what is said of it)`.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     (
         "kafka",
         "{kafka: {brokers: [{env: BROKER}], topic: {env: TOPIC}, sasl: {mechanism: plain, username: \
@@ -141,6 +141,22 @@ const CASES: [Case; 7] = [
             ("{env: TEXT}", "Splunk t", "a text with a blank"),
             ("k8s", "\"{{ idd }}\"", "expected a variable"),
             ("k8s", "k8s, acknowledgeWithin: 1m", "expected `acknowledge: true`"),
+            ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
+            ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
+        ],
+    ),
+    (
+        "loki",
+        "{loki: {url: {env: URL}, tenant: team, labels: {env: prod}, auth: {bearer: {env: TEXT}}, tls: {ca: {env: CA}, \
+         cert: {env: CERT}, key: {env: KEY}, serverName: {env: NAME}}}}",
+        &[
+            ("{env: URL}", "ftp://h", "found `ftp://`"),
+            ("{env: URL}", "https://h?x=1", "expected an address without a query"),
+            ("{env: URL}", "https://h/loki/api/v1/push", "one of pushes"),
+            ("{env: URL}", "http://127.0.0.1", "beside `tls`, found `http://`"),
+            ("team", "a/b", "expected a tenant"),
+            ("env: prod", "env: \"{{ idd }}\"", "expected a variable"),
+            ("env: prod", "__env: prod", "expected the name of a label"),
             ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
             ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
         ],

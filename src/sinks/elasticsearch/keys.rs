@@ -1,6 +1,6 @@
 //! The keys of an Elasticsearch sink, and the options that come of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -96,10 +96,6 @@ impl Keys for ElasticsearchModel {
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
         let path = sink.path.key("elasticsearch");
         let model = HttpModel {
-            path: path.clone(),
-            key: "urls",
-            urls: Urls::List(&self.urls),
-            headers: &BTreeMap::new(),
             auth: self.auth.as_ref().map(|auth| AuthKeys {
                 bearer: auth.bearer.as_ref(),
                 basic: auth.basic.as_ref(),
@@ -108,10 +104,7 @@ impl Keys for ElasticsearchModel {
                 names: "`basic`, `apiKey` and `bearer`",
             }),
             tls: self.tls.as_ref(),
-            token: None,
-            grpc: false,
-            templates: false,
-            content_type: false,
+            ..HttpModel::new(&path, "urls", Urls::List(&self.urls))
         };
         let nodes = model.resolve_all(sink, checks, |value| {
             let address = base_url(value)?;

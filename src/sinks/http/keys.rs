@@ -43,7 +43,24 @@ pub(crate) enum Urls<'a> {
     List(&'a [Text]),
 }
 
-impl HttpModel<'_> {
+impl<'a> HttpModel<'a> {
+    /// Addresses alone.
+    pub(crate) fn new(path: &Path, key: &'static str, urls: Urls<'a>) -> Self {
+        static NONE: BTreeMap<String, Text> = BTreeMap::new();
+        Self {
+            path: path.clone(),
+            key,
+            urls,
+            headers: &NONE,
+            auth: None,
+            token: None,
+            tls: None,
+            grpc: false,
+            templates: false,
+            content_type: false,
+        }
+    }
+
     /// Checks the keys and resolves them, for one address; `check` is of that.
     pub(crate) fn resolve(
         &self,

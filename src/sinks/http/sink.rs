@@ -151,6 +151,13 @@ impl<K: HttpKind> HttpSink<K> {
     }
 }
 
+#[cfg(feature = "loki")]
+impl<K: HttpKind> HttpSink<K> {
+    pub(crate) fn kind(&self) -> &K {
+        &self.kind
+    }
+}
+
 impl<K: HttpKind> Sink for HttpSink<K> {
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async { self.attempt(batch).await.unwrap_or_else(Outcome::Failed) })

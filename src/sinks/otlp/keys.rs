@@ -76,16 +76,10 @@ impl BuildSink for OtlpOptions {
 impl Keys for OtlpModel {
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
         let model = HttpModel {
-            path: sink.path.key("otlp"),
-            key: "endpoint",
-            urls: Urls::One(&self.endpoint),
             headers: &self.headers,
-            auth: None,
             tls: self.tls.as_ref(),
-            token: None,
             grpc: self.protocol == OtlpProtocol::Grpc,
-            templates: false,
-            content_type: false,
+            ..HttpModel::new(&sink.path.key("otlp"), "endpoint", Urls::One(&self.endpoint))
         };
         let http = model.resolve(sink, checks, |value| Ok(base_url(value).map(drop)?));
         sink.no_format(checks, "an `otlp` sink sends OTLP log records");

@@ -1,6 +1,6 @@
 //! The keys of a Splunk sink, and the options that come of them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use crate::{
     sinks::{
         BuildSink, Format, HttpOptions, Proxy, Secret, SinkBuildError,
         http::keys::{HttpModel, Urls, base_url, header_value},
-        keys::{Keys, Shared, stand_ins, tls::TlsModel},
+        keys::{Keys, Shared, stand_ins, templated, tls::TlsModel},
     },
     template::Templated,
 };
@@ -116,16 +116,9 @@ impl Keys for SplunkModel {
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
         let path = sink.path.key("splunk");
         let model = HttpModel {
-            path: path.clone(),
-            key: "url",
-            urls: Urls::One(&self.url),
-            headers: &BTreeMap::new(),
-            auth: None,
             tls: self.tls.as_ref(),
             token: Some("token"),
-            grpc: false,
-            templates: false,
-            content_type: false,
+            ..HttpModel::new(&path, "url", Urls::One(&self.url))
         };
         let http = model.resolve(sink, checks, address);
         let place = path.key("token");
@@ -133,7 +126,10 @@ impl Keys for SplunkModel {
         let token = checks.checked(&place, &self.token, token);
         sink.no_zstd(checks);
         self.check_within(&path, checks);
-        let mut templated = |key: &str, text: Option<&Text>| templated(&path, key, text, checks);
+        let mut templated = |key: &str, text: Option<&Text>| {
+            let check = |name: &str| if key == "index" { index_name(name) } else { Ok(()) };
+            templated(&path.key(key), text?, checks, check)
+        };
         let defaults = SplunkOptions::new("", "");
         Arc::new(SplunkOptions {
             index: templated("index", self.index.as_ref()),
@@ -165,27 +161,6 @@ impl SplunkModel {
             checks.wrong(&path, wrong.hint("the default is `5m`"));
         }
     }
-}
-
-fn templated(
-    path: &Path,
-    key: &str,
-    text: Option<&Text>,
-    checks: &mut Checks<'_>,
-) -> Option<Templated> {
-    checks.parsed(&path.key(key), text?, |text| -> Result<_, Misplaced> {
-        if text.is_empty() {
-            let wrong = wrong("expected a value, found an empty one");
-            return Err(wrong.hint("write one, or remove the key").into());
-        }
-        let templated = Templated::parse(text)?;
-        if key == "index"
-            && let Templated::Fixed(name) = &templated
-        {
-            index_name(name)?;
-        }
-        Ok(templated)
-    })
 }
 
 /// Checks the name of an index.

@@ -25,7 +25,7 @@ use crate::{
         http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
         own_deadline,
     },
-    template::{Context, RenderError, Templated},
+    template::{KeyError, Rendering, Templated},
 };
 
 /// The first wait for an acknowledgement; it doubles.
@@ -181,80 +181,57 @@ impl Acknowledgements {
     }
 }
 
-const INDEX: &str = "index";
-const SOURCETYPE: &str = "sourcetype";
-
 /// Why there is no object for an event.
 #[derive(Debug, thiserror::Error)]
 enum HecError {
     #[error("{0}")]
     Encode(#[from] EncodeError),
-    #[error("`{0}`: {1}")]
-    Template(&'static str, RenderError),
+    #[error("{0}")]
+    Key(#[from] KeyError),
     #[error("`index`: {}", .0.what)]
     Index(Wrong),
-}
-
-/// The templates of one record, which is read once for all of them.
-struct Rendering<'a> {
-    record: &'a Record,
-    context: Option<Context>,
-}
-
-impl<'a> Rendering<'a> {
-    fn of(record: &'a Record) -> Self {
-        Self { record, context: None }
-    }
-
-    fn text<'t>(
-        &mut self,
-        key: &'static str,
-        text: &'t Templated,
-    ) -> Result<Cow<'t, str>, HecError> {
-        let Self { record, context } = self;
-        let rendered = text.render(|| match context {
-            Some(context) => Ok(context.clone()),
-            None => Ok(context.insert(Context::of(record)?).clone()),
-        });
-        let text = rendered.map_err(|error| HecError::Template(key, error))?;
-        if key == INDEX {
-            index_name(&text).map_err(HecError::Index)?;
-        }
-        Ok(text)
-    }
-
-    /// The same of a text that may be absent, which is empty then.
-    fn optional<'t>(
-        &mut self,
-        key: &'static str,
-        text: Option<&'t Templated>,
-    ) -> Result<Cow<'t, str>, HecError> {
-        text.map_or(Ok(Cow::Borrowed("")), |text| self.text(key, text))
-    }
 }
 
 impl Hec {
     fn write(&self, record: &Record, body: &mut Vec<u8>) -> Result<(), HecError> {
         let mut rendering = Rendering::of(record);
         let metadata = hec::Metadata {
-            host: &rendering.optional("host", self.host.as_ref())?,
+            host: &optional(&mut rendering, "host", self.host.as_ref())?,
             source: &rendering.text("source", &self.source)?,
-            sourcetype: &rendering.text(SOURCETYPE, &self.sourcetype)?,
-            index: &rendering.optional(INDEX, self.index.as_ref())?,
+            sourcetype: &rendering.text("sourcetype", &self.sourcetype)?,
+            index: &self.index(&mut rendering)?,
         };
         Ok(hec::write(record, self.format, metadata, body)?)
     }
 
+    /// The index, which is empty where it is that of the token.
+    fn index(&self, rendering: &mut Rendering<'_>) -> Result<Cow<'_, str>, HecError> {
+        let index = optional(rendering, "index", self.index.as_ref())?;
+        if self.index.is_some() {
+            index_name(&index).map_err(HecError::Index)?;
+        }
+        Ok(index)
+    }
+
     /// The index and the source type of a record, where a template makes one of them.
     fn destination(&self, record: &Record) -> Result<Option<String>, HecError> {
-        let parts = [(INDEX, self.index.as_ref()), (SOURCETYPE, Some(&self.sourcetype))];
-        if !parts.iter().any(|(_, text)| text.is_some_and(Templated::is_template)) {
+        let parts = [self.index.as_ref(), Some(&self.sourcetype)];
+        if !parts.into_iter().flatten().any(Templated::is_template) {
             return Ok(None);
         }
         let mut rendering = Rendering::of(record);
-        let [index, sourcetype] = parts.map(|(key, text)| rendering.optional(key, text));
-        Ok(Some(format!("{}\n{}", index?, sourcetype?)))
+        let index = self.index(&mut rendering)?;
+        Ok(Some(format!("{index}\n{}", rendering.text("sourcetype", &self.sourcetype)?)))
     }
+}
+
+/// The text of a key that may be absent, which is empty then.
+fn optional<'t>(
+    rendering: &mut Rendering<'_>,
+    key: &str,
+    text: Option<&'t Templated>,
+) -> Result<Cow<'t, str>, KeyError> {
+    text.map_or(Ok(Cow::Borrowed("")), |text| rendering.text(key, text))
 }
 
 impl HttpKind for Hec {

@@ -163,16 +163,12 @@ impl Keys for WebhookModel {
         let path = sink.path.key("webhook");
         let signing = path.key("signing").key("secret");
         let model = HttpModel {
-            path: path.clone(),
-            key: "url",
-            urls: Urls::One(&self.url),
             headers: &self.headers,
             auth: self.auth.as_ref().map(AuthModel::keys),
             tls: self.tls.as_ref(),
-            token: None,
-            grpc: false,
             templates: true,
             content_type: self.body.is_some(),
+            ..HttpModel::new(&path, "url", Urls::One(&self.url))
         };
         let http = model.resolve(sink, checks, |value| Address::parse(value).map(drop));
         let (format, single) = (sink.format.unwrap_or_default(), sink.batch.events == 1);

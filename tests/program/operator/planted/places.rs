@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 27] = [
+const NO_SECRETS: [&str; 30] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
@@ -22,6 +22,9 @@ const NO_SECRETS: [&str; 27] = [
     "sinks.*.enrich.labels[]",
     "sinks.*.kafka.brokers[]",
     "sinks.*.kafka.topic",
+    "sinks.*.loki.auth.oauth2.scope",
+    "sinks.*.loki.labels.*",
+    "sinks.*.loki.tenant",
     "sinks.*.match",
     "sinks.*.otlp.resource.*",
     "sinks.*.splunk.host",

@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 20] = [
+pub(super) const PLANTED: [Planted; 24] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -191,6 +191,41 @@ pub(super) const PLANTED: [Planted; 20] = [
         said: &["Pl4nted-T0", "Pl4nted-hec-token-2"],
         receiver: receivers::splunk,
     },
+    Planted {
+        kind: "loki",
+        name: "loki",
+        sink: "{loki: {url: {env: LOKI_URL}, auth: {basic: {username: {env: LOKI_USER}, password: {env: \
+               LOKI_PASSWORD}}}}}",
+        secrets: &[
+            ("LOKI_URL", "http://{ADDRESS}/Pl4nted-T0"),
+            ("LOKI_USER", "Pl4nted loki"),
+            ("LOKI_PASSWORD", "Pl4nted&loki=<2> 'x'"),
+        ],
+        said: &["Pl4nted-T0", "Pl4nted loki", "Pl4nted&loki=<2> 'x'"],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "loki",
+        name: "loki-bearer",
+        sink: "{loki: {url: \"http://{ADDRESS}/Pl4nted-T0\", tenant: \"{{ event.metadata.namespace }}\", \
+               auth: {bearer: {env: LOKI_TOKEN}}}}",
+        secrets: &[("LOKI_TOKEN", "Pl4nted-loki-token")],
+        said: &["Pl4nted-T0", "Pl4nted-loki-token"],
+        receiver: receivers::http,
+    },
+    Planted {
+        kind: "loki",
+        name: "loki-oauth",
+        sink: "{loki: {url: \"http://{ADDRESS}\", auth: {oauth2: {tokenUrl: {env: LOKI_OAUTH_URL}, clientId: {env: \
+               LOKI_OAUTH_ID}, clientSecret: {env: LOKI_OAUTH_SECRET}}}}}",
+        secrets: &[
+            ("LOKI_OAUTH_URL", "http://{ADDRESS}/Pl4nted-T0/token"),
+            ("LOKI_OAUTH_ID", "Pl4nted loki client"),
+            ("LOKI_OAUTH_SECRET", "Pl4nted&loki=<3> 'x'"),
+        ],
+        said: &["Pl4nted-T0", "Pl4nted loki client", "Pl4nted&loki=<3> 'x'"],
+        receiver: receivers::http,
+    },
     // Those whose receivers never say a word.
     Planted {
         kind: "kafka",
@@ -233,6 +268,14 @@ pub(super) const PLANTED: [Planted; 20] = [
         name: "splunk-hec-tls",
         sink: "{splunk: {url: \"https://{ADDRESS}\", token: t, tls: {cert: {env: TLS_CERT}, key: {env: \
                TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    Planted {
+        kind: "loki",
+        name: "loki-tls",
+        sink: "{loki: {url: \"https://{ADDRESS}\", tls: {cert: {env: TLS_CERT}, key: {env: TLS_KEY}}}, timeout: 1s}",
         secrets: &[],
         said: &[],
         receiver: receivers::none,

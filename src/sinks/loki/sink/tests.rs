@@ -1,0 +1,254 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::sinks::{
+    BuildSink as _,
+    fixtures::{self, batch},
+    http::test_server::{Received, TestServer},
+};
+
+fn templates<const N: usize>(labels: [(&str, &str); N]) -> Option<BTreeMap<String, Templated>> {
+    let parsed = labels.map(|(name, text)| (name.to_owned(), Templated::parse(text).unwrap()));
+    Some(parsed.into())
+}
+
+/// An event of a namespace, so many minutes old.
+fn record(seq: u64, namespace: &str, minutes: i64) -> Record {
+    let at = |minutes| (Timestamp::now() - SignedDuration::from_mins(minutes)).to_string();
+    let envelope = json!({
+        "id": format!("e{seq}-{seq}"), "cluster": { "name": "prod" }, "change": "created", "time": at(minutes),
+        "observedTime": at(0), "occurrences": 1, "delta": 1, "replayed": false, "truncated": { "message": 5, "reason": 1 },
+        "event": {
+            "metadata": { "namespace": namespace, "creationTimestamp": at(minutes.max(0)) },
+            "involvedObject": { "kind": "Pod", "name": "web-0", "uid": "p1" },
+            "reason": "BackOff", "type": "Warning",
+        },
+    });
+    Record { seq, envelope: envelope.to_string().into() }
+}
+
+async fn send(options: &LokiOptions, batch: &Batch) -> Outcome {
+    options.build().unwrap().send(batch).await
+}
+
+fn failure(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn streams(request: &Received) -> Vec<Value> {
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    body["streams"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_batch_is_streams_of_entries() {
+    let server = TestServer::always("204 No Content", "", "").await;
+    let mut options = LokiOptions::new(server.url("http") + "/logs/");
+    let records = vec![record(1, "shop", 5), record(2, "shop", 6), record(3, "", 5)];
+    let sent = Batch { records };
+    assert_eq!(send(&options, &sent).await, Outcome::Delivered);
+    options.labels = templates([("env", "test"), ("ns", "{{ event.metadata.namespace }}")]);
+    options.tenant = Some(Templated::Fixed("team-a".to_owned()));
+    options.format = Format::Event;
+    assert_eq!(send(&options, &sent).await, Outcome::Delivered);
+
+    let received = server.received.lock().unwrap();
+    let [plain, templated] = received.as_slice() else { panic!() };
+    assert_eq!(plain.line(), "POST /logs/loki/api/v1/push HTTP/1.1");
+    assert_eq!(plain.header("x-scope-orgid"), None);
+    let [shop, no_namespace] = &*streams(plain) else { panic!() };
+    let labels =
+        json!({ "cluster": "prod", "kind": "Pod", "type": "Warning", "service_name": "tidings" });
+    assert_eq!(no_namespace["stream"], labels);
+    assert_eq!(shop["stream"]["namespace"], "shop");
+    let [entry, _] = shop["values"].as_array().unwrap().as_slice() else { panic!() };
+    let mut envelope: Value = serde_json::from_slice(&sent.records[0].envelope).unwrap();
+    let time: Timestamp = envelope["time"].as_str().unwrap().parse().unwrap();
+    assert_eq!(entry[0], time.as_nanosecond().to_string());
+    for member in ["observedTime", "replayed"] {
+        envelope.as_object_mut().unwrap().remove(member);
+    }
+    let line: Value = serde_json::from_str(entry[1].as_str().unwrap()).unwrap();
+    assert_eq!(line, envelope);
+    assert_eq!(
+        entry[2],
+        json!({
+            "event_id": "e1-1", "name": "web-0", "uid": "p1", "reason": "BackOff",
+            "truncated": "message=5,reason=1",
+        })
+    );
+
+    assert_eq!(templated.header("x-scope-orgid"), Some("team-a"));
+    let [shop, no_namespace] = &*streams(templated) else { panic!() };
+    assert_eq!(no_namespace["stream"], json!({ "env": "test", "service_name": "tidings" }));
+    assert_eq!(shop["stream"], json!({ "env": "test", "ns": "shop", "service_name": "tidings" }));
+    let line: Value = serde_json::from_str(shop["values"][0][1].as_str().unwrap()).unwrap();
+    assert_eq!(line["metadata"]["annotations"]["tidings.dev/id"], "e1-1");
+}
+
+#[tokio::test]
+async fn a_line_is_the_same_whenever_it_is_sent() {
+    let server = TestServer::always("204 No Content", "", "").await;
+    let first = fixtures::record(1, "m");
+    let text = String::from_utf8(first.envelope.to_vec()).unwrap();
+    let text =
+        text.replace("10:00:01Z", "11:11:11Z").replace(r#""replayed":false"#, r#""replayed":true"#);
+    let again =
+        text.replace(r#","event""#, r#","correlation":{"action":"create","count":1},"event""#);
+    for envelope in [first.envelope.clone(), again.into()] {
+        let records = vec![Record { envelope, ..first.clone() }];
+        let options = LokiOptions::new(server.url("http"));
+        assert_eq!(send(&options, &Batch { records }).await, Outcome::Delivered);
+    }
+    let received = server.received.lock().unwrap();
+    assert_eq!(received[0].body, received[1].body);
+}
+
+#[tokio::test]
+async fn an_entry_is_in_the_live_stream_until_it_is_50_minutes_old() {
+    let server = TestServer::always("204 No Content", "", "").await;
+    for minutes in [0, 49, 51, 60 * 24 * 3, -4, -20] {
+        let sent = Batch { records: vec![record(1, "shop", minutes)] };
+        assert_eq!(send(&LokiOptions::new(server.url("http")), &sent).await, Outcome::Delivered);
+        let received = server.received.lock().unwrap();
+        let stream = &streams(received.last().unwrap())[0];
+        let nanoseconds: i128 = stream["values"][0][0].as_str().unwrap().parse().unwrap();
+        let time = Timestamp::from_nanosecond(nanoseconds).unwrap();
+        let hour = (minutes > 50).then(|| time.strftime("%Y-%m-%dT%H").to_string());
+        assert_eq!(stream["stream"].get("replayed").and_then(Value::as_str), hour.as_deref());
+        // The clock of its reporter is ahead: the creation counts.
+        let expected = if minutes == -20 { 0 } else { minutes };
+        let age = Timestamp::now().duration_since(time).as_secs() - expected * 60;
+        assert!((0..60).contains(&age), "{minutes}: {age}");
+    }
+}
+
+#[tokio::test]
+async fn values_that_loki_would_refuse_are_cut() {
+    let server = TestServer::always("204 No Content", "", "").await;
+    let mut sent = batch(1..=1);
+    let envelope = String::from_utf8(sent.records[0].envelope.to_vec()).unwrap();
+    let long = "é".repeat(1500);
+    sent.records[0].envelope =
+        envelope.replace("Pod", &long).replace(r#""p1""#, &format!(r#""{long}""#)).into();
+    assert_eq!(send(&LokiOptions::new(server.url("http")), &sent).await, Outcome::Delivered);
+    let received = server.received.lock().unwrap();
+    let stream = &streams(&received[0])[0];
+    let cut = "é".repeat(1024);
+    assert_eq!(
+        (&stream["stream"]["kind"], &stream["values"][0][2]["uid"]),
+        (&json!(cut), &json!(cut))
+    );
+    assert!(stream["values"][0][1].as_str().unwrap().contains(&long));
+}
+
+#[tokio::test]
+async fn every_answer_has_its_outcome() {
+    use FailureClass::{Misconfigured, Refused, Throttled, Unavailable};
+    const STREAM: &str =
+        r#"{kind="' missing required labels 'a' or contact your Loki administrator to enable it"}"#;
+    let (invalid, too_large) = (Refused(RefusedClass::Invalid), Refused(RefusedClass::TooLarge));
+    for (status, body, class) in [
+        ("400 Bad Request", format!("entry for stream '{STREAM}' has timestamp too old: 2026-11-01T00:00:00Z, oldest acceptable timestamp is: 2026-11-21T00:00:00Z"), invalid),
+        ("400 Bad Request", format!("max entry size '262144' bytes exceeded for stream '{STREAM}' while adding an entry with length '300000' bytes"), invalid),
+        ("400 Bad Request", format!("stream '{STREAM}' has label value too long: 'x'"), invalid),
+        ("400 Bad Request", "entry with timestamp 2026-11-21 10:00:00 +0000 UTC ignored, reason: 'entry too far behind', \nuser 'fake', total ignored: 1 out of 2".to_owned(), invalid),
+        // The limits of the tenant, which a person has to change, or the labels.
+        ("400 Bad Request", format!("stream '{STREAM}' includes structured metadata, but this feature is disallowed. Please see `limits_config.allow_structured_metadata` or contact your Loki administrator to enable it\n"), Misconfigured),
+        ("400 Bad Request", format!("3 errors like: missing required labels 'team' for user 'fake' for stream '{STREAM}' (policy: '')"), Misconfigured),
+        ("400 Bad Request", format!("entry for stream '{STREAM}' has 16 label names; limit 15"), Misconfigured),
+        // Another program answers.
+        ("400 Bad Request", "Client sent an HTTP request to an HTTPS server.\n".to_owned(), Misconfigured),
+        ("400 Bad Request", "<html>The plain HTTP request was sent to HTTPS port</html>".to_owned(), Misconfigured),
+        ("413 Content Too Large", "request body too large".to_owned(), too_large),
+        ("401 Unauthorized", "no org id".to_owned(), Misconfigured),
+        ("403 Forbidden", String::new(), Misconfigured),
+        ("404 Not Found", String::new(), Misconfigured),
+        ("302 Found", String::new(), Misconfigured),
+        ("429 Too Many Requests", "Maximum active stream limit exceeded".to_owned(), Throttled),
+        ("500 Internal Server Error", String::new(), Unavailable),
+        ("503 Service Unavailable", "Ingester is shutting down".to_owned(), Unavailable),
+        // A blocked tenant: what was sent is gone.
+        ("260 Blocked", "ingestion blocked for user 'fake'".to_owned(), Misconfigured),
+        ("202 Accepted", String::new(), Misconfigured),
+    ] {
+        let server = TestServer::always(status, "", &body).await;
+        let options = LokiOptions::new(server.url("http"));
+        assert_eq!(failure(send(&options, &batch(1..=2)).await).class, class, "{status} {body}");
+    }
+    for status in ["204 No Content", "200 OK"] {
+        let server = TestServer::always(status, "", "").await;
+        let options = LokiOptions::new(server.url("http"));
+        assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
+    }
+}
+
+/// Options towards a Loki that answers by the tenant, which is the namespace.
+async fn by_tenant() -> LokiOptions {
+    let answer = async |headers: http::HeaderMap| match headers["x-scope-orgid"].to_str().unwrap() {
+        "full" => StatusCode::TOO_MANY_REQUESTS,
+        "old" => StatusCode::BAD_REQUEST,
+        "slow" => std::future::pending().await,
+        _ => StatusCode::NO_CONTENT,
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut options = LokiOptions::new(format!("http://{}", listener.local_addr().unwrap()));
+    let router = axum::Router::new().route("/loki/api/v1/push", axum::routing::post(answer));
+    tokio::spawn(async { axum::serve(listener, router).await });
+    options.tenant = Some(Templated::parse("{{ event.metadata.namespace }}").unwrap());
+    options
+}
+
+#[tokio::test]
+async fn tenants_are_sent_to_each_for_itself() {
+    let mut options = by_tenant().await;
+    options.http.timeout = Duration::from_secs(1);
+    let sent = |namespaces: &[&str]| {
+        let records = (1..).zip(namespaces).map(|(seq, namespace)| record(seq, namespace, 0));
+        Batch { records: records.collect() }
+    };
+    let classes = |outcome: Outcome| match outcome {
+        Outcome::PerEvent(fates) => fates
+            .into_iter()
+            .map(|fate| match fate {
+                EventFate::Failed(failure) => Some(failure.class),
+                _ => None,
+            })
+            .collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let outcome = send(&options, &sent(&["a", "full", "b", "full", "slow", "a"])).await;
+    let (full, slow) = (Some(FailureClass::Throttled), Some(FailureClass::Timeout));
+    assert_eq!(classes(outcome), [None, full, None, full, slow, None]);
+    // The one event of a tenant is the one that is refused; of more the batch is halved.
+    let refused = FailureClass::Refused(RefusedClass::Invalid);
+    let outcome = send(&options, &sent(&["a", "old"])).await;
+    assert_eq!(classes(outcome), [None, Some(refused)]);
+    assert_eq!(failure(send(&options, &sent(&["old", "a", "old"])).await).class, refused);
+    let unsendable = FailureClass::Refused(RefusedClass::Unsendable);
+    assert_eq!(classes(send(&options, &sent(&["a", ".."])).await), [None, Some(unsendable)]);
+}
+
+#[tokio::test]
+async fn a_tenant_and_a_set_of_labels_are_a_destination() {
+    let mut options = LokiOptions::new("http://h");
+    let of = |options: &LokiOptions, namespace: &str| {
+        options.build().unwrap().destination(&record(1, namespace, 300))
+    };
+    let labels = r#"{"cluster":"prod","kind":"Pod","namespace":"shop","service_name":"tidings","type":"Warning"}"#;
+    assert_eq!(of(&options, "shop").unwrap().unwrap(), format!("\n{labels}"));
+    options.labels = templates([("env", "test")]);
+    options.tenant = Some(Templated::Fixed("team".to_owned()));
+    assert_eq!(of(&options, "shop"), Ok(None));
+    options.tenant = Some(Templated::parse("{{ event.metadata.namespace }}").unwrap());
+    let labels = r#"{"env":"test","service_name":"tidings"}"#;
+    assert_eq!(of(&options, "shop").unwrap().unwrap(), format!("shop\n{labels}"));
+    let words = "`tenant`: expected a tenant, found another text";
+    assert_eq!(&*of(&options, "a/b").unwrap_err(), words);
+    options.labels = templates([("n", "{{ occurrences // 0 }}")]);
+    let words = "`n`: the template fails in line 1: ";
+    assert!(of(&options, "shop").unwrap_err().starts_with(words));
+}
