@@ -24,7 +24,7 @@ use crate::{
 const DOCUMENT: &[u8] = br#""event":{"id":""#;
 /// The attribute of a log record that holds the id.
 const ATTRIBUTE: &[u8] = b"log.record.uid";
-/// The bytes before the id of an object for Splunk.
+/// The bytes before the id of an object for Splunk, or of an entry for Loki.
 const FIELD: &[u8] = br#""event_id":""#;
 /// The bytes before the id in a line of a bulk request.
 const ACTION: &[u8] = br#""_id":""#;

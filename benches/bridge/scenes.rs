@@ -74,12 +74,13 @@ const TEMPLATE: SinkConfig = r#"webhook: {url: "http://{address}/{{ event.type }
 const ELASTICSEARCH: SinkConfig =
     r#"elasticsearch: {urls: ["http://{address}"], index: "k8s-events-{{ day }}"}"#;
 const SPLUNK: SinkConfig = r#"splunk: {url: "http://{address}", token: t, index: k8s}"#;
+const LOKI: SinkConfig = r#"loki: {url: "http://{address}"}"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
 /// Six labels, two owners.
 const ENRICHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, enrich: {labels: ["*"], owners: true, node: true}"#;
 
-pub(crate) const SCENES: [Scene; 20] = [
+pub(crate) const SCENES: [Scene; 21] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -133,6 +134,12 @@ pub(crate) const SCENES: [Scene; 20] = [
         what: "burst of 200 000, Splunk in batches of 500, without acknowledgement",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(SPLUNK, "hec"),
+    },
+    Scene {
+        name: "burst-loki",
+        what: "burst of 200 000, Loki in batches of 500, with the default labels",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(LOKI, "hec"),
     },
     Scene {
         name: "burst-otlp",

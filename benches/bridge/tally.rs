@@ -19,7 +19,7 @@ pub(crate) enum Wire {
     Ecs,
     /// A bulk request.
     Bulk,
-    /// Objects for the event collector of Splunk.
+    /// Objects for the event collector of Splunk, entries for Loki.
     Hec,
     /// An OTLP export request as protobuf.
     Otlp,
