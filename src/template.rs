@@ -198,6 +198,11 @@ impl Context {
         })
     }
 
+    /// The ordinary one of them.
+    pub(crate) fn sample() -> Result<Self, RenderError> {
+        Self::of(&Record { seq: 0, envelope: Bytes::from_static(SAMPLES[0].as_bytes()) })
+    }
+
     /// Reads a record.
     pub fn of(record: &Record) -> Result<Self, RenderError> {
         values::read(VARIABLES, &record.envelope)

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets, Sink, SinkProgress,
-    shared::now_ms,
-};
+use super::{Failure, Outcome, Reason, RefusedClass, Secrets, Sink, SinkProgress, shared::now_ms};
 use crate::{
     event::{Batch, EnvelopeParts, Record},
     journal::Destinations,
@@ -50,25 +47,26 @@ impl Sink for Bounded {
     }
 
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        let mut refused = Vec::<Option<Failure>>::new();
+        let mut parts = Vec::new();
+        let mut admitted = Vec::with_capacity(batch.records.len());
         for (at, record) in batch.records.iter().enumerate() {
-            if let Err(reason) = self.admit(record) {
-                refused.resize(batch.records.len(), None);
-                refused[at] = Some(Failure::refused(RefusedClass::Unsendable, reason));
+            match self.admit(record) {
+                Ok(()) => admitted.push(at),
+                Err(reason) => {
+                    let failure = Failure::refused(RefusedClass::Unsendable, reason);
+                    parts.push((vec![at], Outcome::Failed(failure)));
+                }
             }
         }
-        if refused.is_empty() {
+        if parts.is_empty() {
             return self.sink.send(batch);
         }
         async move {
-            let admitted =
-                batch.records.iter().zip(&refused).filter(|(_, failure)| failure.is_none());
-            let records: Vec<_> = admitted.map(|(record, _)| record.clone()).collect();
-            let outcome = match records.as_slice() {
-                [] => Outcome::Delivered,
-                _ => self.sink.send(&Batch { records }).await,
-            };
-            merged(outcome, refused)
+            let records: Vec<_> = admitted.iter().map(|at| batch.records[*at].clone()).collect();
+            if !records.is_empty() {
+                parts.push((admitted, self.sink.send(&Batch { records }).await));
+            }
+            Outcome::of_parts(batch.records.len(), parts)
         }
         .boxed()
     }
@@ -76,32 +74,6 @@ impl Sink for Bounded {
     fn close(&self) -> BoxFuture<'_, ()> {
         self.sink.close()
     }
-}
-
-/// The outcome of a batch of which some were refused here and the others came to `outcome`.
-fn merged(outcome: Outcome, refused: Vec<Option<Failure>>) -> Outcome {
-    let mut answers = Vec::new().into_iter();
-    let other = match outcome {
-        Outcome::Delivered => EventFate::Delivered,
-        Outcome::PerEvent(fates) => {
-            answers = fates.into_iter();
-            EventFate::Failed(Failure::unanswered())
-        }
-        // The receiver does not say which of the others it refuses: the batch is halved.
-        Outcome::Failed(failure) if matches!(failure.class, FailureClass::Refused(_)) => {
-            return Outcome::Failed(failure);
-        }
-        Outcome::Failed(failure) => EventFate::Failed(failure),
-        // No sink with destinations answers so.
-        Outcome::Partial { reason, .. } => {
-            return Outcome::Failed(Failure::refused(RefusedClass::Invalid, reason));
-        }
-    };
-    let fate = |failure: Option<Failure>| match failure {
-        Some(failure) => EventFate::Failed(failure),
-        None => answers.next().unwrap_or_else(|| other.clone()),
-    };
-    Outcome::PerEvent(refused.into_iter().map(fate).collect())
 }
 
 /// Why a destination is refused.
@@ -173,26 +145,6 @@ mod tests {
         assert_eq!(admit(16, 7, 1, 98), Ok(()));
         assert_eq!(admit(3, 9, 1, 1), Ok(()));
         assert_eq!(admit(3, 9, 1, 2), Err(Beyond::Namespace(1)));
-    }
-
-    #[test]
-    fn an_event_refused_here_takes_no_other_of_its_batch_with_it() {
-        let reason = |words: &str| Secrets::none().reason(words);
-        let refused = Failure::refused(RefusedClass::Unsendable, reason("one too many"));
-        let merged = |outcome| merged(outcome, vec![None, Some(refused.clone()), None]);
-        let fates =
-            |first, last| Outcome::PerEvent(vec![first, EventFate::Failed(refused.clone()), last]);
-        let down = Failure::new(FailureClass::Unavailable, reason("down"));
-        let failed = |failure: &Failure| EventFate::Failed(failure.clone());
-        let (taken, had) = (EventFate::Delivered, EventFate::Duplicate);
-        assert_eq!(merged(Outcome::Delivered), fates(taken.clone(), taken.clone()));
-        let both = vec![taken.clone(), had.clone()];
-        assert_eq!(merged(Outcome::PerEvent(both)), fates(taken.clone(), had));
-        let one = Outcome::PerEvent(vec![taken.clone()]);
-        assert_eq!(merged(one), fates(taken, failed(&Failure::unanswered())));
-        assert_eq!(merged(Outcome::Failed(down.clone())), fates(failed(&down), failed(&down)));
-        let invalid = Failure::refused(RefusedClass::Invalid, reason("no"));
-        assert_eq!(merged(Outcome::Failed(invalid.clone())), Outcome::Failed(invalid));
     }
 
     #[test]

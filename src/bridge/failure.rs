@@ -40,7 +40,7 @@ impl Failure {
     }
 
     /// A sink has not answered for an event of the batch.
-    pub(crate) fn unanswered() -> Self {
+    pub(super) fn unanswered() -> Self {
         let words = "some events of the batch were not taken";
         Self::new(FailureClass::Unavailable, Secrets::none().reason(words))
     }

@@ -283,12 +283,14 @@ impl SinkProgress {
         let correlator = Some(Correlator::save(correlator, standing.position));
         let unsaved = Unsaved { correlator, ..Unsaved::default() };
         let standing = Standing { held, ..Standing::default() };
+        let mut destinations = saved.destinations;
+        destinations.made.sort_unstable();
         let inner = Inner {
             snapshot,
             kept: Kept { standing, ..Kept::default() },
             holds_back,
             positions,
-            destinations: saved.destinations,
+            destinations,
             unsaved,
             changed: true,
             settled_at: Instant::now(),

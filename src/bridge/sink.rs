@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 
-use super::{Failure, FailureClass, Reason};
+use super::{Failure, FailureClass, Reason, RefusedClass};
 use crate::event::{Batch, Record};
 
 /// What became of one event of a batch.
@@ -32,11 +32,44 @@ pub enum Outcome {
         /// The receiver's words.
         reason: Reason,
     },
-    /// Nothing was taken, as far as is known.
+    /// Nothing was taken, as far as is known, or something of it is refused, and nobody says which.
     Failed(Failure),
 }
 
 impl Outcome {
+    /// The outcome of a batch of so many records that is sent in parts: for each the places of its records, and its outcome.
+    pub(crate) fn of_parts(records: usize, mut parts: Vec<(Vec<usize>, Self)>) -> Self {
+        if parts.len() == 1
+            && let Some((_, outcome)) = parts.pop_if(|(places, _)| places.len() == records)
+        {
+            return outcome;
+        }
+        let waits = parts.iter().find(|(_, outcome)| outcome.is_to_be_retried());
+        let waits = waits.and_then(|(places, outcome)| outcome.failure(places.len()));
+        let mut fates = vec![EventFate::Failed(Failure::unanswered()); records];
+        for (places, outcome) in parts {
+            let is_refusal = |failure: &Failure| matches!(failure.class, FailureClass::Refused(_));
+            let fate = match outcome {
+                Self::Delivered => EventFate::Delivered,
+                Self::PerEvent(of_part) => {
+                    places.into_iter().zip(of_part).for_each(|(at, fate)| fates[at] = fate);
+                    continue;
+                }
+                // The receiver does not say which of them it refuses: the batch is halved, once no other part asks for time.
+                Self::Failed(failure) if places.len() > 1 && is_refusal(&failure) => {
+                    let Some(waits) = &waits else { return Self::Failed(failure) };
+                    EventFate::Failed(waits.clone())
+                }
+                Self::Failed(failure) => EventFate::Failed(failure),
+                Self::Partial { reason, .. } => {
+                    return Self::Failed(Failure::refused(RefusedClass::Invalid, reason));
+                }
+            };
+            places.into_iter().for_each(|at| fates[at] = fate.clone());
+        }
+        Self::PerEvent(fates)
+    }
+
     /// Whether some of the batch is to be sent again because it was not taken, not because it was
     /// refused.
     pub(super) fn is_to_be_retried(&self) -> bool {
@@ -107,5 +140,41 @@ pub trait Sink: Send + Sync + 'static {
     /// Lets go of connections and queues; called once, when no attempt is under way and none follows.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridge::Secrets;
+
+    #[test]
+    fn a_part_that_is_refused_takes_no_other_with_it() {
+        let reason = |words: &str| Secrets::none().reason(words);
+        let refused = Failure::refused(RefusedClass::Unsendable, reason("one too many"));
+        let down = Failure::new(FailureClass::Unavailable, reason("down"));
+        let failed = |failure: &Failure| Outcome::Failed(failure.clone());
+        let of = |outcome| {
+            Outcome::of_parts(3, vec![(vec![1], failed(&refused)), (vec![0, 2], outcome)])
+        };
+        let fates =
+            |first, last| Outcome::PerEvent(vec![first, EventFate::Failed(refused.clone()), last]);
+        let (taken, had) = (EventFate::Delivered, EventFate::Duplicate);
+        let fate = |failure: &Failure| EventFate::Failed(failure.clone());
+        assert_eq!(of(Outcome::Delivered), fates(taken.clone(), taken.clone()));
+        let both = vec![taken.clone(), had.clone()];
+        assert_eq!(of(Outcome::PerEvent(both)), fates(taken.clone(), had));
+        let one = Outcome::PerEvent(vec![taken.clone()]);
+        assert_eq!(of(one), fates(taken, fate(&Failure::unanswered())));
+        assert_eq!(of(failed(&down)), fates(fate(&down), fate(&down)));
+        // Which of two it is nobody says: the batch is halved.
+        let invalid = Failure::refused(RefusedClass::Invalid, reason("no"));
+        assert_eq!(of(failed(&invalid)), failed(&invalid));
+        let parts = vec![(vec![0, 2], failed(&invalid)), (vec![1], failed(&down))];
+        let waits = Outcome::PerEvent(vec![fate(&down); 3]);
+        assert_eq!(Outcome::of_parts(3, parts), waits);
+        // The whole is no part.
+        let whole = vec![(vec![0, 1, 2], failed(&down))];
+        assert_eq!(Outcome::of_parts(3, whole), failed(&down));
     }
 }

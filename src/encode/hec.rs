@@ -60,15 +60,11 @@ pub(crate) fn write(
 ) -> Result<(), EncodeError> {
     let written = || -> Result<(), serde_json::Error> {
         let parsed = Parsed::of(&record.envelope)?;
-        let cut = parsed.truncated.iter().map(|(field, bytes)| format!("{field}={bytes}"));
         let fields = Fields {
             event_id: &parsed.id,
-            cluster: match &*parsed.cluster.name {
-                "" => &parsed.cluster.uid,
-                name => name,
-            },
+            cluster: parsed.cluster(),
             namespace: &parsed.event.metadata.namespace,
-            truncated: cut.collect::<Vec<_>>().join(","),
+            truncated: parsed.cut(),
         };
         let created = &parsed.event.metadata.creation_timestamp;
         let time = stable_time(&parsed.time, created).as_millisecond() as f64 / 1000.0;

@@ -11,6 +11,8 @@
 //!
 //! Empty metadata is left out, and long values are cut: the line has all of them.
 
+use std::borrow::Cow;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -19,13 +21,16 @@ use crate::event::{Record, stable_time};
 
 /// How far ahead of our clock the time of an entry may be: Loki refuses 10 minutes, and a stream takes nothing that is an
 /// hour behind its newest entry.
-pub(crate) const AHEAD: SignedDuration = SignedDuration::from_mins(5);
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 /// The longest value of a label or of metadata, in bytes, that Loki takes for a label by default.
 const MOST_BYTES: usize = 2048;
 
+/// The labels of a sink that has none of its own, beside `service_name`.
+pub(crate) const LABELS: [&str; 4] = ["cluster", "namespace", "kind", "type"];
+
 /// An event that entries are made of.
 pub(crate) struct Event<'a> {
-    record: &'a Record,
+    pub(crate) record: &'a Record,
     parsed: Parsed<'a>,
 }
 
@@ -37,11 +42,11 @@ pub(crate) struct Entry<'a>(String, String, Metadata<'a>);
 struct Metadata<'a> {
     event_id: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    uid: &'a str,
+    uid: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'a str,
+    reason: Cow<'a, str>,
     #[serde(skip_serializing_if = "String::is_empty")]
     truncated: String,
 }
@@ -53,23 +58,18 @@ impl<'a> Event<'a> {
         Ok(Self { record, parsed })
     }
 
-    /// The labels of a sink that has none of its own.
-    pub(crate) fn labels(&self) -> [(&'static str, &str); 4] {
-        let Parsed { cluster, event, .. } = &self.parsed;
-        let cluster = if cluster.name.is_empty() { &cluster.uid } else { &cluster.name };
-        [
-            ("cluster", cluster),
-            ("namespace", &event.metadata.namespace),
-            ("kind", &event.involved_object.kind),
-            ("type", &event.type_),
-        ]
+    /// The values of [`LABELS`].
+    pub(crate) fn labels(&self) -> [&str; 4] {
+        let event = &self.parsed.event;
+        let (namespace, kind) = (&event.metadata.namespace, &event.involved_object.kind);
+        [self.parsed.cluster(), namespace, kind, &event.type_]
     }
 
     /// The time of its entry.
     pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
         let created = &self.parsed.event.metadata.creation_timestamp;
         let time = stable_time(&self.parsed.time, created);
-        if time.duration_since(now) <= AHEAD { time } else { created.parse().unwrap_or(now) }
+        if time.duration_since(now) <= AHEAD { time } else { created.parse().unwrap_or(time) }
     }
 
     /// Its entry at that time.
@@ -82,19 +82,20 @@ impl<'a> Event<'a> {
             _ => String::from_utf8_lossy(&format.encode(record)?).into_owned(),
         };
         let object = &parsed.event.involved_object;
-        let cut = parsed.truncated.iter().map(|(field, bytes)| format!("{field}={bytes}"));
         let metadata = Metadata {
             event_id: &parsed.id,
             name: value(&object.name),
             uid: value(&object.uid),
             reason: value(&parsed.event.reason),
-            truncated: cut.collect::<Vec<_>>().join(","),
+            truncated: parsed.cut(),
         };
         Ok(Entry(time.as_nanosecond().to_string(), line, metadata))
     }
 }
 
-/// A value as Loki takes it: as much of it as a label may have.
-pub(crate) fn value(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_BYTES)]
+/// A value of a label or of metadata as Loki takes it: as much of it as a label may have, and without U+FFFD, for which
+/// Loki refuses a whole push.
+pub(crate) fn value(text: &str) -> Cow<'_, str> {
+    let text = &text[..text.floor_char_boundary(MOST_BYTES)];
+    if text.contains('\u{fffd}') { text.replace('\u{fffd}', "?").into() } else { text.into() }
 }

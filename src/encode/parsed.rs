@@ -35,6 +35,21 @@ pub(super) struct Parsed<'a> {
     pub(super) event: EventFields<'a>,
 }
 
+#[cfg(any(feature = "loki", feature = "splunk"))]
+impl Parsed<'_> {
+    /// The cluster's name, else its uid.
+    pub(super) fn cluster(&self) -> &str {
+        let BorrowedCluster { name, uid, .. } = &self.cluster;
+        if name.is_empty() { uid } else { name }
+    }
+
+    /// What was cut off the Event, as `field=bytes`, separated by commas.
+    pub(super) fn cut(&self) -> String {
+        let cut = self.truncated.iter().map(|(field, bytes)| format!("{field}={bytes}"));
+        cut.collect::<Vec<_>>().join(",")
+    }
+}
+
 impl<'a> Parsed<'a> {
     pub(super) fn of(envelope: &'a [u8]) -> Result<Self, serde_json::Error> {
         // From text: one look at the whole is cheaper than one at each string.

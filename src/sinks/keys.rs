@@ -23,7 +23,7 @@ use crate::{
         wrong,
         yaml::Node,
     },
-    template::Templated,
+    template::{Context, Templated},
 };
 
 /// A kind of sink.
@@ -162,24 +162,20 @@ impl Shared<'_> {
     }
 }
 
-/// Reads a text that may be a template, but not empty; `check` is of one that is fixed.
+/// Reads a text that may be a template, but not empty; `check` is of what it makes of an ordinary event.
 pub(super) fn templated(
-    path: &Path,
-    text: &Text,
-    checks: &mut Checks<'_>,
+    text: &str,
     check: impl FnOnce(&str) -> Result<(), Wrong>,
-) -> Option<Templated> {
-    checks.parsed(path, text, |text| -> Result<_, Misplaced> {
-        if text.is_empty() {
-            let wrong = wrong("expected a value, found an empty one");
-            return Err(wrong.hint("write one, or remove the key").into());
-        }
-        let templated = Templated::parse(text)?;
-        if let Templated::Fixed(text) = &templated {
-            check(text)?;
-        }
-        Ok(templated)
-    })
+) -> Result<Templated, Misplaced> {
+    if text.is_empty() {
+        let wrong = wrong("expected a value, found an empty one");
+        return Err(wrong.hint("write one, or remove the key").into());
+    }
+    let templated = Templated::parse(text)?;
+    if let Ok(text) = templated.render(Context::sample) {
+        check(&text)?;
+    }
+    Ok(templated)
 }
 
 /// How connections are used.

@@ -64,7 +64,7 @@ pub struct SinkState {
 pub struct Destinations {
     /// The day, from the epoch on.
     pub day: u64,
-    /// The hash of each, and that of the namespace whose event made it, in order.
+    /// The hash of each, and that of the namespace whose event made it; sorted by the first.
     pub made: Vec<(u64, u64)>,
 }
 

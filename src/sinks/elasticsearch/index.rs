@@ -1,8 +1,8 @@
 //! The index that events go to, and the names that one can have.
 
 use crate::{
-    document::{Misplaced, Wrong, wrong},
-    template::{Context, RenderError, Template, Templated},
+    document::{Wrong, wrong},
+    template::{Context, RenderError, Template},
 };
 
 /// A longer name is refused, in bytes.
@@ -19,22 +19,6 @@ pub(super) enum IndexError {
     Render(#[from] RenderError),
     #[error("`index`: {}", .0.what)]
     Name(Wrong),
-}
-
-/// Reads the name of an index or a template of one.
-pub(super) fn read(text: &str) -> Result<Templated, Misplaced> {
-    let templated = Templated::parse(text)?;
-    match (&templated, Context::samples().next()) {
-        (Templated::Fixed(fixed), _) => name(fixed)?,
-        // An event without fields may well have no index.
-        (Templated::Template(template), Some(sample)) => {
-            if let Ok(rendered) = template.render(&sample) {
-                name(&rendered)?;
-            }
-        }
-        (Templated::Template(_), None) => {}
-    }
-    Ok(templated)
 }
 
 /// The name that a template makes of an event.
@@ -72,7 +56,7 @@ pub(super) fn name(text: &str) -> Result<(), Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{document::refused, event::Record};
+    use crate::{document::refused, event::Record, sinks::keys::templated, template::Templated};
 
     #[test]
     fn bad_names_are_refused() {
@@ -103,7 +87,7 @@ mod tests {
             "{{ dya }}",
             "k8s-{{ event.reason }}",
         ];
-        let read = |text: &'static str| (text, super::read(text).map_err(|bad| bad.wrong));
+        let read = |text: &'static str| (text, templated(text, name).map_err(|bad| bad.wrong));
         insta::assert_snapshot!(refused(texts.map(read)));
     }
 
@@ -113,7 +97,9 @@ mod tests {
             let event = serde_json::json!({ "metadata": { "namespace": namespace } });
             let envelope = format!(r#"{{"id":"a","time":"2026-11-21T10:00:00Z","event":{event}}}"#);
             let context = Context::of(&Record { seq: 1, envelope: envelope.into() }).unwrap();
-            let Ok(Templated::Template(template)) = super::read(source) else { panic!("{source}") };
+            let Ok(Templated::Template(template)) = templated(source, name) else {
+                panic!("{source}")
+            };
             render(&template, &context).map_err(|error| error.to_string())
         };
         assert_eq!(of("k8s-{{ day }}", "").as_deref(), Ok("k8s-2026.11.21"));

@@ -15,7 +15,7 @@ use crate::{
             auth::{AuthKeys, BasicModel},
             keys::{HttpModel, Urls, base_url},
         },
-        keys::{Keys, Shared, stand_ins, tls::TlsModel},
+        keys::{Keys, Shared, stand_ins, templated, tls::TlsModel},
     },
     template::{Template, Templated},
 };
@@ -131,7 +131,9 @@ impl Keys for ElasticsearchModel {
 impl ElasticsearchModel {
     fn index(&self, path: &Path, checks: &mut Checks<'_>) -> Option<Templated> {
         match (&self.index, &self.data_stream) {
-            (Some(index), None) => checks.parsed(&path.key("index"), index, index::read),
+            (Some(index), None) => {
+                checks.parsed(&path.key("index"), index, |text| templated(text, index::name))
+            }
             (None, Some(stream)) => {
                 let read = |text: &str| -> Result<_, Misplaced> {
                     if Template::is_in(text) {

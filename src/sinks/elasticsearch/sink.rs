@@ -13,7 +13,7 @@ use crate::{
     event::{Batch, Record},
     sinks::{
         HttpOptions, SinkBuildError,
-        http::{HttpKind, HttpSink, Nodes, Reading, Reply, Request, parse_url, peer},
+        http::{HttpKind, HttpSink, Nodes, Part, Reading, Reply, Request, below, parse_url, peer},
     },
     template::{Context, RenderError, Templated},
 };
@@ -40,7 +40,7 @@ pub(super) fn build(
     let nodes = options.nodes.iter().map(|node| {
         let base = parse_url(&["urls"], node.url.expose())?;
         let kind = Bulk {
-            url: bulk_url(options, base.clone()),
+            url: bulk_url(options, &base),
             index: options.index.clone(),
             format: options.format,
         };
@@ -54,15 +54,11 @@ pub(super) fn build(
 }
 
 /// An index that is the same for all stands in the path: clusters may forbid to name it in the body.
-fn bulk_url(options: &ElasticsearchOptions, mut url: Url) -> Url {
-    // Every address of HTTP has a path.
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.pop_if_empty();
-        if let Templated::Fixed(name) = &options.index {
-            path.push(name);
-        }
-        path.push("_bulk");
-    }
+fn bulk_url(options: &ElasticsearchOptions, base: &Url) -> Url {
+    let mut url = match &options.index {
+        Templated::Fixed(name) => below(base, &[name, "_bulk"]),
+        Templated::Template(_) => below(base, &["_bulk"]),
+    };
     url.query_pairs_mut().append_pair("filter_path", FILTER_PATH);
     if let Some(pipeline) = &options.pipeline {
         url.query_pairs_mut().append_pair("pipeline", pipeline);
@@ -120,7 +116,7 @@ impl Bulk {
 }
 
 impl HttpKind for Bulk {
-    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+    fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure> {
         // An ECS document is about twice as long as its envelope.
         let mut body = Vec::with_capacity(batch.bytes() * 2);
         for record in &batch.records {
@@ -128,7 +124,7 @@ impl HttpKind for Bulk {
                 Failure::refused(RefusedClass::Unsendable, secrets.reason(error))
             })?;
         }
-        Ok(Request::post(&self.url, "application/x-ndjson", body))
+        Ok(Part::all(batch, Request::post(&self.url, "application/x-ndjson", body)))
     }
 
     fn reads(&self, status: StatusCode) -> Reading {

@@ -52,6 +52,17 @@ pub(crate) fn parse_url(keys: &[&str], text: &str) -> Result<Url, SinkBuildError
     text.parse().map_err(|error| bad(format!("expected an address, found another text: {error}")))
 }
 
+/// The address of a path below another one.
+#[cfg(any(feature = "elasticsearch", feature = "loki", feature = "splunk"))]
+pub(crate) fn below(url: &Url, path: &[&str]) -> Url {
+    let mut below = url.clone();
+    // Every address of HTTP has a path.
+    if let Ok(mut segments) = below.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    below
+}
+
 /// `host:port` of an address, for messages: without user, path and query, which may hold secrets.
 pub(crate) fn peer(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! A sink over HTTP: one request for each batch, and what its answer means.
+//! A sink over HTTP: the requests for a batch, most often one, and what their answers mean.
 
 use ::http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{AUTHORIZATION, CONTENT_ENCODING},
 };
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt as _, future::BoxFuture, stream};
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -16,12 +16,12 @@ use super::{
     tokens::Tokens,
 };
 use crate::{
-    bridge::{Failure, Outcome, Reason, Secrets, Sink},
+    bridge::{Failure, FailureClass, Outcome, Reason, Secrets, Sink},
     event::{Batch, Record},
     sinks::{Compression, SinkBuildError},
 };
 
-/// The two questions that a kind of sink over HTTP answers.
+/// The questions that a kind of sink over HTTP answers.
 pub(crate) trait HttpKind: Send + Sync + 'static {
     /// How much is read of an answer of this status.
     fn reads(&self, status: StatusCode) -> Reading {
@@ -29,8 +29,8 @@ pub(crate) trait HttpKind: Send + Sync + 'static {
         Reading::Status
     }
 
-    /// The request for a batch. The body is not compressed yet.
-    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure>;
+    /// The requests for a batch. Their bodies are not compressed yet.
+    fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure>;
 
     /// The destination that a template makes of a record; see [`Sink::destination`].
     fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {
@@ -43,12 +43,29 @@ pub(crate) trait HttpKind: Send + Sync + 'static {
         let _ = (headers, bodies);
     }
 
-    /// The outcome that an answer to a batch states.
+    /// The outcome that an answer to a request for a batch, or for a part of it, states.
     fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
         if reply.is_success() {
             return Outcome::Delivered;
         }
         Outcome::Failed(reply.failure(&reply.text(), sent, secrets))
+    }
+}
+
+/// How many requests of a batch are under way at once.
+const AT_ONCE: usize = 8;
+
+/// A request for some records of a batch.
+pub(crate) struct Part {
+    pub(crate) request: Request,
+    /// The places of its records in the batch.
+    pub(crate) places: Vec<usize>,
+}
+
+impl Part {
+    /// The one request for all of a batch.
+    pub(crate) fn all(batch: &Batch, request: Request) -> Vec<Self> {
+        vec![Self { request, places: (0..batch.records.len()).collect() }]
     }
 }
 
@@ -92,9 +109,8 @@ impl<K: HttpKind> HttpSink<K> {
         Ok(Self { kind, client, headers, compression, tokens, secrets })
     }
 
-    /// The request for a batch, with all that it is sent with but a token that has to be asked for.
-    pub(crate) async fn prepare(&self, batch: &Batch) -> Result<Request, Failure> {
-        let mut request = self.kind.request(batch, &self.secrets)?;
+    /// A request with all that it is sent with but a token that has to be asked for.
+    pub(crate) async fn prepared(&self, mut request: Request) -> Result<Request, Failure> {
         let plain = request.body.clone();
         request.body = compress::compress(self.compression, plain.clone()).await?;
         let bodies: &[&[u8]] = match self.compression {
@@ -110,7 +126,27 @@ impl<K: HttpKind> HttpSink<K> {
 
     async fn attempt(&self, batch: &Batch) -> Result<Outcome, Failure> {
         let end = self.client.end();
-        let request = self.prepare(batch).await?;
+        let parts = self.kind.requests(batch, &self.secrets)?;
+        let sending = stream::iter(parts).map(async |Part { request, places }| {
+            let outcome = self.deliver(request, batch, end).await;
+            (places, outcome.unwrap_or_else(Outcome::Failed))
+        });
+        let outcomes = sending.buffer_unordered(AT_ONCE).collect().await;
+        Ok(Outcome::of_parts(batch.records.len(), outcomes))
+    }
+
+    /// Sends one request for records of a batch.
+    async fn deliver(
+        &self,
+        request: Request,
+        batch: &Batch,
+        end: Instant,
+    ) -> Result<Outcome, Failure> {
+        if Instant::now() >= end {
+            let words = "no time was left for this request of the attempt";
+            return Err(Failure::new(FailureClass::Timeout, self.secrets.reason(words)));
+        }
+        let request = self.prepared(request).await?;
         let Some(tokens) = &self.tokens else {
             let reply = self.send_by(request, end).await?;
             return Ok(self.kind.outcome(&reply, batch, &self.secrets));
@@ -146,15 +182,12 @@ impl<K: HttpKind> HttpSink<K> {
         }
     }
 
-    pub(crate) fn secrets(&self) -> &Secrets {
-        &self.secrets
-    }
-}
-
-#[cfg(feature = "loki")]
-impl<K: HttpKind> HttpSink<K> {
     pub(crate) fn kind(&self) -> &K {
         &self.kind
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 }
 

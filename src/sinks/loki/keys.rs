@@ -19,8 +19,6 @@ use crate::{
     template::Templated,
 };
 
-/// The path of pushes, which is appended to the address.
-pub(super) const PUSH: [&str; 4] = ["loki", "api", "v1", "push"];
 /// The label of old entries, whose streams are apart.
 pub(super) const REPLAYED: &str = "replayed";
 /// The label by which Loki calls the source of a stream.
@@ -33,7 +31,7 @@ const MOST_LABELS: usize = 15;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Loki")]
 pub(crate) struct LokiModel {
-    /// `http://` or `https://`, host and port. `/loki/api/v1/push` is appended.
+    /// `http://` or `https://`, host and port, with a path where there is one. `/loki/api/v1/push` is appended.
     #[schemars(extend("x-shown" = "address"))]
     url: Text,
     /// The labels of a stream: texts or templates by their names. Each set of values is a stream, so they should be few.
@@ -73,7 +71,7 @@ impl LokiOptions {
 impl BuildSink for LokiOptions {
     fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
         #[cfg(feature = "loki")]
-        return Ok(Arc::new(super::sink::Loki::new(self)?));
+        return Ok(Arc::new(super::sink::build(self)?));
         #[cfg(not(feature = "loki"))]
         Err(SinkBuildError::at(&[], "expected a kind that is built in, found another"))
     }
@@ -105,7 +103,7 @@ impl Keys for LokiModel {
             tenant: self
                 .tenant
                 .as_ref()
-                .and_then(|text| templated(tenant, text, checks, is_tenant)),
+                .and_then(|text| checks.parsed(tenant, text, |text| templated(text, is_tenant))),
             format: sink.format.unwrap_or_default(),
         })
     }
@@ -123,7 +121,7 @@ impl LokiModel {
             if let Err(wrong) = is_label(name) {
                 checks.wrong_key(&path, wrong);
             }
-            if let Some(text) = templated(&path, text, checks, |_| Ok(())) {
+            if let Some(text) = checks.parsed(&path, text, |text| templated(text, |_| Ok(()))) {
                 read.insert(name.clone(), text);
             }
         }
@@ -170,7 +168,7 @@ pub(super) fn is_tenant(name: &str) -> Result<(), Wrong> {
 
 /// Checks the address of a Loki.
 fn address(text: &str) -> Result<(), Misplaced> {
-    if base_url(text)?.path().trim_end_matches('/').ends_with("/push") {
+    if base_url(text)?.path().contains("/loki/api") {
         let wrong = wrong("expected the address of a Loki, found one of pushes");
         return Err(wrong.hint("remove `/loki/api/v1/push`, which is appended").into());
     }

@@ -3,31 +3,28 @@
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap};
 
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use http::{HeaderName, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Url;
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
 
 use super::{
     LokiOptions,
-    keys::{PUSH, REPLAYED, SERVICE_NAME, are_few, is_label, is_tenant},
+    keys::{REPLAYED, SERVICE_NAME, are_few, is_label, is_tenant},
 };
 use crate::{
-    bridge::{EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets, Sink},
+    bridge::{Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets},
     document::Wrong,
     encode::{
         EncodeError, Format,
-        loki::{Entry, Event, value},
+        loki::{Entry, Event, LABELS, value},
     },
     event::{Batch, Record},
     sinks::{
         SinkBuildError,
-        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
-        own_deadline,
+        http::{HttpKind, HttpSink, Part, Reading, Reply, Request, below, parse_url},
     },
     template::{KeyError, Rendering, Templated},
 };
@@ -35,35 +32,32 @@ use crate::{
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// How old an entry of the live stream is at most. Loki refuses what is an hour behind the newest of a stream.
 const LIVE: SignedDuration = SignedDuration::from_mins(50);
-/// How many tenants are sent to at once.
-const REQUESTS: usize = 8;
 /// How much of a refusal is read, in bytes.
 const REFUSAL_BYTES: usize = 16 << 10;
 
-/// Sends events to one Loki.
-pub(super) struct Loki {
-    http: HttpSink<Push>,
-    timeout: Duration,
-}
-
-/// The requests.
-struct Push {
+/// Pushes to one Loki.
+pub(super) struct Push {
     url: Url,
     labels: Option<BTreeMap<String, Templated>>,
     tenant: Option<Templated>,
     format: Format,
 }
 
-type Labels<'a> = BTreeMap<&'a str, Cow<'a, str>>;
-
-#[derive(Serialize)]
-struct Body<'a> {
-    streams: Vec<Stream<'a>>,
+/// A stream of a tenant, by its labels.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Stream<'a> {
+    tenant: Cow<'a, str>,
+    labels: BTreeMap<&'a str, Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
-struct Stream<'a> {
-    stream: Labels<'a>,
+struct Body<'a> {
+    streams: [Values<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Values<'a> {
+    stream: &'a BTreeMap<&'a str, Cow<'a, str>>,
     values: Vec<Entry<'a>>,
 }
 
@@ -80,115 +74,46 @@ enum EntryError {
     Json(#[from] serde_json::Error),
 }
 
-impl Loki {
-    /// Checks the options and sets up the client; nothing is connected yet.
-    pub(super) fn new(options: &LokiOptions) -> Result<Self, SinkBuildError> {
-        let LokiOptions { http, labels, tenant, format } = options;
-        let bad = |path: &[&str], wrong: Wrong| SinkBuildError::at(path, wrong.what);
-        if let Some(labels) = labels {
-            are_few(labels).map_err(|wrong| bad(&["labels"], wrong))?;
-            for name in labels.keys() {
-                is_label(name).map_err(|wrong| bad(&["labels"], wrong))?;
-            }
-        }
-        if let Some(Templated::Fixed(tenant)) = tenant {
-            is_tenant(tenant).map_err(|wrong| bad(&["tenant"], wrong))?;
-        }
-        let mut url = parse_url(&["url"], http.url.expose())?;
-        // Every address of HTTP has a path.
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(PUSH);
-        }
-        let push = Push {
-            url: url.clone(),
-            labels: labels.clone(),
-            tenant: tenant.clone(),
-            format: *format,
-        };
-        let timeout = own_deadline(http.timeout);
-        Ok(Self { http: HttpSink::new(push, http, &url, http.secrets())?, timeout })
+/// Checks the options and sets up the client; nothing is connected yet.
+pub(super) fn build(options: &LokiOptions) -> Result<HttpSink<Push>, SinkBuildError> {
+    let LokiOptions { http, labels, tenant, format } = options;
+    let bad = |key: &str, wrong: Wrong| SinkBuildError::at(&[key], wrong.what);
+    if let Some(labels) = labels {
+        are_few(labels).map_err(|wrong| bad("labels", wrong))?;
+        labels.keys().try_for_each(|name| is_label(name)).map_err(|wrong| bad("labels", wrong))?;
     }
-
-    /// Sends the events of each tenant for itself.
-    async fn to_tenants(&self, batch: &Batch) -> Outcome {
-        let end = Instant::now() + self.timeout;
-        let mut tenants = BTreeMap::<String, Vec<usize>>::new();
-        for (at, record) in batch.records.iter().enumerate() {
-            // The request for one that has none says why.
-            let tenant = self.http.kind().tenant(record).ok().flatten();
-            tenants.entry(tenant.unwrap_or_default().into_owned()).or_default().push(at);
-        }
-        let mut sending = stream::iter(tenants.into_values())
-            .map(async |places| {
-                let records = places.iter().map(|at| batch.records[*at].clone()).collect();
-                let outcome = timeout_at(end, self.http.send(&Batch { records })).await;
-                (places, outcome)
-            })
-            .buffer_unordered(REQUESTS);
-        let mut fates = vec![EventFate::Delivered; batch.records.len()];
-        let mut refused = None;
-        while let Some((places, outcome)) = sending.next().await {
-            let fate = match outcome {
-                Ok(Outcome::Delivered) => EventFate::Delivered,
-                Ok(Outcome::Failed(failure)) => {
-                    if places.len() > 1 && matches!(failure.class, FailureClass::Refused(_)) {
-                        refused = Some(failure.clone());
-                    }
-                    EventFate::Failed(failure)
-                }
-                // No answer of Loki is another one.
-                Ok(_) => EventFate::Failed(Failure::unanswered()),
-                Err(_) => {
-                    let words =
-                        format!("not sent to all tenants within {} s", self.timeout.as_secs());
-                    EventFate::Failed(Failure::silence(Secrets::none().reason(words)))
-                }
-            };
-            for at in places {
-                fates[at] = fate.clone();
-            }
-        }
-        // Loki does not say which event it refuses: the batch is halved. It keeps no second copy of the others.
-        refused.map_or(Outcome::PerEvent(fates), Outcome::Failed)
+    if let Some(Templated::Fixed(tenant)) = tenant {
+        is_tenant(tenant).map_err(|wrong| bad("tenant", wrong))?;
     }
-}
-
-impl Sink for Loki {
-    fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        match &self.http.kind().tenant {
-            Some(Templated::Template(_)) if batch.records.len() > 1 => {
-                self.to_tenants(batch).boxed()
-            }
-            _ => self.http.send(batch),
-        }
-    }
-
-    fn destination(&self, record: &Record) -> Result<Option<String>, Reason> {
-        self.http.destination(record)
-    }
+    let base = parse_url(&["url"], http.url.expose())?;
+    let kind = Push {
+        url: below(&base, &["loki", "api", "v1", "push"]),
+        labels: labels.clone(),
+        tenant: tenant.clone(),
+        format: *format,
+    };
+    HttpSink::new(kind, http, &base, http.secrets())
 }
 
 impl Push {
-    fn tenant(&self, record: &Record) -> Result<Option<Cow<'_, str>>, EntryError> {
-        let Some(tenant) = &self.tenant else { return Ok(None) };
-        let tenant = Rendering::of(record).text("tenant", tenant)?;
-        is_tenant(&tenant).map_err(EntryError::Tenant)?;
-        Ok(Some(tenant))
-    }
-
-    fn labels<'a>(&'a self, event: &'a Event<'_>, record: &Record) -> Result<Labels<'a>, KeyError> {
-        let mut labels = Labels::from([(SERVICE_NAME, "tidings".into())]);
-        match &self.labels {
-            None => {
-                let common = event.labels().into_iter();
-                labels.extend(common.map(|(name, text)| (name, value(text).into())));
+    fn stream<'a>(&'a self, event: &'a Event<'_>) -> Result<Stream<'a>, EntryError> {
+        let mut rendering = Rendering::of(event.record);
+        let tenant = match &self.tenant {
+            None => Cow::Borrowed(""),
+            Some(tenant) => {
+                let tenant = rendering.text("tenant", tenant)?;
+                is_tenant(&tenant).map_err(EntryError::Tenant)?;
+                tenant
             }
+        };
+        let mut labels = BTreeMap::from([(SERVICE_NAME, "tidings".into())]);
+        match &self.labels {
+            None => labels.extend(LABELS.into_iter().zip(event.labels().map(value))),
             Some(templates) => {
-                let mut rendering = Rendering::of(record);
                 for (name, template) in templates {
                     let text = match rendering.text(name, template)? {
-                        Cow::Borrowed(text) => value(text).into(),
-                        Cow::Owned(text) => value(&text).to_owned().into(),
+                        Cow::Borrowed(text) => value(text),
+                        Cow::Owned(text) => value(&text).into_owned().into(),
                     };
                     labels.insert(name, text);
                 }
@@ -196,93 +121,104 @@ impl Push {
         }
         // An empty one is none to Loki.
         labels.retain(|_, text| !text.is_empty());
-        Ok(labels)
+        Ok(Stream { tenant, labels })
     }
 
-    fn body(&self, batch: &Batch) -> Result<Vec<u8>, EntryError> {
+    /// A request for each stream: of a request with several of them Loki answers for the last.
+    fn parts(&self, batch: &Batch) -> Result<Vec<Part>, EntryError> {
         let now = Timestamp::now();
         let events: Vec<_> =
             batch.records.iter().map(Event::of).collect::<Result<_, EncodeError>>()?;
-        let mut streams = BTreeMap::<_, Vec<_>>::new();
-        for (event, record) in events.iter().zip(&batch.records) {
-            let mut labels = self.labels(event, record)?;
+        let mut streams = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
+        for (at, event) in events.iter().enumerate() {
+            let mut stream = self.stream(event)?;
             let time = event.time(now);
             if now.duration_since(time) > LIVE {
-                labels.insert(REPLAYED, time.strftime("%Y-%m-%dT%H").to_string().into());
+                let hour = time.strftime("%Y-%m-%dT%H").to_string();
+                stream.labels.insert(REPLAYED, hour.into());
             }
-            streams.entry(labels).or_default().push(event.entry(self.format, time)?);
+            let (places, values) = streams.entry(stream).or_default();
+            places.push(at);
+            values.push(event.entry(self.format, time)?);
         }
-        let streams =
-            streams.into_iter().map(|(stream, values)| Stream { stream, values }).collect();
-        let mut body = Vec::with_capacity(batch.bytes() * 3 / 2);
-        serde_json::to_writer(&mut body, &Body { streams })?;
-        Ok(body)
+        let part = |(Stream { tenant, labels }, (places, values))| {
+            let streams = [Values { stream: &labels, values }];
+            let body = serde_json::to_vec(&Body { streams })?;
+            let mut request = Request::post(&self.url, "application/json", body);
+            if !tenant.is_empty() {
+                request.header(TENANT, &*tenant);
+            }
+            Ok(Part { request, places })
+        };
+        streams.into_iter().map(part).collect()
     }
 
     /// The tenant and the labels of a record, where an event has a part in them.
     fn destination(&self, record: &Record) -> Result<Option<String>, EntryError> {
-        let labels = self.labels.iter().flat_map(BTreeMap::values);
-        if self.labels.is_some() && !labels.chain(&self.tenant).any(Templated::is_template) {
+        let texts = self.labels.iter().flat_map(BTreeMap::values).chain(&self.tenant);
+        if self.labels.is_some() && !texts.into_iter().any(Templated::is_template) {
             return Ok(None);
         }
-        let tenant = self.tenant(record)?.unwrap_or_default();
-        let labels = serde_json::to_string(&self.labels(&Event::of(record)?, record)?)?;
-        Ok(Some(format!("{tenant}\n{labels}")))
+        let event = Event::of(record)?;
+        let Stream { tenant, labels } = self.stream(&event)?;
+        Ok(Some(format!("{tenant}\n{}", serde_json::to_string(&labels)?)))
+    }
+
+    /// Whether a 400 says what no event brings about: the limits of the tenant, a port of TLS, another program. The text of
+    /// an event is neither at the start nor at the end of what Loki says.
+    fn is_of_no_event(&self, reply: &Reply) -> bool {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let text = reply.text();
+        let text = match text.trim().split_once(" errors like: ") {
+            Some((number, error)) if is_number(number) => error,
+            _ => text.trim(),
+        };
+        let starts = ["<", "Client sent an HTTP request to an HTTPS server", "tenant ID '"];
+        let is_whole = reply.body.len() < REFUSAL_BYTES;
+        starts.iter().any(|start| text.starts_with(start))
+            || text
+                .strip_prefix("missing required labels '")
+                .and_then(|rest| rest.split_once('\''))
+                .is_some_and(|(names, _)| names.split(',').any(|name| !self.has(name)))
+            || is_whole && text.ends_with(" or contact your Loki administrator to enable it")
+            || is_whole
+                && text.rsplit_once(" label names; limit ").is_some_and(|(_, most)| is_number(most))
+    }
+
+    /// Whether a label is sent, if an event does not make it empty.
+    fn has(&self, label: &str) -> bool {
+        label == SERVICE_NAME
+            || match &self.labels {
+                None => LABELS.contains(&label),
+                Some(labels) => labels.contains_key(label),
+            }
     }
 }
 
 impl HttpKind for Push {
     fn reads(&self, status: StatusCode) -> Reading {
-        if status == StatusCode::BAD_REQUEST {
-            Reading::Start(REFUSAL_BYTES)
-        } else {
-            Reading::Status
-        }
+        let is_refusal = status == StatusCode::BAD_REQUEST;
+        if is_refusal { Reading::Start(REFUSAL_BYTES) } else { Reading::Status }
     }
 
-    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
-        let unsendable =
-            |error: EntryError| Failure::refused(RefusedClass::Unsendable, secrets.reason(error));
-        let body = self.body(batch).map_err(unsendable)?;
-        let mut request = Request::post(&self.url, "application/json", body);
-        if let Some(first) = batch.records.first()
-            && let Some(tenant) = self.tenant(first).map_err(unsendable)?
-        {
-            request.header(TENANT, &*tenant);
-        }
-        Ok(request)
+    fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure> {
+        self.parts(batch)
+            .map_err(|error| Failure::refused(RefusedClass::Unsendable, secrets.reason(error)))
     }
 
     fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
-        if matches!(reply.status(), StatusCode::OK | StatusCode::NO_CONTENT) {
-            return Outcome::Delivered;
+        let misconfigured =
+            || Outcome::Failed(reply.failure_of(FailureClass::Misconfigured, secrets));
+        match reply.status() {
+            StatusCode::OK | StatusCode::NO_CONTENT => Outcome::Delivered,
+            StatusCode::BAD_REQUEST if self.is_of_no_event(reply) => misconfigured(),
+            // It says that the tenant is blocked, and what was sent is gone.
+            status if status.is_success() => misconfigured(),
+            _ => Outcome::Failed(reply.failure(&reply.text(), sent, secrets)),
         }
-        let is_refusal =
-            reply.status() == StatusCode::BAD_REQUEST && !is_of_no_event(&reply.text());
-        // Another success says that the tenant is blocked, and what was sent is gone.
-        if is_refusal || !(reply.is_success() || reply.status() == StatusCode::BAD_REQUEST) {
-            return Outcome::Failed(reply.failure(&reply.text(), sent, secrets));
-        }
-        Outcome::Failed(reply.failure_of(FailureClass::Misconfigured, secrets))
     }
 
     fn destination(&self, record: &Record, secrets: &Secrets) -> Result<Option<String>, Reason> {
         Self::destination(self, record).map_err(|error| secrets.reason(error))
     }
-}
-
-/// Whether a 400 says what no event brings about: the limits of the tenant, a port of TLS, another program. What an event may
-/// have written stands behind the start and before the end of what Loki says.
-fn is_of_no_event(text: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let text = text.trim();
-    let text = match text.split_once(" errors like: ") {
-        Some((number, error)) if is_number(number) => error,
-        _ => text,
-    };
-    text.starts_with("missing required labels '")
-        || text.ends_with(" or contact your Loki administrator to enable it")
-        || text.rsplit_once(" label names; limit ").is_some_and(|(_, most)| is_number(most))
-        || text.starts_with("Client sent an HTTP request to an HTTPS server")
-        || text.starts_with('<')
 }

@@ -128,7 +128,7 @@ impl Keys for SplunkModel {
         self.check_within(&path, checks);
         let mut templated = |key: &str, text: Option<&Text>| {
             let check = |name: &str| if key == "index" { index_name(name) } else { Ok(()) };
-            templated(&path.key(key), text?, checks, check)
+            checks.parsed(&path.key(key), text?, |text| templated(text, check))
         };
         let defaults = SplunkOptions::new("", "");
         Arc::new(SplunkOptions {

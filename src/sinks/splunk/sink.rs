@@ -22,7 +22,7 @@ use crate::{
     event::{Batch, Record},
     sinks::{
         Secret, SinkBuildError,
-        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
+        http::{HttpKind, HttpSink, Part, Reading, Reply, Request, below, parse_url},
         own_deadline,
     },
     template::{KeyError, Rendering, Templated},
@@ -60,14 +60,7 @@ impl Splunk {
     /// Checks the options and sets up the client; nothing is connected yet.
     pub(super) fn new(options: &SplunkOptions) -> Result<Self, SinkBuildError> {
         let base = parse_url(&["url"], options.http.url.expose())?;
-        let below = |end: &str| {
-            let mut url = base.clone();
-            // Every address of HTTP has a path.
-            if let Ok(mut path) = url.path_segments_mut() {
-                path.pop_if_empty().extend(["services", "collector", end]);
-            }
-            url
-        };
+        let below = |end: &str| below(&base, &["services", "collector", end]);
         let mut http = options.http.clone();
         let authorization = format!("Splunk {}", options.token.expose());
         http.headers.push(("authorization".to_owned(), Secret::new(authorization)));
@@ -112,7 +105,8 @@ impl Acknowledgements {
     async fn attempt(&self, http: &HttpSink<Hec>, batch: &Batch) -> Result<(), Failure> {
         let end = Instant::now() + own_deadline(self.within);
         let mut channel = self.channels.take();
-        let mut request = http.prepare(batch).await?;
+        let request = http.kind().request(batch, http.secrets())?;
+        let mut request = http.prepared(request).await?;
         channel.put_on(&mut request);
         let reply = http.exchange(request, end).await?;
         channel.keep_cookies(&reply);
@@ -193,6 +187,16 @@ enum HecError {
 }
 
 impl Hec {
+    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+        let mut body = Vec::with_capacity(batch.bytes() + 512 * batch.records.len());
+        for record in &batch.records {
+            self.write(record, &mut body).map_err(|error| {
+                Failure::refused(RefusedClass::Unsendable, secrets.reason(error))
+            })?;
+        }
+        Ok(Request::post(&self.url, "application/json", body))
+    }
+
     fn write(&self, record: &Record, body: &mut Vec<u8>) -> Result<(), HecError> {
         let mut rendering = Rendering::of(record);
         let metadata = hec::Metadata {
@@ -235,14 +239,8 @@ fn optional<'t>(
 }
 
 impl HttpKind for Hec {
-    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
-        let mut body = Vec::with_capacity(batch.bytes() + 512 * batch.records.len());
-        for record in &batch.records {
-            self.write(record, &mut body).map_err(|error| {
-                Failure::refused(RefusedClass::Unsendable, secrets.reason(error))
-            })?;
-        }
-        Ok(Request::post(&self.url, "application/json", body))
+    fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure> {
+        Ok(Part::all(batch, self.request(batch, secrets)?))
     }
 
     fn reads(&self, status: StatusCode) -> Reading {

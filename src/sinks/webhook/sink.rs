@@ -37,7 +37,7 @@ use crate::{
     sinks::{
         HttpOptions, SinkBuildError,
         http::{
-            HttpKind, HttpSink, Reading, Reply, Request,
+            HttpKind, HttpSink, Part, Reading, Reply, Request,
             address::{Address, AddressError, MOST_BYTES},
             keys::{header_name, header_value},
             parse_url,
@@ -182,7 +182,7 @@ enum TemplatedError {
 }
 
 impl HttpKind for Webhook {
-    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+    fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure> {
         let refused =
             |error: &dyn Error| Failure::refused(RefusedClass::Unsendable, secrets.reason(error));
         let (id, mut request) = match batch.records.as_slice() {
@@ -198,7 +198,7 @@ impl HttpKind for Webhook {
         // Ids are printable ASCII by their making.
         request.header(ID, id);
         request.header(TIMESTAMP, jiff::Timestamp::now().as_second());
-        Ok(request)
+        Ok(Part::all(batch, request))
     }
 
     fn reads(&self, status: StatusCode) -> Reading {

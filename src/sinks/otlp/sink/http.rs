@@ -10,7 +10,7 @@ use crate::{
     event::Batch,
     sinks::{
         HttpOptions, SinkBuildError,
-        http::{HttpKind, HttpSink, Reading, Reply, Request, parse_url},
+        http::{HttpKind, HttpSink, Part, Reading, Reply, Request, parse_url},
     },
 };
 
@@ -35,9 +35,9 @@ impl HttpKind for OtlpHttp {
         if status.is_success() { Reading::Start(64 << 10) } else { Reading::Status }
     }
 
-    fn request(&self, batch: &Batch, secrets: &Secrets) -> Result<Request, Failure> {
+    fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure> {
         let message = self.messages.of(batch, secrets)?;
-        Ok(Request::post(&self.url, "application/x-protobuf", message))
+        Ok(Part::all(batch, Request::post(&self.url, "application/x-protobuf", message)))
     }
 
     fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
