@@ -141,8 +141,10 @@ async fn push(State(loki): State<Loki>, headers: HeaderMap, body: Bytes) -> Answ
     let forgets = store.mode == Mode::Forgets;
     let of_tenant = store.tenants.entry(tenant.to_str().unwrap().to_owned()).or_default();
     let (now, hour) = (Timestamp::now(), SignedDuration::from_hours(1));
-    let mut refused = String::new();
+    // Of the ingester's reasons Loki says those of the last stream.
+    let (mut refused, mut behind) = (String::new(), String::new());
     for Stream { stream, values } in streams {
+        behind.clear();
         let long = stream.values().any(|value| value.is_empty() || value.len() > 2048);
         let (entries, newest) = of_tenant.entry(stream.clone()).or_default();
         for (time, line, metadata) in values {
@@ -153,17 +155,17 @@ async fn push(State(loki): State<Loki>, headers: HeaderMap, body: Bytes) -> Answ
             } else if age > hour * 24 * 7 || age < SignedDuration::from_mins(-10) {
                 refused = format!("entry for stream '{stream:?}' has timestamp too old");
             } else if time < *newest - hour.as_nanos() {
-                refused = format!("entry ignored, reason: 'entry too far behind', {stream:?}");
+                behind = format!("entry ignored, reason: 'entry too far behind', {stream:?}");
             } else {
                 *newest = time.max(*newest);
                 entries.insert((time, line, metadata));
             }
         }
     }
-    match refused {
+    match [refused, behind].concat().as_str() {
         _ if forgets => said(502, ""),
-        refused if refused.is_empty() => said(204, ""),
-        refused => said(400, &refused),
+        "" => said(204, ""),
+        words => said(400, words),
     }
 }
 

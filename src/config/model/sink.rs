@@ -91,7 +91,7 @@ pub(crate) struct CommonModel {
     /// more becomes a dead letter. Default: 200, for loki 2000.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10_000), extend("default" = 200))]
     pub(crate) max_destinations: Option<u64>,
-    /// The compression of what is sent. Default: `none`.
+    /// The compression of what is sent; `zstd` not for elasticsearch, splunk and loki. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub(crate) compression: Option<Compression>,
     /// Whether credentials may travel in plain text: SASL without `tls`, headers or a query over
