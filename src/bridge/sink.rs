@@ -52,7 +52,9 @@ impl Outcome {
             let fate = match outcome {
                 Self::Delivered => EventFate::Delivered,
                 Self::PerEvent(of_part) => {
-                    places.into_iter().zip(of_part).for_each(|(at, fate)| fates[at] = fate);
+                    for (at, fate) in places.into_iter().zip(of_part) {
+                        fates[at] = fate;
+                    }
                     continue;
                 }
                 // The receiver does not say which of them it refuses: the batch is halved, once no other part asks for time.
@@ -65,7 +67,9 @@ impl Outcome {
                     return Self::Failed(Failure::refused(RefusedClass::Invalid, reason));
                 }
             };
-            places.into_iter().for_each(|at| fates[at] = fate.clone());
+            for at in places {
+                fates[at] = fate.clone();
+            }
         }
         Self::PerEvent(fates)
     }

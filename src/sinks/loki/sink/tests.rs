@@ -12,9 +12,9 @@ use crate::{
     },
 };
 
-fn templates<const N: usize>(labels: [(&str, &str); N]) -> Option<BTreeMap<String, Templated>> {
+fn templates<const N: usize>(labels: [(&str, &str); N]) -> BTreeMap<String, Templated> {
     let parsed = labels.map(|(name, text)| (name.to_owned(), Templated::parse(text).unwrap()));
-    Some(parsed.into())
+    parsed.into()
 }
 
 /// An event of a namespace, so many minutes old.
@@ -94,7 +94,8 @@ async fn labels_and_tenant_are_those_of_the_options() {
     let server = TestServer::always("204 No Content", "", "").await;
     let mut options = LokiOptions::new(server.url("http"));
     let none = ("none", "{{ event.action }}");
-    options.labels = templates([("env", "test"), ("ns", "{{ event.metadata.namespace }}"), none]);
+    options.labels =
+        Some(templates([("env", "test"), ("ns", "{{ event.metadata.namespace }}"), none]));
     options.tenant = Some(Templated::Fixed("team-a".to_owned()));
     options.format = Format::Event;
     let sent = Batch { records: vec![record(1, "shop", 5)] };
@@ -261,7 +262,7 @@ async fn a_tenant_and_a_set_of_labels_are_a_destination() {
     };
     let labels = r#"{"cluster":"prod","kind":"Pod","namespace":"shop","service_name":"tidings","type":"Warning"}"#;
     assert_eq!(of(&options, "shop").unwrap().unwrap(), format!("\n{labels}"));
-    options.labels = templates([("env", "test")]);
+    options.labels = Some(templates([("env", "test")]));
     options.tenant = Some(Templated::Fixed("team".to_owned()));
     assert_eq!(of(&options, "shop"), Ok(None));
     options.tenant = Some(Templated::parse("{{ event.metadata.namespace }}").unwrap());
@@ -269,7 +270,7 @@ async fn a_tenant_and_a_set_of_labels_are_a_destination() {
     assert_eq!(of(&options, "shop").unwrap().unwrap(), format!("shop\n{labels}"));
     let words = "`tenant`: expected a tenant, found another text";
     assert_eq!(&*of(&options, "a/b").unwrap_err(), words);
-    options.labels = templates([("n", "{{ occurrences // 0 }}")]);
+    options.labels = Some(templates([("n", "{{ occurrences // 0 }}")]));
     let words = "`n`: the template fails in line 1: ";
     assert!(of(&options, "shop").unwrap_err().starts_with(words));
 }
