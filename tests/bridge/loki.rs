@@ -18,6 +18,8 @@ use tidings::{
     bridge::{Sink, SinkCondition},
     config::parse,
     demo::api_server::EventObject,
+    event::Record,
+    sinks::{BuildSink as _, LokiOptions},
 };
 
 use crate::support::{
@@ -269,4 +271,18 @@ async fn a_misconfigured_tenant_costs_no_event() {
     }
     stop(bridge).await;
     assert_eq!(loki.events().len() as u64, seen);
+}
+
+#[test]
+fn the_labels_of_the_example_are_the_default() {
+    let default = LokiOptions::new("http://h").build().unwrap();
+    for cluster in [r#"{"name":"prod","uid":"u"}"#, r#"{"uid":"u"}"#] {
+        let envelope = format!(
+            r#"{{"id":"e-1","cluster":{cluster},"change":"created","time":"2026-11-21T10:00:00Z","observedTime":"2026-11-21T10:00:01Z","occurrences":1,"delta":1,"replayed":false,"event":{{"metadata":{{"namespace":"shop"}},"involvedObject":{{"kind":"Pod"}},"type":"Normal"}}}}"#
+        );
+        let record = Record { seq: 1, envelope: envelope.into() };
+        let of = |sink: &dyn Sink| sink.destination(&record).unwrap().unwrap();
+        let example = of(&*shipped("https://h"));
+        assert_eq!(example.strip_prefix("k8s-shop"), Some(&*of(&*default)));
+    }
 }

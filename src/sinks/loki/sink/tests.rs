@@ -274,21 +274,3 @@ async fn a_tenant_and_a_set_of_labels_are_a_destination() {
     let words = "`n`: the template fails in line 1: ";
     assert!(of(&options, "shop").unwrap_err().starts_with(words));
 }
-
-#[test]
-fn the_labels_of_the_example_are_the_default() {
-    let example = include_str!("../../../../config/loki.yaml");
-    let password = [("LOKI_PASSWORD".into(), "p".into())];
-    let settings = crate::config::parse("loki.yaml", example, password).unwrap();
-    let labels = |options: &dyn crate::sinks::BuildSink, cluster: &str| {
-        let mut record = record(1, "shop", 5);
-        let envelope = String::from_utf8(record.envelope.to_vec()).unwrap();
-        record.envelope = envelope.replace(r#"{"name":"prod"}"#, cluster).into();
-        let destination = options.build().unwrap().destination(&record).unwrap().unwrap();
-        destination.split_once('\n').unwrap().1.to_owned()
-    };
-    for cluster in [r#"{"name":"prod","uid":"u"}"#, r#"{"uid":"u"}"#] {
-        let default = labels(&LokiOptions::new("http://h"), cluster);
-        assert_eq!(labels(&*settings.sinks[0].sink, cluster), default);
-    }
-}

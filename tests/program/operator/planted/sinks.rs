@@ -215,7 +215,7 @@ pub(super) const PLANTED: [Planted; 24] = [
     },
     Planted {
         kind: "loki",
-        name: "loki-oauth",
+        name: "loki-oauth2",
         sink: "{loki: {url: \"http://{ADDRESS}\", auth: {oauth2: {tokenUrl: {env: LOKI_OAUTH_URL}, clientId: {env: \
                LOKI_OAUTH_ID}, clientSecret: {env: LOKI_OAUTH_SECRET}}}}}",
         secrets: &[
