@@ -29,6 +29,8 @@ pub use object::{Missing, ObjectInfo, Owner};
 pub use record::{Batch, Record};
 pub use seen::{Change, SeenChanges, SeenEntry, UidKey};
 pub use smaller::smaller;
-#[cfg(any(feature = "loki", feature = "splunk"))]
+#[cfg(feature = "loki")]
+pub(crate) use time::BEFORE_CREATION;
+#[cfg(any(feature = "splunk", feature = "syslog"))]
 pub(crate) use time::stable_time;
 pub(crate) use time::{bounded, day, timestamp};

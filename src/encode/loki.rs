@@ -2,7 +2,7 @@
 //!
 //! | part | value |
 //! |---|---|
-//! | time | the envelope's `time`, if that is at most an hour before and 30 days after `metadata.creationTimestamp`, and not ahead of our clock by more than [`AHEAD`], else that; nanoseconds since 1970, as a text |
+//! | time | the envelope's `time`, if that is at most an hour before `metadata.creationTimestamp`, and not ahead of our clock by more than [`AHEAD`], else that, else our clock's; nanoseconds since 1970, as a text |
 //! | line | the event in the sink's format; an envelope is without `observedTime`, `replayed` and `correlation`, so that it is the same whenever it is sent |
 //! | `event_id` | the envelope's id |
 //! | `name`, `uid` | of the object that the Event is about |
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::{EncodeError, Format, parsed::Parsed, stable::Stable};
-use crate::event::{Record, stable_time};
+use crate::event::{BEFORE_CREATION, Record};
 
 /// How far ahead of our clock the time of an entry may be: Loki refuses 10 minutes, and a stream takes nothing that is an
 /// hour behind its newest entry.
@@ -68,8 +68,14 @@ impl<'a> Event<'a> {
     /// The time of its entry.
     pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
         let created = &self.parsed.event.metadata.creation_timestamp;
-        let time = stable_time(&self.parsed.time, created);
-        if time.duration_since(now) <= AHEAD { time } else { created.parse().unwrap_or(time) }
+        let read = |text: &str| text.parse::<Timestamp>().ok();
+        let is_fit =
+            |time: &Timestamp| *time >= Timestamp::UNIX_EPOCH && time.duration_since(now) <= AHEAD;
+        let created = read(created).filter(is_fit);
+        let is_near = |time: &Timestamp| {
+            created.is_none_or(|created| time.duration_since(created) >= -BEFORE_CREATION)
+        };
+        read(&self.parsed.time).filter(is_fit).filter(is_near).or(created).unwrap_or(now)
     }
 
     /// Its entry at that time.

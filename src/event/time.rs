@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// How much earlier than its creation an Event may say that it occurred.
-const BEFORE_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
+pub(crate) const BEFORE_CREATION: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
 
 /// The time by which a receiver may order, index or expire an event, from texts of RFC 3339.
 ///

@@ -106,7 +106,7 @@ impl Push {
                 tenant
             }
         };
-        let mut labels = BTreeMap::from([(SERVICE_NAME, "tidings".into())]);
+        let mut labels = BTreeMap::new();
         match &self.labels {
             None => labels.extend(LABELS.into_iter().zip(event.labels().map(value))),
             Some(templates) => {
@@ -120,7 +120,8 @@ impl Push {
             }
         }
         // An empty one is none to Loki.
-        labels.retain(|_, text| !text.is_empty());
+        labels.retain(|_, text: &mut Cow<'_, str>| !text.is_empty());
+        labels.entry(SERVICE_NAME).or_insert("tidings".into());
         Ok(Stream { tenant, labels })
     }
 
@@ -197,8 +198,10 @@ impl Push {
 
 impl HttpKind for Push {
     fn reads(&self, status: StatusCode) -> Reading {
-        let is_refusal = status == StatusCode::BAD_REQUEST;
-        if is_refusal { Reading::Start(REFUSAL_BYTES) } else { Reading::Status }
+        match status {
+            StatusCode::OK | StatusCode::NO_CONTENT => Reading::Status,
+            _ => Reading::Start(REFUSAL_BYTES),
+        }
     }
 
     fn requests(&self, batch: &Batch, secrets: &Secrets) -> Result<Vec<Part>, Failure> {

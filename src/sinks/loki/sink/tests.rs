@@ -130,7 +130,7 @@ async fn an_envelope_is_the_same_line_when_it_is_read_again() {
 #[tokio::test]
 async fn an_entry_is_in_the_live_stream_until_it_is_50_minutes_old() {
     let server = TestServer::always("204 No Content", "", "").await;
-    for minutes in [0, 49, 51, 60 * 24 * 3, -4, -20] {
+    for minutes in [0, 49, 51, 60 * 24 * 40, -4, -20] {
         let sent = Batch { records: vec![record(1, "shop", minutes)] };
         assert_eq!(send(&LokiOptions::new(server.url("http")), &sent).await, Outcome::Delivered);
         let received = server.received.lock().unwrap();
@@ -144,6 +144,27 @@ async fn an_entry_is_in_the_live_stream_until_it_is_50_minutes_old() {
         let age = Timestamp::now().duration_since(time).as_secs() - expected * 60;
         assert!((0..60).contains(&age), "{minutes}: {age}");
     }
+}
+
+#[test]
+fn a_time_that_loki_would_refuse_is_none() {
+    let at = |text: &str| text.parse::<Timestamp>().unwrap();
+    let now = at("2026-11-21T10:00:00Z");
+    let of = |time: &str, created: &str| {
+        let envelope = json!({
+            "id": "e", "cluster": {}, "change": "updated", "time": time, "observedTime": "", "occurrences": 2, "delta": 1,
+            "replayed": false, "event": { "metadata": { "creationTimestamp": created } },
+        });
+        let record = Record { seq: 1, envelope: envelope.to_string().into() };
+        Event::of(&record).unwrap().time(now).to_string()
+    };
+    // An Event that goes on for more than a month.
+    assert_eq!(of("2026-11-21T09:59:00Z", "2026-09-01T00:00:00Z"), "2026-11-21T09:59:00Z");
+    assert_eq!(of("2026-11-21T08:00:00Z", "2026-11-21T09:59:00Z"), "2026-11-21T09:59:00Z");
+    assert_eq!(of("9999-11-21T08:00:00Z", "2026-11-21T09:59:00Z"), "2026-11-21T09:59:00Z");
+    // The clock of the API server is ahead.
+    assert_eq!(of("2026-11-21T11:00:00Z", "2026-11-21T11:00:00Z"), "2026-11-21T10:00:00Z");
+    assert_eq!(of("0001-01-01T00:00:00Z", ""), "2026-11-21T10:00:00Z");
 }
 
 #[tokio::test]
