@@ -16,6 +16,8 @@ mod parsed;
 mod protobuf;
 #[cfg(any(feature = "loki", feature = "splunk"))]
 mod stable;
+#[cfg(feature = "syslog")]
+pub(crate) mod syslog;
 #[cfg(test)]
 mod tests;
 

@@ -19,6 +19,7 @@ mod options;
 mod otlp;
 mod splunk;
 mod stdout;
+mod syslog;
 mod webhook;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use options::{Compression, Proxy, Secret, TlsOptions};
 pub use otlp::{OtlpOptions, OtlpProtocol};
 pub use splunk::SplunkOptions;
 pub use stdout::StdoutSink;
+pub use syslog::{SyslogFacility, SyslogOptions, SyslogTransport};
 pub use webhook::{SigningKeyError, WebhookBody, WebhookMethod, WebhookOptions};
 
 /// Every kind of sink.
@@ -44,6 +46,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<elasticsearch::ElasticsearchModel>("elasticsearch", cfg!(feature = "elasticsearch")),
     Kind::of::<splunk::SplunkModel>("splunk", cfg!(feature = "splunk")),
     Kind::of::<loki::LokiModel>("loki", cfg!(feature = "loki")),
+    Kind::of::<syslog::SyslogModel>("syslog", cfg!(feature = "syslog")),
     Kind::of::<stdout::StdoutModel>("stdout", true),
 ];
 

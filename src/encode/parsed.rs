@@ -35,7 +35,7 @@ pub(super) struct Parsed<'a> {
     pub(super) event: EventFields<'a>,
 }
 
-#[cfg(any(feature = "loki", feature = "splunk"))]
+#[cfg(any(feature = "loki", feature = "splunk", feature = "syslog"))]
 impl Parsed<'_> {
     /// The cluster's name, else its uid.
     pub(super) fn cluster(&self) -> &str {

@@ -79,6 +79,11 @@ pub(crate) trait Keys: fmt::Debug + Send + Sync {
         MAX_DESTINATIONS
     }
 
+    /// How long an envelope may be that the sink is sent, in bytes, of its `maxEvent`; nothing: as in the journal.
+    fn max_event(&self, max_event: Option<usize>) -> Option<usize> {
+        max_event
+    }
+
     /// How long an attempt may take, where that is not the sink's `timeout`.
     fn attempt_within(&self, timeout: Duration) -> Duration {
         timeout
@@ -107,6 +112,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) timeout: Duration,
     pub(crate) batch: BatchOptions,
     pub(crate) concurrency: usize,
+    pub(crate) max_event: Option<usize>,
     pub(crate) format: Option<Format>,
     pub(crate) compression: Compression,
     pub(crate) allow_plaintext: bool,
@@ -146,6 +152,35 @@ impl Shared<'_> {
         }
     }
 
+    /// Refuses `concurrency` of more than 1.
+    pub(crate) fn one_at_a_time(&self, kind: &str, checks: &mut Checks<'_>) {
+        if self.concurrency > 1 {
+            let what =
+                format!("expected 1, found more: a `{kind}` sink writes one batch after the other");
+            checks.wrong(&self.path.key("concurrency"), wrong(what).hint("remove it"));
+        }
+    }
+
+    /// Refuses `compression`.
+    pub(crate) fn no_compression(&self, kind: &str, checks: &mut Checks<'_>) {
+        if self.compression != Compression::None {
+            let what = format!("expected `none`, found another: a `{kind}` sink cannot compress");
+            checks
+                .wrong(&self.path.key("compression"), wrong(what).hint("remove it or use `none`"));
+        }
+    }
+
+    /// For how long connections are used, where the sink says so.
+    pub(crate) fn max_age(&self, checks: &mut Checks<'_>) -> Option<Duration> {
+        let age = self.connection?.max_age?;
+        if age.0.is_zero() {
+            let wrong =
+                wrong("expected a duration above zero, found `0s`").hint("the default is `10m`");
+            checks.wrong(&self.path.key("connection").key("maxAge"), wrong);
+        }
+        Some(age.0)
+    }
+
     /// Refuses `compression: zstd`, which the receiver may not read.
     pub(crate) fn no_zstd(&self, checks: &mut Checks<'_>) {
         if self.compression == Compression::Zstd {
@@ -159,6 +194,32 @@ impl Shared<'_> {
     fn none(&self, checks: &mut Checks<'_>, key: &str, why: &str, hint: &str) {
         let wrong = wrong(format!("expected none, found one: {why}"));
         checks.wrong_key(&self.path.key(key), wrong.hint(hint));
+    }
+}
+
+/// Reads `host:port`; the host of IPv6 is without its brackets.
+pub(super) fn host_and_port<'a>(text: &'a str, example: &str) -> Result<(&'a str, u16), Wrong> {
+    let hint = format!("write `host:port`, for instance `{example}`");
+    let expected = |found: &str| wrong(format!("expected `host:port`, found {found}")).hint(&*hint);
+    if text.contains("://") {
+        return Err(expected("an address with a scheme"));
+    }
+    // Credentials do not belong here; they are not repeated either.
+    if text.contains('@') {
+        return Err(expected("one with a user"));
+    }
+    let Some((host, port)) = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.contains(':') || host.starts_with('[') && host.ends_with(']'))
+    else {
+        return Err(expected(&format!("`{text}`, which has no port")));
+    };
+    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
+        return Err(expected(&format!("`{text}`, which has no host")));
+    }
+    match port.parse::<u16>() {
+        Ok(number @ 1..) => Ok((host.trim_matches(['[', ']']), number)),
+        _ => Err(wrong(format!("expected a port from 1 to 65535, found `{port}`")).hint(&*hint)),
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 pub use self::sink::StdoutSink;
 use super::{
-    BuildSink, Compression, Format, SinkBuildError,
+    BuildSink, Format, SinkBuildError,
     keys::{Keys, Shared},
 };
 use crate::{
@@ -46,27 +46,12 @@ impl JsonSchema for StdoutModel {
 
 impl Keys for StdoutModel {
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
-        let mut refuse = |key: &str, what: &str, hint: &str| {
-            checks.wrong(&sink.path.key(key), wrong(what).hint(hint));
-        };
-        if sink.concurrency > 1 {
-            refuse(
-                "concurrency",
-                "expected 1, found more: a `stdout` sink writes one batch after the other",
-                "remove it",
-            );
-        }
-        if sink.compression != Compression::None {
-            refuse(
-                "compression",
-                "expected `none`, found another: a `stdout` sink cannot compress",
-                "remove it or use `none`",
-            );
-        }
+        sink.one_at_a_time("stdout", checks);
+        sink.no_compression("stdout", checks);
         if sink.allow_plaintext {
             let what =
                 "expected `false`, found `true`: a `stdout` sink sends nothing over a network";
-            refuse("allowPlaintext", what, "remove it");
+            checks.wrong(&sink.path.key("allowPlaintext"), wrong(what).hint("remove it"));
         }
         sink.no_proxy(checks, "a `stdout` sink cannot use a proxy", "remove it");
         sink.no_connection(checks, "a `stdout` sink has no connection");

@@ -41,4 +41,6 @@ mod sources;
 #[cfg(feature = "splunk")]
 mod splunk;
 mod support;
+#[cfg(feature = "syslog")]
+mod syslog;
 mod upgrade;

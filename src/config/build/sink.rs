@@ -41,6 +41,8 @@ impl Builder<'_> {
             self.checks.within(&destinations, common.max_destinations, MOST_DESTINATIONS, default)
                 as usize;
         let retry = self.retry(&path.key("retry"), common);
+        let max_event =
+            common.max_event.map(|size| self.sink_max_event(&path.key("maxEvent"), size));
         let shared = Shared {
             name,
             path: path.clone(),
@@ -48,6 +50,7 @@ impl Builder<'_> {
             timeout,
             batch,
             concurrency,
+            max_event,
             format: common.format,
             compression: common.compression.unwrap_or_default(),
             allow_plaintext: common.allow_plaintext,
@@ -63,9 +66,7 @@ impl Builder<'_> {
             retry,
             timeout: keys.attempt_within(timeout),
             concurrency,
-            max_event: common
-                .max_event
-                .map(|size| self.sink_max_event(&path.key("maxEvent"), size)),
+            max_event: keys.max_event(max_event),
             max_destinations,
             start: common.start,
             overflow: common.overflow,

@@ -80,11 +80,12 @@ pub(crate) struct CommonModel {
     pub(crate) timeout: Option<Span>,
     /// How many attempts are under way at once, each with a batch of its own. Events of one object arrive
     /// in order all the same; with 1 all do. Default: 8 for splunk, and for webhook with one
-    /// event a batch, else 1; stdout takes no other.
+    /// event a batch, else 1; syslog and stdout take no other.
     #[schemars(with = "Option<u32>", range(min = 1, max = 128))]
     pub(crate) concurrency: Option<u64>,
     /// The most bytes of an event that is sent to this sink, from `4KiB` to `journal.maxEvent`: a larger
-    /// one is cut, and says in `truncated` by how much. Default: as in the journal.
+    /// one is cut, and says in `truncated` by how much. For syslog the most bytes of a message. Default: as in the journal,
+    /// for syslog `8KiB`.
     pub(crate) max_event: Option<Size>,
     /// How many values a day, of UTC, events may make of a destination: the path of a webhook's `url`, an index, a
     /// source type of Splunk, the tenant and labels of Loki. One namespace makes at most an eighth of them. An event for one
@@ -102,7 +103,7 @@ pub(crate) struct CommonModel {
     /// `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), or the address of one: `http://`, `https://`, `socks5://` or
     /// `socks5h://`. Default: none, whatever the environment says.
     pub(crate) proxy: Option<Text>,
-    /// How connections of sinks over HTTP and OTLP are used.
+    /// How connections of sinks over HTTP, OTLP and syslog are used.
     pub(crate) connection: Option<ConnectionModel>,
     /// The policy when this sink lags by more than the journal holds: `dropOldest`, the oldest
     /// events go and count as lost for it, or `block`, intake stops for all sinks until this one has

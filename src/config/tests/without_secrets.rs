@@ -29,7 +29,7 @@ fn pair() -> (String, String) {
 /// For each kind a sink whose every secret, address and certificate is somewhere else, and is in order;
 /// then changes of it that are refused, as `(what is replaced, by what, what is said of it)`.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     (
         "kafka",
         "{kafka: {brokers: [{env: BROKER}], topic: {env: TOPIC}, sasl: {mechanism: plain, username: \
@@ -157,6 +157,19 @@ const CASES: [Case; 8] = [
             ("team", "a/b", "expected a tenant"),
             ("env: prod", "env: \"{{ idd }}\"", "expected a variable"),
             ("env: prod", "__env: prod", "expected the name of a label"),
+            ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
+            ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
+        ],
+    ),
+    (
+        "syslog",
+        "{syslog: {address: \"h:6514\", transport: tls, appName: tidings, tls: {ca: {env: CA}, cert: {env: CERT}, key: \
+         {env: KEY}, serverName: {env: NAME}}}}",
+        &[
+            ("h:6514", "h", "which has no port"),
+            ("h:6514", "tcp://h:514", "an address with a scheme"),
+            ("transport: tls", "transport: udp", "expected `transport: tls` beside `tls`"),
+            ("appName: tidings", "appName: a b", "expected the name of an application"),
             ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
             ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
         ],

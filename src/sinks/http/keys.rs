@@ -1,6 +1,6 @@
 //! The keys that sinks over HTTP have in common: address, headers, TLS, proxy, connections.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use http::{HeaderName, HeaderValue, Uri};
 
@@ -105,7 +105,7 @@ impl<'a> HttpModel<'a> {
             tls: self.tls.map(|tls| checks.tls(&self.path.key("tls"), tls)),
             proxy,
             compression: sink.compression,
-            connection_max_age: max_age(sink, checks).unwrap_or(default.connection_max_age),
+            connection_max_age: sink.max_age(checks).unwrap_or(default.connection_max_age),
             timeout: sink.timeout,
             ..default
         };
@@ -194,16 +194,6 @@ impl<'a> HttpModel<'a> {
         }
         all
     }
-}
-
-fn max_age(sink: &Shared<'_>, checks: &mut Checks<'_>) -> Option<Duration> {
-    let age = sink.connection?.max_age?;
-    if age.0.is_zero() {
-        let wrong =
-            wrong("expected a duration above zero, found `0s`").hint("the default is `10m`");
-        checks.wrong(&sink.path.key("connection").key("maxAge"), wrong);
-    }
-    Some(age.0)
 }
 
 const HINT: &str = "write `https://host/path` or `http://host:port/path`";

@@ -10,7 +10,7 @@ use crate::{
     document::{Checks, Path, Text, Wrong, wrong},
     sinks::{
         BuildSink, Compression, Format, Secret, SinkBuildError, TlsOptions,
-        keys::{Keys, Shared, stand_ins, tls::TlsModel},
+        keys::{Keys, Shared, host_and_port, stand_ins, tls::TlsModel},
     },
 };
 
@@ -220,28 +220,11 @@ fn no_plain_sasl(path: &Path, checks: &mut Checks<'_>) {
 
 /// Checks `host:port` of a broker.
 pub(super) fn broker(text: &str) -> Result<(), Wrong> {
-    const HINT: &str = "write `host:port`, for instance `kafka:9092`";
-    let expected = |found: &str| wrong(format!("expected `host:port`, found {found}"));
-    if text.contains("://") {
-        return Err(expected("an address with a scheme").hint(HINT));
-    }
-    // Credentials do not belong here; they are not repeated either.
-    if text.contains('@') {
-        return Err(expected("one with a user").hint("credentials stand in `sasl`"));
-    }
-    let Some((host, port)) = text
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.contains(':') || host.starts_with('[') && host.ends_with(']'))
-    else {
-        return Err(expected(&format!("`{text}`, which has no port")).hint(HINT));
-    };
-    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
-        return Err(expected(&format!("`{text}`, which has no host")).hint(HINT));
-    }
-    match port.parse::<u16>() {
-        Ok(1..) => Ok(()),
-        _ => Err(wrong(format!("expected a port from 1 to 65535, found `{port}`")).hint(HINT)),
-    }
+    let credentials = text.contains('@');
+    host_and_port(text, "kafka:9092").map(drop).map_err(|wrong| match credentials {
+        true => wrong.hint("credentials stand in `sasl`"),
+        false => wrong,
+    })
 }
 
 pub(super) fn topic(text: &str) -> Result<(), Wrong> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 30] = [
+const NO_SECRETS: [&str; 32] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
@@ -31,6 +31,8 @@ const NO_SECRETS: [&str; 30] = [
     "sinks.*.splunk.index",
     "sinks.*.splunk.source",
     "sinks.*.splunk.sourcetype",
+    "sinks.*.syslog.address",
+    "sinks.*.syslog.appName",
     "sinks.*.webhook.auth.oauth2.scope",
     "sinks.*.webhook.retryWhen",
     "sinks.*.webhook.success",

@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 24] = [
+pub(super) const PLANTED: [Planted; 25] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -276,6 +276,15 @@ pub(super) const PLANTED: [Planted; 24] = [
         kind: "loki",
         name: "loki-tls",
         sink: "{loki: {url: \"https://{ADDRESS}\", tls: {cert: {env: TLS_CERT}, key: {env: TLS_KEY}}}, timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    Planted {
+        kind: "syslog",
+        name: "syslog-tls",
+        sink: "{syslog: {address: \"{ADDRESS}\", transport: tls, tls: {cert: {env: TLS_CERT}, key: {env: TLS_KEY}}}, \
+               timeout: 1s}",
         secrets: &[],
         said: &[],
         receiver: receivers::none,
