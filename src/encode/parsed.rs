@@ -43,7 +43,8 @@ impl Parsed<'_> {
         if name.is_empty() { uid } else { name }
     }
 
-    /// What was cut off the Event, as `field=bytes`, separated by commas.
+    /// The fields of the Event that were cut, as `field=bytes`, separated by commas.
+    #[cfg(any(feature = "loki", feature = "splunk"))]
     pub(super) fn cut(&self) -> String {
         let cut = self.truncated.iter().map(|(field, bytes)| format!("{field}={bytes}"));
         cut.collect::<Vec<_>>().join(",")

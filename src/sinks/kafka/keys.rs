@@ -220,11 +220,11 @@ fn no_plain_sasl(path: &Path, checks: &mut Checks<'_>) {
 
 /// Checks `host:port` of a broker.
 pub(super) fn broker(text: &str) -> Result<(), Wrong> {
-    let credentials = text.contains('@');
-    host_and_port(text, "kafka:9092").map(drop).map_err(|wrong| match credentials {
-        true => wrong.hint("credentials stand in `sasl`"),
-        false => wrong,
-    })
+    let read = host_and_port(text, "kafka:9092").map(drop);
+    if text.contains('@') {
+        return read.map_err(|wrong| wrong.hint("credentials stand in `sasl`"));
+    }
+    read
 }
 
 pub(super) fn topic(text: &str) -> Result<(), Wrong> {
