@@ -16,7 +16,7 @@ use tidings::demo::api_server::sent_at;
 
 use crate::{
     Result,
-    request::{ENVELOPE, head},
+    request::{ENVELOPE, frames, head},
     tally::{Tally, Wire, hash, now_us},
 };
 
@@ -67,7 +67,7 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let finder = memmem::Finder::new(match wire {
-        Wire::Json | Wire::StampedJson => ENVELOPE,
+        Wire::Json | Wire::StampedJson | Wire::Syslog => ENVELOPE,
         Wire::Ecs => DOCUMENT,
         Wire::Bulk => ACTION,
         Wire::Hec => FIELD,
@@ -77,7 +77,8 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
     let mut filled = 0;
     loop {
         let (body, end) = loop {
-            if let Some((body, length)) = head(&buffer[..filled])? {
+            let read = if wire == Wire::Syslog { frames } else { head };
+            if let Some((body, length)) = read(&buffer[..filled])? {
                 if buffer.len() < body + length {
                     buffer.resize(body + length, 0);
                 }
@@ -94,6 +95,7 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
         stream.write_all(match wire {
             Wire::Bulk => BULK_ANSWER,
             Wire::Hec => HEC_ANSWER,
+            Wire::Syslog => b"",
             _ => ANSWER,
         })?;
         buffer.copy_within(end..filled, 0);
@@ -115,9 +117,7 @@ fn note(
         let rest = &body[at + finder.needle().len()..];
         let id = match wire {
             Wire::Otlp => attribute_value(rest),
-            Wire::Json | Wire::StampedJson | Wire::Ecs | Wire::Bulk | Wire::Hec => {
-                memchr::memchr(b'"', rest).map(|end| &rest[..end])
-            }
+            _ => memchr::memchr(b'"', rest).map(|end| &rest[..end]),
         };
         tally.ids.push(hash(id.ok_or_else(|| bad("an event without an id"))?));
         if wire == Wire::StampedJson {

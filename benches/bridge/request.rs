@@ -1,5 +1,5 @@
-//! What a receiver has to know of an HTTP/1.1 request whose body it searches: no more than where the
-//! body is, and what an envelope in it begins with.
+//! The little that a receiver has to know of an HTTP/1.1 request or a message of syslog that it searches: where the body is,
+//! and the bytes that an envelope in it begins with.
 
 use std::io;
 
@@ -21,4 +21,20 @@ pub(crate) fn head(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     });
     let found = length.map(|length| Some((end + 4, length)));
     found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a request without a length"))
+}
+
+/// The same of messages of syslog: all that are complete are one body.
+pub(crate) fn frames(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let mut end = 0;
+    while let Some(blank) = memchr::memchr(b' ', &bytes[end..]) {
+        let length = std::str::from_utf8(&bytes[end..end + blank]).ok();
+        let length: Option<usize> = length.and_then(|digits| digits.parse().ok());
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "a message without a length");
+        let next = end + blank + 1 + length.ok_or_else(wrong)?;
+        if next > bytes.len() {
+            break;
+        }
+        end = next;
+    }
+    Ok((end > 0).then_some((0, end)))
 }

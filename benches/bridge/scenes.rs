@@ -75,12 +75,13 @@ const ELASTICSEARCH: SinkConfig =
     r#"elasticsearch: {urls: ["http://{address}"], index: "k8s-events-{{ day }}"}"#;
 const SPLUNK: SinkConfig = r#"splunk: {url: "http://{address}", token: t, index: k8s}"#;
 const LOKI: SinkConfig = r#"loki: {url: "http://{address}"}"#;
+const SYSLOG: SinkConfig = r#"syslog: {address: "{address}"}"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
 /// Six labels, two owners.
 const ENRICHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, enrich: {labels: ["*"], owners: true, node: true}"#;
 
-pub(crate) const SCENES: [Scene; 21] = [
+pub(crate) const SCENES: [Scene; 22] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -140,6 +141,12 @@ pub(crate) const SCENES: [Scene; 21] = [
         what: "burst of 200 000, Loki in batches of 500, with the default labels",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(LOKI, "hec"),
+    },
+    Scene {
+        name: "burst-syslog",
+        what: "burst of 200 000, syslog over TCP",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(SYSLOG, "syslog"),
     },
     Scene {
         name: "burst-otlp",

@@ -21,6 +21,8 @@ pub(crate) enum Wire {
     Bulk,
     /// Objects for the event collector of Splunk, entries for Loki.
     Hec,
+    /// Messages of syslog, each behind its length, with an envelope.
+    Syslog,
     /// An OTLP export request as protobuf.
     Otlp,
 }
