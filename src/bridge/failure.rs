@@ -104,7 +104,7 @@ pub enum RefusedClass {
     Invalid,
     /// Larger than the receiver takes: HTTP 413, Kafka message too large.
     TooLarge,
-    /// There is no request for it: a template or the format fails on it, or its destination is one too many. The
+    /// There is no request for it: a template or the format fails on it, its destination is one too many, or it stays too long. The
     /// receiver is not asked, so nothing is said of the sink, however many there are.
     Unsendable,
 }

@@ -71,11 +71,15 @@ impl<'a> Event<'a> {
         let read = |text: &str| text.parse::<Timestamp>().ok();
         let is_fit =
             |time: &Timestamp| *time >= Timestamp::UNIX_EPOCH && time.duration_since(now) <= AHEAD;
-        let created = read(created).filter(is_fit);
+        let created = read(created);
         let is_near = |time: &Timestamp| {
             created.is_none_or(|created| time.duration_since(created) >= -BEFORE_CREATION)
         };
-        read(&self.parsed.time).filter(is_fit).filter(is_near).or(created).unwrap_or(now)
+        read(&self.parsed.time)
+            .filter(is_fit)
+            .filter(is_near)
+            .or(created.filter(is_fit))
+            .unwrap_or(now)
     }
 
     /// Its entry at that time.

@@ -38,7 +38,7 @@ pub(crate) fn message(
         time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"),
         word(parsed.cluster(), 255),
         word(&event.reason, 32),
-        parsed.id.replace(['"', '\\', ']'], "_"),
+        parsed.id.replace('\\', r"\\").replace('"', "\\\"").replace(']', r"\]"),
     );
     message.extend_from_slice(&line);
     Ok(message)

@@ -17,7 +17,7 @@ const LEAST_EVENT: usize = LEAST_ENVELOPE;
 /// that stands beside the Event; nothing where it does not take more, and where it is none. The bytes
 /// that are cut are added to those that were cut before.
 pub fn smaller(envelope: &[u8], most: usize) -> Option<Bytes> {
-    let most = most.max(2 * LEAST_EVENT);
+    let most = most.max(LEAST_EVENT);
     if envelope.len() <= most {
         return None;
     }

@@ -161,6 +161,14 @@ impl Shared<'_> {
         }
     }
 
+    /// Refuses `allowPlaintext`, which means nothing to the kind.
+    pub(crate) fn no_plaintext(&self, checks: &mut Checks<'_>, why: &str) {
+        if self.allow_plaintext {
+            let wrong = wrong(format!("expected `false`, found `true`: {why}"));
+            checks.wrong(&self.path.key("allowPlaintext"), wrong.hint("remove it"));
+        }
+    }
+
     /// Refuses `compression`.
     pub(crate) fn no_compression(&self, kind: &str, checks: &mut Checks<'_>) {
         if self.compression != Compression::None {

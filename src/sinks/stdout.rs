@@ -12,10 +12,7 @@ use super::{
     BuildSink, Format, SinkBuildError,
     keys::{Keys, Shared},
 };
-use crate::{
-    bridge::Sink,
-    document::{Checks, wrong},
-};
+use crate::{bridge::Sink, document::Checks};
 
 #[derive(Clone, Copy, Debug)]
 struct Stdout(Format);
@@ -48,11 +45,7 @@ impl Keys for StdoutModel {
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
         sink.one_at_a_time("stdout", checks);
         sink.no_compression("stdout", checks);
-        if sink.allow_plaintext {
-            let what =
-                "expected `false`, found `true`: a `stdout` sink sends nothing over a network";
-            checks.wrong(&sink.path.key("allowPlaintext"), wrong(what).hint("remove it"));
-        }
+        sink.no_plaintext(checks, "a `stdout` sink sends nothing over a network");
         sink.no_proxy(checks, "a `stdout` sink cannot use a proxy", "remove it");
         sink.no_connection(checks, "a `stdout` sink has no connection");
         Arc::new(Stdout(sink.format.unwrap_or_default()))

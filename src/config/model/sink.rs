@@ -85,14 +85,14 @@ pub(crate) struct CommonModel {
     pub(crate) concurrency: Option<u64>,
     /// The most bytes of an event that is sent to this sink, from `4KiB` to `journal.maxEvent`: a larger
     /// one is cut, and says in `truncated` by how much. For syslog the most bytes of a message. Default: as in the journal,
-    /// for syslog `8KiB`.
+    /// for syslog `8KB`.
     pub(crate) max_event: Option<Size>,
     /// How many values a day, of UTC, events may make of a destination: the path of a webhook's `url`, an index, a
     /// source type of Splunk, the tenant and labels of Loki. One namespace makes at most an eighth of them. An event for one
     /// more becomes a dead letter. Default: 200, for loki 2000.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10_000), extend("default" = 200))]
     pub(crate) max_destinations: Option<u64>,
-    /// The compression of what is sent; `zstd` not for elasticsearch, splunk and loki. Default: `none`.
+    /// The compression of what is sent; `zstd` not for elasticsearch, splunk and loki, none for syslog and stdout. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub(crate) compression: Option<Compression>,
     /// Whether credentials may travel in plain text: SASL without `tls`, headers or a query over

@@ -198,9 +198,11 @@ impl Push {
 
 impl HttpKind for Push {
     fn reads(&self, status: StatusCode) -> Reading {
-        match status {
-            StatusCode::OK | StatusCode::NO_CONTENT => Reading::Status,
-            _ => Reading::Start(REFUSAL_BYTES),
+        let is_taken = matches!(status, StatusCode::OK | StatusCode::NO_CONTENT);
+        if status == StatusCode::BAD_REQUEST || status.is_success() && !is_taken {
+            Reading::Start(REFUSAL_BYTES)
+        } else {
+            Reading::Status
         }
     }
 
@@ -215,7 +217,7 @@ impl HttpKind for Push {
         match reply.status() {
             StatusCode::OK | StatusCode::NO_CONTENT => Outcome::Delivered,
             StatusCode::BAD_REQUEST if self.is_of_no_event(reply) => misconfigured(),
-            // It says that the tenant is blocked, and what was sent is gone.
+            // Loki says that the tenant is blocked, and what was sent is gone.
             status if status.is_success() => misconfigured(),
             _ => Outcome::Failed(reply.failure(&reply.text(), sent, secrets)),
         }

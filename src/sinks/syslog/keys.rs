@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// The longest message unless the sink says otherwise, in bytes: rsyslog cuts longer ones.
-const MOST_BYTES: usize = 8 << 10;
-/// The longest message that fits into a datagram of UDP over IPv6, in bytes.
-const MOST_UDP_BYTES: usize = 65_487;
+/// The longest message unless the sink says otherwise, in bytes: by default rsyslog cuts what is longer than 8096.
+const MOST_BYTES: usize = 8000;
+/// The longest message that fits into a datagram of UDP over IPv4, in bytes.
+const MOST_UDP_BYTES: usize = 65_507;
 /// More than stands before the event in any message, in bytes: host and application have up to 303 of them.
 pub(super) const HEADER_BYTES: usize = 512;
 
@@ -156,6 +156,7 @@ impl Keys for SyslogModel {
         }
         sink.one_at_a_time("syslog", checks);
         sink.no_compression("syslog", checks);
+        sink.no_plaintext(checks, "a `syslog` sink sends no credentials");
         sink.no_proxy(checks, "a `syslog` sink cannot use a proxy", "remove it");
         let most_bytes = sink.max_event.unwrap_or(MOST_BYTES);
         if self.transport == SyslogTransport::Udp && most_bytes > MOST_UDP_BYTES {

@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_user_timeout};
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, ProtocolVersion, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 use tokio::{
@@ -17,16 +17,16 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout, timeout_at},
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{
     SyslogOptions, SyslogTransport,
     keys::{HEADER_BYTES, address, is_app_name},
 };
 use crate::{
-    bridge::{Failure, Outcome, RefusedClass, Secrets, Sink},
+    bridge::{Failure, FailureClass, Outcome, RefusedClass, Secrets, Sink},
     document::Wrong,
-    encode::{EncodeError, Format, syslog},
+    encode::{Format, syslog},
     event::{Batch, Record, smaller},
     sinks::{
         SinkBuildError, TlsOptions,
@@ -37,6 +37,10 @@ use crate::{
 
 /// How long the end of a connection is listened for before something is written on it.
 const LISTEN: Duration = Duration::from_millis(1);
+/// How long a receiver that sends no tickets may object to our certificate.
+const JUDGED_WITHIN: Duration = Duration::from_millis(500);
+/// How long the receiver's end of a connection is waited for.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How much that is written may wait in our host for the receiver's, in bytes; Linux takes twice as much. All of it is lost
 /// when the receiver's host goes away.
@@ -79,15 +83,6 @@ trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 
-/// Why there is no message for an event.
-#[derive(Debug, thiserror::Error)]
-enum MessageError {
-    #[error("{0}")]
-    Encode(#[from] EncodeError),
-    #[error("expected a message of at most {most} bytes, found one of {found}: see `maxEvent`")]
-    TooLong { most: usize, found: usize },
-}
-
 impl Syslog {
     /// Checks the options; nothing is connected yet.
     pub(super) fn new(options: &SyslogOptions) -> Result<Self, SinkBuildError> {
@@ -99,14 +94,13 @@ impl Syslog {
             SyslogTransport::Tcp => Transport::Tcp,
             SyslogTransport::Tls => {
                 let tls = options.tls.clone().unwrap_or_default();
+                let connector = TlsConnector::from(Arc::new(client_config(&tls)?));
                 let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
                 let name = ServerName::try_from(name).map_err(|_| {
-                    SinkBuildError::at(
-                        &["address"],
-                        "expected a name or an address of IP, found another host",
-                    )
+                    let reason = "expected a name or an address of IP, found another host";
+                    SinkBuildError::at(&["address"], reason)
                 })?;
-                Transport::Tls(TlsConnector::from(Arc::new(client_config(&tls)?)), name)
+                Transport::Tls(connector, name)
             }
         };
         Ok(Self {
@@ -125,84 +119,130 @@ impl Syslog {
     }
 
     /// The message of a record. Its event is cut once more where a format makes it too long.
-    fn message(&self, record: &Record) -> Result<Vec<u8>, MessageError> {
-        let mut record = record.clone();
+    fn message(&self, record: &Record) -> Result<Vec<u8>, String> {
+        let (mut record, most) = (record.clone(), self.most_bytes);
         let mut found = 0;
-        let most = self.most_bytes;
-        for room in [most, most.saturating_sub(HEADER_BYTES), most / 2] {
+        for room in [usize::MAX, most.saturating_sub(HEADER_BYTES), most / 2, most / 4] {
             if let Some(envelope) = smaller(&record.envelope, room) {
                 record.envelope = envelope;
             }
-            let message = syslog::message(&record, self.format, self.facility, &self.app_name)?;
+            let message = syslog::message(&record, self.format, self.facility, &self.app_name);
+            let message = message.map_err(|error| error.to_string())?;
             if message.len() <= most {
                 return Ok(message);
             }
             found = message.len();
         }
-        Err(MessageError::TooLong { most, found })
+        Err(format!("expected a message of at most {most} bytes, found {found}: see `maxEvent`"))
     }
 
     async fn attempt(&self, messages: &[Vec<u8>]) -> Result<(), Failure> {
         let end = Instant::now() + self.deadline;
-        let silence = || net_error::silence(self.deadline, &self.peer, &Secrets::none());
-        let mut open = timeout_at(end, self.open.lock()).await.map_err(|_| silence())?;
-        let mut usable = open.take().filter(|open| open.since.elapsed() < self.max_age);
-        if let Some(open) = &mut usable
-            && open.socket.is_closed().await
-        {
-            usable = None;
+        let not_taken = || {
+            let (peer, within) = (&self.peer, self.deadline);
+            let words = format_args!("{peer} has not taken a batch within {within:?}");
+            Failure::silence(Secrets::none().reason(words))
+        };
+        let mut slot = timeout_at(end, self.open.lock()).await.map_err(|_| not_taken())?;
+        let mut open = slot.take();
+        if let Some(Open { socket, since }) = &mut open {
+            let is_open = socket.is_open().await.map_err(|error| self.failure(&error))?;
+            if !is_open || since.elapsed() >= self.max_age {
+                socket.close().await;
+                open = None;
+            }
         }
-        let mut usable = match usable {
-            Some(usable) => usable,
+        let mut open = match open {
+            Some(open) => open,
             None => {
-                let connecting = timeout_at(end, self.connect()).await.map_err(|_| silence())?;
-                let socket = connecting.map_err(|error| self.failure(&error, false))?;
+                let in_time = io::ErrorKind::TimedOut.into();
+                let socket = timeout_at(end, self.connect()).await;
+                let socket = socket.unwrap_or_else(|_| Err(self.failure(&in_time)))?;
                 Open { socket, since: Instant::now() }
             }
         };
-        let written =
-            timeout_at(end, usable.socket.write(messages)).await.map_err(|_| silence())?;
-        written.map_err(|error| self.failure(&error, true))?;
-        *open = Some(usable);
+        let written = timeout_at(end, open.socket.write(messages)).await;
+        written.map_err(|_| not_taken())?.map_err(|error| self.failure(&error))?;
+        *slot = Some(open);
         Ok(())
     }
 
-    async fn connect(&self) -> io::Result<Socket> {
-        let host = (self.host.as_str(), self.port);
-        if let Transport::Udp = self.transport {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            for address in lookup_host(host).await? {
-                let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-                let socket = UdpSocket::bind(any).await?;
-                match socket.connect(address).await {
-                    Ok(()) => return Ok(Socket::Udp(socket)),
-                    Err(error) => last = error,
-                }
+    /// Connects to the first of the addresses of the name that takes a connection.
+    async fn connect(&self) -> Result<Socket, Failure> {
+        let addresses = lookup_host((self.host.as_str(), self.port)).await.map_err(|error| {
+            let words = format_args!("cannot resolve the name of {}: {error}", self.peer);
+            Failure::new(FailureClass::Unavailable, Secrets::none().reason(words))
+        })?;
+        let addresses: Vec<_> = addresses.collect();
+        // One that does not answer leaves time for the others.
+        let within = self.deadline / addresses.len().max(1) as u32;
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in addresses {
+            match timeout(within, self.connect_to(address)).await {
+                Ok(Ok(socket)) => return Ok(socket),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
-            return Err(last);
         }
-        let stream = TcpStream::connect(host).await?;
-        stream.set_nodelay(true)?;
-        set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
-        Ok(Socket::Stream(match &self.transport {
-            Transport::Tls(connector, name) => {
-                Box::new(connector.connect(name.clone(), stream).await?)
-            }
-            _ => Box::new(stream),
-        }))
+        Err(net_error::to_failure(&last, false, &self.peer, &Secrets::none()))
     }
 
-    fn failure(&self, error: &io::Error, connected: bool) -> Failure {
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<Socket> {
+        if let Transport::Udp = self.transport {
+            let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(any).await?;
+            socket.connect(address).await?;
+            return Ok(Socket::Udp(socket));
+        }
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
+        set_tcp_user_timeout(&stream, self.deadline.as_millis().min(u32::MAX.into()) as u32)?;
+        let Transport::Tls(connector, name) = &self.transport else {
+            return Ok(Socket::Stream(Box::new(stream)));
+        };
+        let mut stream = connector.connect(name.clone(), stream).await?;
+        is_accepted(&mut stream).await?;
+        Ok(Socket::Stream(Box::new(stream)))
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        let connected = !matches!(self.transport, Transport::Udp);
         net_error::to_failure(error, connected, &self.peer, &Secrets::none())
     }
 }
 
+/// Waits until the receiver has judged our certificate, of which TLS 1.3 says nothing in the handshake. A receiver that
+/// accepts it sends tickets, most often; one that sends none has a while to object.
+async fn is_accepted(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    let end = Instant::now() + JUDGED_WITHIN;
+    while Instant::now() < end {
+        let (_, tls) = stream.get_ref();
+        let is_new = tls.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        if !is_new || tls.tls13_tickets_received() > 0 {
+            break;
+        }
+        match timeout(LISTEN, stream.read(&mut [0; 256])).await {
+            Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 impl Socket {
-    /// Whether the receiver has closed it. What else a receiver says is nothing to us.
-    async fn is_closed(&mut self) -> bool {
-        let Self::Stream(stream) = self else { return false };
-        let mut said = [0; 256];
-        !matches!(timeout(LISTEN, stream.read(&mut said)).await, Err(_) | Ok(Ok(1..)))
+    /// Whether the receiver has not closed it. An error says that it broke. The rest of what a receiver says means nothing.
+    async fn is_open(&mut self) -> io::Result<bool> {
+        let Self::Stream(stream) = self else { return Ok(true) };
+        loop {
+            match timeout(LISTEN, stream.read(&mut [0; 256])).await {
+                Err(_) => return Ok(true),
+                Ok(Ok(0)) => return Ok(false),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(error),
+            }
+        }
     }
 
     async fn write(&mut self, messages: &[Vec<u8>]) -> io::Result<()> {
@@ -222,6 +262,22 @@ impl Socket {
                 stream.write_all(&frames).await?;
                 stream.flush().await
             }
+        }
+    }
+
+    /// Says that it is the end, and waits for the receiver's: what is written still arrives, which closing at once can prevent
+    /// where the receiver has said something.
+    async fn close(&mut self) {
+        let Self::Stream(stream) = self else { return };
+        let end = async {
+            stream.shutdown().await?;
+            while stream.read(&mut [0; 256]).await? > 0 {}
+            io::Result::Ok(())
+        };
+        match timeout(CLOSED_WITHIN, end).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection did not end well"),
+            Err(_) => tracing::debug!("a connection did not end in time"),
         }
     }
 }
@@ -254,11 +310,8 @@ impl Sink for Syslog {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         async {
-            if let Some(Open { socket: Socket::Stream(mut stream), .. }) =
-                self.open.lock().await.take()
-            {
-                // The receiver hears that it is the end; a failure changes nothing.
-                let _ = timeout(self.deadline, stream.shutdown()).await;
+            if let Some(mut open) = self.open.lock().await.take() {
+                open.socket.close().await;
             }
         }
         .boxed()
@@ -275,7 +328,12 @@ fn client_config(options: &TlsOptions) -> Result<ClientConfig, SinkBuildError> {
             roots.add_parsable_certificates(authorities);
         }
         None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            let found = rustls_native_certs::load_native_certs();
+            let (added, _) = roots.add_parsable_certificates(found.certs);
+            if added == 0 {
+                let what = "expected authorities in the system, found none: write `tls.ca`";
+                return Err(SinkBuildError::at(&["transport"], what));
+            }
         }
     }
     let client = ClientConfig::builder().with_root_certificates(roots);

@@ -93,9 +93,11 @@ async fn each_stream_of_a_batch_gets_a_request_of_its_own() {
 async fn labels_and_tenant_are_those_of_the_options() {
     let server = TestServer::always("204 No Content", "", "").await;
     let mut options = LokiOptions::new(server.url("http"));
-    let none = ("none", "{{ event.action }}");
-    options.labels =
-        Some(templates([("env", "test"), ("ns", "{{ event.metadata.namespace }}"), none]));
+    let none = "{{ event.action }}";
+    let labels = [("env", "test"), ("ns", "{{ event.metadata.namespace }}"), ("none", none)];
+    let mut labels = templates(labels);
+    labels.insert("service_name".to_owned(), Templated::parse(none).unwrap());
+    options.labels = Some(labels);
     options.tenant = Some(Templated::Fixed("team-a".to_owned()));
     options.format = Format::Event;
     let sent = Batch { records: vec![record(1, "shop", 5)] };
@@ -222,6 +224,9 @@ async fn every_answer_has_its_outcome() {
         let options = LokiOptions::new(server.url("http"));
         assert_eq!(failure(send(&options, &batch(1..=2)).await).class, class, "{status} {body}");
     }
+    let server = TestServer::always("260 Blocked", "", "ingestion blocked until 2030").await;
+    let blocked = send(&LokiOptions::new(server.url("http")), &batch(1..=2)).await;
+    assert!(failure(blocked).reason.ends_with(": ingestion blocked until 2030"));
     for status in ["204 No Content", "200 OK"] {
         let server = TestServer::always(status, "", "").await;
         let options = LokiOptions::new(server.url("http"));

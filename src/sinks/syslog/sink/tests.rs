@@ -3,7 +3,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::{
-    bridge::{EventFate, FailureClass},
+    bridge::{EventFate, Fault},
     sinks::{
         BuildSink as _,
         fixtures::{self, batch},
@@ -123,6 +123,16 @@ async fn tls_is_checked_both_ways() {
         assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
         assert_eq!(receiver.next().await.0, 0, "{n}");
     }
+    // Its certificate is judged behind the handshake.
+    for certificate in [None, Some(Pki::new("localhost").options(true))] {
+        let mut mine = pki.options(false);
+        if let Some(other) = certificate {
+            (mine.cert, mine.key) = (other.cert, other.key);
+        }
+        options.tls = Some(mine);
+        let refused = failure(options.build().unwrap().send(&batch(1..=1)).await);
+        assert_eq!(refused.class, FailureClass::Misconfigured, "{}", refused.reason);
+    }
     options.tls = Some(Pki::new("localhost").options(true));
     let unknown = failure(options.build().unwrap().send(&batch(1..=1)).await);
     assert_eq!(unknown.class, FailureClass::Misconfigured, "{}", unknown.reason);
@@ -151,37 +161,44 @@ async fn a_datagram_of_udp_is_a_message() {
 
 #[tokio::test]
 async fn a_receiver_that_is_away_is_tried_again() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut options = SyslogOptions::new(listener.local_addr().unwrap().to_string());
-    drop(listener);
+    // Bound, so that nobody else takes the port, and not listening.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut options = SyslogOptions::new(socket.local_addr().unwrap().to_string());
     let away = failure(options.build().unwrap().send(&batch(1..=1)).await);
-    assert_eq!(away.class, FailureClass::Unavailable);
-    options.address = "no-such-host.invalid:514".to_owned();
-    let unknown = failure(options.build().unwrap().send(&batch(1..=1)).await);
-    assert_eq!(unknown.class, FailureClass::Unavailable, "{}", unknown.reason);
+    assert_eq!((away.class, away.fault), (FailureClass::Unavailable, Fault::Sink));
     // Accepts, and does not speak TLS.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     options.address = listener.local_addr().unwrap().to_string();
     (options.transport, options.timeout) = (SyslogTransport::Tls, Duration::from_millis(300));
     let silent = failure(options.build().unwrap().send(&batch(1..=1)).await);
-    assert_eq!(silent.class, FailureClass::Timeout);
+    assert_eq!((silent.class, silent.fault), (FailureClass::Timeout, Fault::Sink));
+    // Accepts, and never reads.
+    options.transport = SyslogTransport::Tcp;
+    let sink = options.build().unwrap();
+    let large = Batch { records: vec![fixtures::record(1, &"x".repeat(7000)); 2000] };
+    let unread = failure(sink.send(&large).await);
+    assert_eq!(unread.class, FailureClass::Timeout);
+    assert!(unread.reason.contains("has not taken a batch within"), "{}", unread.reason);
 }
 
 #[tokio::test]
 async fn no_message_is_longer_than_its_bound() {
     let mut receiver = Receiver::start(None, usize::MAX).await;
     for format in [Format::Envelope, Format::Event, Format::Ecs, Format::CloudEvents] {
-        let mut options = SyslogOptions::new(&receiver.address);
-        options.format = format;
-        let sink = options.build().unwrap();
-        for length in [0, 7000, 7500, 7800, 8000, 20_000, 200_000] {
-            let records = vec![fixtures::record(1, &"x".repeat(length))];
-            assert_eq!(sink.send(&Batch { records }).await, Outcome::Delivered, "{length}");
-            let (_, message) = receiver.next().await;
-            assert!(message.len() <= MOST, "{format:?}: {length} became {}", message.len());
+        for most in [4 << 10, 5 << 10, 8000] {
+            let mut options = SyslogOptions::new(&receiver.address);
+            (options.format, options.most_bytes) = (format, most);
+            let sink = options.build().unwrap();
+            for length in [0, most - 900, most - 500, most - 200, most, 20_000, 200_000] {
+                let records = vec![fixtures::record(1, &"x".repeat(length))];
+                assert_eq!(sink.send(&Batch { records }).await, Outcome::Delivered, "{length}");
+                let (_, message) = receiver.next().await;
+                assert!(message.len() <= most, "{format:?}: {length} became {}", message.len());
+            }
         }
     }
-    // What stands beside the Event cannot be cut: it takes no other with it.
+    // Data beside the Event cannot be cut: it takes no other with it.
     let mut long = fixtures::record(2, "m");
     let envelope = String::from_utf8(long.envelope.to_vec()).unwrap();
     let object = format!(r#","object":{{"annotations":{{"a":"{}"}}}},"event""#, "x".repeat(9000));
@@ -193,8 +210,6 @@ async fn no_message_is_longer_than_its_bound() {
         panic!("{fates:?}")
     };
     assert_eq!(failure.class, FailureClass::Refused(RefusedClass::Unsendable));
-    let words = "expected a message of at most 8192 bytes, found one of ";
+    let words = "expected a message of at most 8000 bytes, found ";
     assert!(failure.reason.starts_with(words), "{}", failure.reason);
 }
-
-const MOST: usize = 8192;
