@@ -8,7 +8,7 @@ mod proxy;
 pub(super) mod stand_ins;
 pub(super) mod tls;
 
-use std::{any::Any, fmt, sync::Arc, time::Duration};
+use std::{any::Any, fmt, net::Ipv6Addr, sync::Arc, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -225,8 +225,16 @@ pub(super) fn host_and_port<'a>(text: &'a str, example: &str) -> Result<(&'a str
     if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
         return Err(expected(&format!("`{text}`, which has no host")));
     }
+    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(inner) if inner.parse::<Ipv6Addr>().is_err() => {
+            return Err(expected("another text than an IPv6 address in brackets"));
+        }
+        Some(inner) => inner,
+        None => host,
+    };
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
     match port.parse::<u16>() {
-        Ok(number @ 1..) => Ok((host.trim_matches(['[', ']']), number)),
+        Ok(number @ 1..) if digits => Ok((host, number)),
         _ => Err(wrong(format!("expected a port from 1 to 65535, found `{port}`")).hint(&*hint)),
     }
 }

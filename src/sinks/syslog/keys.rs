@@ -143,12 +143,9 @@ impl Keys for SyslogModel {
         let path = sink.path.key("syslog");
         let address =
             checks.checked(&path.key("address"), &self.address, |text| address(text).map(drop));
-        let app_name = checks.optional(&path.key("appName"), self.app_name.as_ref());
-        if let Some(name) = &app_name
-            && let Err(wrong) = is_app_name(name)
-        {
-            checks.wrong(&path.key("appName"), wrong);
-        }
+        let place = path.key("appName");
+        let app_name =
+            self.app_name.as_ref().and_then(|name| checks.checked(&place, name, is_app_name));
         if self.tls.is_some() && self.transport != SyslogTransport::Tls {
             let wrong = wrong("expected `transport: tls` beside `tls`, found another");
             checks

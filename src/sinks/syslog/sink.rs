@@ -3,7 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_user_timeout};
@@ -24,7 +32,7 @@ use super::{
     keys::{HEADER_BYTES, address, is_app_name},
 };
 use crate::{
-    bridge::{Failure, FailureClass, Outcome, RefusedClass, Secrets, Sink},
+    bridge::{Failure, FailureClass, Fault, Outcome, RefusedClass, Secrets, Sink, Status},
     document::Wrong,
     encode::{Format, syslog},
     event::{Batch, Record, smaller},
@@ -35,8 +43,15 @@ use crate::{
     },
 };
 
-/// How long the end of a connection is listened for before something is written on it.
-const LISTEN: Duration = Duration::from_millis(1);
+/// How long the end of a connection is listened for before something is written on it,
+const LISTEN_BEFORE: Duration = Duration::from_millis(1);
+/// behind what is written,
+const LISTEN_BEHIND: Duration = Duration::from_millis(5);
+/// and behind the first batch on a connection: a receiver that takes none, such as one that speaks TLS, or a proxy that has no
+/// receiver, closes it by then.
+const LISTEN_FIRST: Duration = Duration::from_millis(250);
+/// So many bytes are written at a time; a receiver has to take them within an attempt.
+const CHUNK: usize = 32 << 10;
 /// How long a receiver that sends no tickets may object to our certificate.
 const JUDGED_WITHIN: Duration = Duration::from_millis(500);
 /// How long the receiver's end of a connection is waited for.
@@ -59,7 +74,9 @@ pub(super) struct Syslog {
     most_bytes: usize,
     max_age: Duration,
     deadline: Duration,
-    /// Taken out while it is written on: what an attempt has left half-written is not used again.
+    /// The place at which the addresses of the name are begun with.
+    turn: AtomicUsize,
+    /// Taken out while it is written on: one that an attempt has left half-written is not used again.
     open: Mutex<Option<Open>>,
 }
 
@@ -72,6 +89,8 @@ enum Transport {
 struct Open {
     socket: Socket,
     since: Instant,
+    /// Whether it was still open behind a batch.
+    is_proved: bool,
 }
 
 enum Socket {
@@ -114,6 +133,7 @@ impl Syslog {
             most_bytes: options.most_bytes,
             max_age: options.connection_max_age,
             deadline: own_deadline(options.timeout),
+            turn: AtomicUsize::default(),
             open: Mutex::default(),
         })
     }
@@ -136,17 +156,19 @@ impl Syslog {
         Err(format!("expected a message of at most {most} bytes, found {found}: see `maxEvent`"))
     }
 
-    async fn attempt(&self, messages: &[Vec<u8>]) -> Result<(), Failure> {
+    /// Writes messages, and says how many of them were taken where not all were.
+    async fn attempt(&self, messages: &[Vec<u8>]) -> Result<(), (usize, Failure)> {
         let end = Instant::now() + self.deadline;
         let not_taken = || {
             let (peer, within) = (&self.peer, self.deadline);
             let words = format_args!("{peer} has not taken a batch within {within:?}");
             Failure::silence(Secrets::none().reason(words))
         };
-        let mut slot = timeout_at(end, self.open.lock()).await.map_err(|_| not_taken())?;
+        let mut slot = timeout_at(end, self.open.lock()).await.map_err(|_| (0, not_taken()))?;
         let mut open = slot.take();
-        if let Some(Open { socket, since }) = &mut open {
-            let is_open = socket.is_open().await.map_err(|error| self.failure(&error))?;
+        if let Some(Open { socket, since, .. }) = &mut open {
+            let is_open = socket.is_open(Instant::now() + LISTEN_BEFORE).await;
+            let is_open = is_open.map_err(|error| (0, self.failure(&error)))?;
             if !is_open || since.elapsed() >= self.max_age {
                 socket.close().await;
                 open = None;
@@ -155,14 +177,29 @@ impl Syslog {
         let mut open = match open {
             Some(open) => open,
             None => {
-                let in_time = io::ErrorKind::TimedOut.into();
                 let socket = timeout_at(end, self.connect()).await;
-                let socket = socket.unwrap_or_else(|_| Err(self.failure(&in_time)))?;
-                Open { socket, since: Instant::now() }
+                let in_time = || Err(self.failure(&io::ErrorKind::TimedOut.into()));
+                let socket =
+                    socket.unwrap_or_else(|_| in_time()).map_err(|failure| (0, failure))?;
+                Open { socket, since: Instant::now(), is_proved: false }
             }
         };
-        let written = timeout_at(end, open.socket.write(messages)).await;
-        written.map_err(|_| not_taken())?.map_err(|error| self.failure(&error))?;
+        let mut taken = 0;
+        match timeout_at(end, open.socket.write(messages, &mut taken)).await {
+            Ok(written) => written.map_err(|error| (0, self.failure(&error)))?,
+            Err(_) => return Err((taken, not_taken())),
+        }
+        let behind = if open.is_proved { LISTEN_BEHIND } else { LISTEN_FIRST };
+        let is_open = open.socket.is_open(end.min(Instant::now() + behind)).await;
+        if !is_open.map_err(|error| (0, self.failure(&error)))? {
+            let words = format_args!("{} has closed the connection behind a batch", self.peer);
+            let failure = Failure::new(FailureClass::Unavailable, Secrets::none().reason(words));
+            return Err((
+                0,
+                Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure },
+            ));
+        }
+        open.is_proved = true;
         *slot = Some(open);
         Ok(())
     }
@@ -173,7 +210,11 @@ impl Syslog {
             let words = format_args!("cannot resolve the name of {}: {error}", self.peer);
             Failure::new(FailureClass::Unavailable, Secrets::none().reason(words))
         })?;
-        let addresses: Vec<_> = addresses.collect();
+        let mut addresses: Vec<_> = addresses.collect();
+        // Another one comes first each time: of UDP only the next attempt hears that nobody is there.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let first = turn.checked_rem(addresses.len()).unwrap_or_default();
+        addresses.rotate_left(first);
         // One that does not answer leaves time for the others.
         let within = self.deadline / addresses.len().max(1) as u32;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -222,7 +263,7 @@ async fn is_accepted(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
         if !is_new || tls.tls13_tickets_received() > 0 {
             break;
         }
-        match timeout(LISTEN, stream.read(&mut [0; 256])).await {
+        match timeout(LISTEN_BEFORE, stream.read(&mut [0; 256])).await {
             Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(Err(error)) => return Err(error),
             Ok(Ok(_)) | Err(_) => {}
@@ -232,37 +273,45 @@ async fn is_accepted(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
 }
 
 impl Socket {
-    /// Whether the receiver has not closed it. An error says that it broke. The rest of what a receiver says means nothing.
-    async fn is_open(&mut self) -> io::Result<bool> {
+    /// Whether the receiver leaves it open until a time. An error says that it broke. The rest of what a receiver says means
+    /// nothing.
+    async fn is_open(&mut self, until: Instant) -> io::Result<bool> {
         let Self::Stream(stream) = self else { return Ok(true) };
+        let mut said = [0; 4096];
         loop {
-            match timeout(LISTEN, stream.read(&mut [0; 256])).await {
-                Err(_) => return Ok(true),
+            match timeout_at(until, stream.read(&mut said)).await {
                 Ok(Ok(0)) => return Ok(false),
-                Ok(Ok(_)) => {}
+                Ok(Ok(_)) if Instant::now() < until => {}
+                Ok(Ok(_)) | Err(_) => return Ok(true),
                 Ok(Err(error)) => return Err(error),
             }
         }
     }
 
-    async fn write(&mut self, messages: &[Vec<u8>]) -> io::Result<()> {
+    /// Writes messages, and counts those that are.
+    async fn write(&mut self, messages: &[Vec<u8>], written: &mut usize) -> io::Result<()> {
         match self {
             Self::Udp(socket) => {
                 for message in messages {
                     socket.send(message).await?;
+                    *written += 1;
                 }
-                Ok(())
             }
             Self::Stream(stream) => {
-                let mut frames = Vec::with_capacity(messages.iter().map(|m| m.len() + 8).sum());
-                for message in messages {
-                    frames.extend_from_slice(format!("{} ", message.len()).as_bytes());
-                    frames.extend_from_slice(message);
+                let mut chunk = Vec::with_capacity(2 * CHUNK);
+                for (at, message) in messages.iter().enumerate() {
+                    chunk.extend_from_slice(format!("{} ", message.len()).as_bytes());
+                    chunk.extend_from_slice(message);
+                    if chunk.len() >= CHUNK || at + 1 == messages.len() {
+                        stream.write_all(&chunk).await?;
+                        stream.flush().await?;
+                        *written = at + 1;
+                        chunk.clear();
+                    }
                 }
-                stream.write_all(&frames).await?;
-                stream.flush().await
             }
         }
+        Ok(())
     }
 
     /// Says that it is the end, and waits for the receiver's: what is written still arrives, which closing at once can prevent
@@ -300,8 +349,12 @@ impl Sink for Syslog {
                 }
             }
             if !messages.is_empty() {
-                let sent = self.attempt(&messages).await;
-                parts.push((places, sent.map_or_else(Outcome::Failed, |()| Outcome::Delivered)));
+                if let Err((taken, failure)) = self.attempt(&messages).await {
+                    parts.push((places.split_off(taken), Outcome::Failed(failure)));
+                }
+            }
+            if !places.is_empty() {
+                parts.push((places, Outcome::Delivered));
             }
             Outcome::of_parts(batch.records.len(), parts)
         }
