@@ -348,10 +348,10 @@ impl Sink for Syslog {
                     }
                 }
             }
-            if !messages.is_empty() {
-                if let Err((taken, failure)) = self.attempt(&messages).await {
-                    parts.push((places.split_off(taken), Outcome::Failed(failure)));
-                }
+            if !messages.is_empty()
+                && let Err((taken, failure)) = self.attempt(&messages).await
+            {
+                parts.push((places.split_off(taken), Outcome::Failed(failure)));
             }
             if !places.is_empty() {
                 parts.push((places, Outcome::Delivered));
