@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_user_timeout};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustls::{
     ClientConfig, ProtocolVersion, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
@@ -194,10 +194,8 @@ impl Syslog {
         if !is_open.map_err(|error| (0, self.failure(&error)))? {
             let words = format_args!("{} has closed the connection behind a batch", self.peer);
             let failure = Failure::new(FailureClass::Unavailable, Secrets::none().reason(words));
-            return Err((
-                0,
-                Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure },
-            ));
+            let cut = Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure };
+            return Err((0, cut));
         }
         open.is_proved = true;
         *slot = Some(open);
@@ -238,7 +236,6 @@ impl Syslog {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
-        set_tcp_user_timeout(&stream, self.deadline.as_millis().min(u32::MAX.into()) as u32)?;
         let Transport::Tls(connector, name) = &self.transport else {
             return Ok(Socket::Stream(Box::new(stream)));
         };
