@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::BytesMut;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustls::{
@@ -50,8 +51,6 @@ const LISTEN_BEHIND: Duration = Duration::from_millis(5);
 /// and behind the first batch on a connection: a receiver that takes none, such as one that speaks TLS, or a proxy that has no
 /// receiver, closes it by then.
 const LISTEN_FIRST: Duration = Duration::from_millis(250);
-/// So many bytes are written at a time; a receiver has to take them within an attempt.
-const CHUNK: usize = 32 << 10;
 /// How long a receiver that sends no tickets may object to our certificate.
 const JUDGED_WITHIN: Duration = Duration::from_millis(500);
 /// How long the receiver's end of a connection is waited for.
@@ -76,7 +75,7 @@ pub(super) struct Syslog {
     deadline: Duration,
     /// The place at which the addresses of the name are begun with.
     turn: AtomicUsize,
-    /// Taken out while it is written on: one that an attempt has left half-written is not used again.
+    /// Taken out while it is written on: one that an attempt has dropped in the midst is not used again.
     open: Mutex<Option<Open>>,
 }
 
@@ -91,6 +90,10 @@ struct Open {
     since: Instant,
     /// Whether it was still open behind a batch.
     is_proved: bool,
+    /// The bytes that a slow receiver has not taken within an attempt,
+    rest: BytesMut,
+    /// and the records that are written, or in them, and whose batch is not delivered.
+    written: Vec<u64>,
 }
 
 enum Socket {
@@ -156,20 +159,20 @@ impl Syslog {
         Err(format!("expected a message of at most {most} bytes, found {found}: see `maxEvent`"))
     }
 
-    /// Writes messages, and says how many of them were taken where not all were.
-    async fn attempt(&self, messages: &[Vec<u8>]) -> Result<(), (usize, Failure)> {
+    /// Writes the messages of records. A connection on which a receiver is slow is kept, and written on where it was left.
+    async fn attempt(&self, messages: &[(u64, Vec<u8>)]) -> Result<(), Failure> {
         let end = Instant::now() + self.deadline;
         let not_taken = || {
             let (peer, within) = (&self.peer, self.deadline);
             let words = format_args!("{peer} has not taken a batch within {within:?}");
             Failure::silence(Secrets::none().reason(words))
         };
-        let mut slot = timeout_at(end, self.open.lock()).await.map_err(|_| (0, not_taken()))?;
+        let mut slot = timeout_at(end, self.open.lock()).await.map_err(|_| not_taken())?;
         let mut open = slot.take();
-        if let Some(Open { socket, since, .. }) = &mut open {
+        if let Some(Open { socket, since, written, .. }) = &mut open {
             let is_open = socket.is_open(Instant::now() + LISTEN_BEFORE).await;
-            let is_open = is_open.map_err(|error| (0, self.failure(&error)))?;
-            if !is_open || since.elapsed() >= self.max_age {
+            let is_old = since.elapsed() >= self.max_age && written.is_empty();
+            if !is_open.map_err(|error| self.failure(&error))? || is_old {
                 socket.close().await;
                 open = None;
             }
@@ -179,25 +182,31 @@ impl Syslog {
             None => {
                 let socket = timeout_at(end, self.connect()).await;
                 let in_time = || Err(self.failure(&io::ErrorKind::TimedOut.into()));
-                let socket =
-                    socket.unwrap_or_else(|_| in_time()).map_err(|failure| (0, failure))?;
-                Open { socket, since: Instant::now(), is_proved: false }
+                Open {
+                    socket: socket.unwrap_or_else(|_| in_time())?,
+                    since: Instant::now(),
+                    is_proved: false,
+                    rest: BytesMut::new(),
+                    written: Vec::new(),
+                }
             }
         };
-        let mut taken = 0;
-        match timeout_at(end, open.socket.write(messages, &mut taken)).await {
-            Ok(written) => written.map_err(|error| (0, self.failure(&error)))?,
-            Err(_) => return Err((taken, not_taken())),
+        match timeout_at(end, open.write(messages)).await {
+            Ok(written) => written.map_err(|error| self.failure(&error))?,
+            Err(_) => {
+                *slot = Some(open);
+                return Err(not_taken());
+            }
         }
         let behind = if open.is_proved { LISTEN_BEHIND } else { LISTEN_FIRST };
         let is_open = open.socket.is_open(end.min(Instant::now() + behind)).await;
-        if !is_open.map_err(|error| (0, self.failure(&error)))? {
+        if !is_open.map_err(|error| self.failure(&error))? {
             let words = format_args!("{} has closed the connection behind a batch", self.peer);
             let failure = Failure::new(FailureClass::Unavailable, Secrets::none().reason(words));
-            let cut = Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure };
-            return Err((0, cut));
+            return Err(Failure { fault: Fault::RecordForNow, status: Status::Cut, ..failure });
         }
         open.is_proved = true;
+        open.written.retain(|written| !messages.iter().any(|(seq, _)| seq == written));
         *slot = Some(open);
         Ok(())
     }
@@ -269,6 +278,33 @@ async fn is_accepted(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
+impl Open {
+    /// Writes messages of records, but for those that are written.
+    async fn write(&mut self, messages: &[(u64, Vec<u8>)]) -> io::Result<()> {
+        let Self { socket, rest, written, .. } = self;
+        match socket {
+            Socket::Udp(socket) => {
+                for (_, message) in messages {
+                    socket.send(message).await?;
+                }
+                Ok(())
+            }
+            Socket::Stream(stream) => {
+                let known = written.len();
+                for (seq, message) in messages {
+                    if !written[..known].contains(seq) {
+                        written.push(*seq);
+                        rest.extend_from_slice(format!("{} ", message.len()).as_bytes());
+                        rest.extend_from_slice(message);
+                    }
+                }
+                stream.write_all_buf(rest).await?;
+                stream.flush().await
+            }
+        }
+    }
+}
+
 impl Socket {
     /// Whether the receiver leaves it open until a time. An error says that it broke. The rest of what a receiver says means
     /// nothing.
@@ -283,32 +319,6 @@ impl Socket {
                 Ok(Err(error)) => return Err(error),
             }
         }
-    }
-
-    /// Writes messages, and counts those that are.
-    async fn write(&mut self, messages: &[Vec<u8>], written: &mut usize) -> io::Result<()> {
-        match self {
-            Self::Udp(socket) => {
-                for message in messages {
-                    socket.send(message).await?;
-                    *written += 1;
-                }
-            }
-            Self::Stream(stream) => {
-                let mut chunk = Vec::with_capacity(2 * CHUNK);
-                for (at, message) in messages.iter().enumerate() {
-                    chunk.extend_from_slice(format!("{} ", message.len()).as_bytes());
-                    chunk.extend_from_slice(message);
-                    if chunk.len() >= CHUNK || at + 1 == messages.len() {
-                        stream.write_all(&chunk).await?;
-                        stream.flush().await?;
-                        *written = at + 1;
-                        chunk.clear();
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Says that it is the end, and waits for the receiver's: what is written still arrives, which closing at once can prevent
@@ -336,7 +346,7 @@ impl Sink for Syslog {
                 match self.message(record) {
                     Ok(message) => {
                         places.push(at);
-                        messages.push(message);
+                        messages.push((record.seq, message));
                     }
                     Err(error) => {
                         let reason = Secrets::none().reason(error);
@@ -345,13 +355,9 @@ impl Sink for Syslog {
                     }
                 }
             }
-            if !messages.is_empty()
-                && let Err((taken, failure)) = self.attempt(&messages).await
-            {
-                parts.push((places.split_off(taken), Outcome::Failed(failure)));
-            }
-            if !places.is_empty() {
-                parts.push((places, Outcome::Delivered));
+            if !messages.is_empty() {
+                let sent = self.attempt(&messages).await;
+                parts.push((places, sent.map_or_else(Outcome::Failed, |()| Outcome::Delivered)));
             }
             Outcome::of_parts(batch.records.len(), parts)
         }

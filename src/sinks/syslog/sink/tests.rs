@@ -134,17 +134,48 @@ async fn a_batch_is_not_delivered_if_the_receiver_closes_the_connection_behind_i
 }
 
 #[tokio::test]
-async fn a_batch_for_a_slow_receiver_is_delivered_as_far_as_it_is_taken() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut options = SyslogOptions::new(listener.local_addr().unwrap().to_string());
-    options.timeout = Duration::from_secs(1);
-    let sink = options.build().unwrap();
-    // Nobody reads, so that the buffers of both ends are all that is taken.
-    let large = Batch { records: vec![fixtures::record(1, &"x".repeat(7000)); 5000] };
-    let Outcome::PerEvent(fates) = sink.send(&large).await else { panic!() };
-    let taken = fates.iter().take_while(|fate| **fate == EventFate::Delivered).count();
-    let [EventFate::Failed(failure), ..] = &fates[taken..] else { panic!("{taken}") };
-    assert!(taken > 0 && failure.class == FailureClass::Timeout, "{taken}: {failure:?}");
+async fn a_batch_that_a_slow_receiver_takes_in_several_attempts_is_written_once() {
+    let pki = Pki::new("localhost");
+    for tls in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("localhost:{}", listener.local_addr().unwrap().port());
+        let mut options = SyslogOptions::new(address);
+        options.timeout = Duration::from_millis(500);
+        let acceptor = tls.then(|| {
+            (options.transport, options.tls) = (SyslogTransport::Tls, Some(pki.options(false)));
+            TlsAcceptor::from(Arc::new(pki.server_config(false)))
+        });
+        let (reads, may_read) = tokio::sync::oneshot::channel::<()>();
+        let receiver = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream: Box<dyn Stream> = match acceptor {
+                None => Box::new(stream),
+                Some(acceptor) => Box::new(acceptor.accept(stream).await.unwrap()),
+            };
+            may_read.await.unwrap();
+            let mut messages = Vec::new();
+            while messages.len() < 3001 {
+                messages.push(read(&mut stream).await.unwrap());
+            }
+            (messages, stream)
+        });
+        let sink = options.build().unwrap();
+        let records = (1..=3000).map(|seq| fixtures::record(seq, &"x".repeat(7000)));
+        let large = Batch { records: records.collect() };
+        // More than the buffers of both ends hold.
+        for _ in 0..2 {
+            let unread = failure(sink.send(&large).await);
+            assert_eq!(unread.class, FailureClass::Timeout);
+            assert!(unread.reason.contains("has not taken a batch within"), "{}", unread.reason);
+        }
+        reads.send(()).unwrap();
+        while sink.send(&large).await != Outcome::Delivered {}
+        assert_eq!(sink.send(&batch(3001..=3001)).await, Outcome::Delivered);
+        let (messages, _open) = receiver.await.unwrap();
+        for (seq, message) in (1..).zip(&messages) {
+            assert!(message.contains(&format!("id=\"e{seq}-{seq}\"")), "{seq}");
+        }
+    }
 }
 
 #[tokio::test]
