@@ -181,7 +181,7 @@ impl Syslog {
             Some(open) => open,
             None => {
                 let socket = timeout_at(end, self.connect()).await;
-                let in_time = || Err(self.failure(&io::ErrorKind::TimedOut.into()));
+                let in_time = || Err(self.unconnected(&io::ErrorKind::TimedOut.into()));
                 Open {
                     socket: socket.unwrap_or_else(|_| in_time())?,
                     since: Instant::now(),
@@ -232,7 +232,11 @@ impl Syslog {
                 Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
         }
-        Err(net_error::to_failure(&last, false, &self.peer, &Secrets::none()))
+        Err(self.unconnected(&last))
+    }
+
+    fn unconnected(&self, error: &io::Error) -> Failure {
+        net_error::to_failure(error, false, &self.peer, &Secrets::none())
     }
 
     async fn connect_to(&self, address: SocketAddr) -> io::Result<Socket> {
