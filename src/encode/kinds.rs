@@ -3,7 +3,7 @@
 #[cfg(feature = "otlp")]
 use crate::event::ObjectReference;
 
-/// The severity number; an unknown type has none, only its text.
+/// The severity number of OpenTelemetry; an unknown type has none, only its text.
 pub(super) fn severity(event_type: &str) -> u64 {
     [("Normal", 9), ("Warning", 13), ("Error", 17), ("Critical", 21)]
         .into_iter()

@@ -14,7 +14,7 @@
 
 use std::io::Write as _;
 
-use super::{EncodeError, Format, parsed::Parsed};
+use super::{EncodeError, Format, kinds, parsed::Parsed};
 use crate::event::{Record, stable_time};
 
 /// The message of a record.
@@ -45,10 +45,13 @@ pub(crate) fn message(
 }
 
 fn severity(event_type: &str) -> u8 {
-    [("Normal", 6), ("Warning", 4), ("Error", 3), ("Critical", 2)]
-        .into_iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(event_type))
-        .map_or(5, |(_, severity)| severity)
+    match kinds::severity(event_type) {
+        21 => 2,
+        17 => 3,
+        13 => 4,
+        9 => 6,
+        _ => 5,
+    }
 }
 
 /// A part of the header.

@@ -23,7 +23,7 @@ use tidings::{
 };
 
 use crate::support::{
-    MemorySink, Setup, create, dead_letters, free, server, settled, sink_status, stop, until,
+    MemorySink, Setup, costs_no_event, create, dead_letters, free, server, settled, stop, until,
 };
 
 const HOSTILE: [&str; 4] = [
@@ -249,31 +249,21 @@ async fn each_version_of_an_event_is_one_document_under_its_id() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_misconfigured_cluster_costs_no_event() {
-    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let server = server();
     let (cluster, url) = Cluster::start(OPENSEARCH_AUTHORIZATION).await;
-    let bridge = Setup::new(&server, dir.path()).other("a", opensearch(&url)).start().await;
-    let view = bridge.view();
-    let mut seen = 0;
-    for (mode, condition) in [
-        (Mode::Revoked, SinkCondition::Misconfigured),
-        (Mode::Forbidden, SinkCondition::Misconfigured),
-        (Mode::Closed, SinkCondition::Misconfigured),
-        (Mode::Busy, SinkCondition::Retrying),
-    ] {
-        cluster.set(mode);
-        for n in 0..30 {
-            create(&server, &format!("web-{seen}-{n}"));
-        }
-        seen += 30;
-        let before = cluster.requests();
-        until("it was asked often", || cluster.requests() > before + 5).await;
-        until("the state is said", || sink_status(&view, "a").state == condition).await;
-        cluster.set(Mode::Takes);
-        let status = settled(&view, "a", seen).await;
-        assert_eq!((status.delivered, status.dead_lettered), (seen, 0));
-        assert_eq!(status.state, SinkCondition::Healthy);
-    }
-    stop(bridge).await;
+    costs_no_event(
+        &server,
+        opensearch(&url),
+        || cluster.requests(),
+        || cluster.set(Mode::Takes),
+        &[
+            (&|| cluster.set(Mode::Revoked), SinkCondition::Misconfigured),
+            (&|| cluster.set(Mode::Forbidden), SinkCondition::Misconfigured),
+            (&|| cluster.set(Mode::Closed), SinkCondition::Misconfigured),
+            (&|| cluster.set(Mode::Busy), SinkCondition::Retrying),
+        ],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

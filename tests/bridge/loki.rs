@@ -22,9 +22,7 @@ use tidings::{
     sinks::{BuildSink as _, LokiOptions},
 };
 
-use crate::support::{
-    MemorySink, Setup, Tuning, create, server, settled, sink_status, stop, until,
-};
+use crate::support::{MemorySink, Setup, Tuning, costs_no_event, server, settled, stop, until};
 
 const HOSTILE: [&str; 4] = [
     "line\n{\"streams\":[{\"stream\":{\"forged\":\"1\"},\"values\":[[\"1\",\"forged\"]]}]}\n",
@@ -245,31 +243,21 @@ async fn every_event_is_a_line_of_its_tenant_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_misconfigured_tenant_costs_no_event() {
-    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let server = server();
     let (loki, url) = Loki::start().await;
-    let bridge = Setup::new(&server, dir.path()).other("a", shipped(&url)).start().await;
-    let view = bridge.view();
-    let mut seen = 0;
-    for (mode, condition) in [
-        (Mode::Revoked, SinkCondition::Misconfigured),
-        (Mode::Disallowed, SinkCondition::Misconfigured),
-        (Mode::Blocked, SinkCondition::Misconfigured),
-        (Mode::Limited, SinkCondition::Retrying),
-    ] {
-        loki.set(mode);
-        for n in 0..30 {
-            create(&server, &format!("web-{seen}-{n}"));
-        }
-        seen += 30;
-        let before = loki.requests();
-        until("it was asked often", || loki.requests() > before + 5).await;
-        until("the state is said", || sink_status(&view, "a").state == condition).await;
-        loki.set(Mode::Takes);
-        let status = settled(&view, "a", seen).await;
-        assert_eq!((status.delivered, status.dead_lettered), (seen, 0));
-        assert_eq!(status.state, SinkCondition::Healthy);
-    }
-    stop(bridge).await;
+    let seen = costs_no_event(
+        &server,
+        shipped(&url),
+        || loki.requests(),
+        || loki.set(Mode::Takes),
+        &[
+            (&|| loki.set(Mode::Revoked), SinkCondition::Misconfigured),
+            (&|| loki.set(Mode::Disallowed), SinkCondition::Misconfigured),
+            (&|| loki.set(Mode::Blocked), SinkCondition::Misconfigured),
+            (&|| loki.set(Mode::Limited), SinkCondition::Retrying),
+        ],
+    )
+    .await;
     assert_eq!(loki.events().len() as u64, seen);
 }
 

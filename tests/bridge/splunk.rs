@@ -20,7 +20,7 @@ use tidings::{
 };
 
 use crate::support::{
-    MemorySink, Setup, Tuning, create, server, settled, sink_status, stop, until,
+    MemorySink, Setup, Tuning, costs_no_event, create, server, settled, stop, until,
 };
 
 const HOSTILE: [&str; 3] = [
@@ -213,29 +213,19 @@ async fn every_event_is_indexed_though_some_are_lost_before_that() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_misconfigured_token_costs_no_event() {
-    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let server = server();
     let (collector, url) = Collector::start().await;
-    let bridge = Setup::new(&server, dir.path()).other("a", shipped(&url)).start().await;
-    let view = bridge.view();
-    let mut seen = 0;
-    for (mode, condition) in [
-        (Mode::Revoked, SinkCondition::Misconfigured),
-        (Mode::Forbidden, SinkCondition::Misconfigured),
-        (Mode::Busy, SinkCondition::Retrying),
-    ] {
-        collector.set(mode);
-        for n in 0..30 {
-            create(&server, &format!("web-{seen}-{n}"));
-        }
-        seen += 30;
-        let before = collector.requests();
-        until("it was asked often", || collector.requests() > before + 5).await;
-        until("the state is said", || sink_status(&view, "a").state == condition).await;
-        collector.set(Mode::Takes);
-        let status = settled(&view, "a", seen).await;
-        assert_eq!((status.delivered, status.dead_lettered), (seen, 0));
-        assert_eq!(status.state, SinkCondition::Healthy);
-    }
-    stop(bridge).await;
+    let seen = costs_no_event(
+        &server,
+        shipped(&url),
+        || collector.requests(),
+        || collector.set(Mode::Takes),
+        &[
+            (&|| collector.set(Mode::Revoked), SinkCondition::Misconfigured),
+            (&|| collector.set(Mode::Forbidden), SinkCondition::Misconfigured),
+            (&|| collector.set(Mode::Busy), SinkCondition::Retrying),
+        ],
+    )
+    .await;
     assert_eq!(collector.events().len() as u64, seen);
 }

@@ -366,6 +366,38 @@ pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkSta
     sink_status(view, name)
 }
 
+/// Creates Events while a receiver fails in each of some ways, which puts its sink in a condition, and lets it take them
+/// again. Answers the number of the Events, all of which are delivered.
+#[cfg(any(feature = "elasticsearch", feature = "loki", feature = "splunk"))]
+pub(crate) async fn costs_no_event(
+    server: &ApiServer,
+    sink: Arc<dyn Sink>,
+    requests: impl Fn() -> usize,
+    takes: impl Fn(),
+    ways: &[(&dyn Fn(), tidings::bridge::SinkCondition)],
+) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let bridge = Setup::new(server, dir.path()).other("a", sink).start().await;
+    let view = bridge.view();
+    let mut seen = 0;
+    for (fails, condition) in ways {
+        fails();
+        for n in 0..30 {
+            create(server, &format!("web-{seen}-{n}"));
+        }
+        seen += 30;
+        let before = requests();
+        until("it was asked often", || requests() > before + 5).await;
+        until("the state is said", || sink_status(&view, "a").state == *condition).await;
+        takes();
+        let status = settled(&view, "a", seen).await;
+        assert_eq!((status.delivered, status.dead_lettered), (seen, 0));
+        assert_eq!(status.state, tidings::bridge::SinkCondition::Healthy);
+    }
+    stop(bridge).await;
+    seen
+}
+
 /// The dead letters of a journal that no bridge holds, oldest first.
 pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
     let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();

@@ -44,12 +44,12 @@ use crate::{
     },
 };
 
-/// How long the end of a connection is listened for before something is written on it,
+/// How long a sink waits for the receiver to close the connection, before it writes a batch.
 const LISTEN_BEFORE: Duration = Duration::from_millis(1);
-/// behind what is written,
+/// The same, after it has written a batch.
 const LISTEN_BEHIND: Duration = Duration::from_millis(5);
-/// and behind the first batch on a connection: a receiver that takes none, such as one that speaks TLS, or a proxy that has no
-/// receiver, closes it by then.
+/// The same, after the first batch on a connection. A receiver that speaks TLS, or a proxy that has no receiver, closes it by
+/// then.
 const LISTEN_FIRST: Duration = Duration::from_millis(250);
 /// How long a receiver that sends no tickets may object to our certificate.
 const JUDGED_WITHIN: Duration = Duration::from_millis(500);
@@ -73,7 +73,7 @@ pub(super) struct Syslog {
     most_bytes: usize,
     max_age: Duration,
     deadline: Duration,
-    /// The place at which the addresses of the name are begun with.
+    /// Counts connections: each begins with the next address of the name.
     turn: AtomicUsize,
     /// Taken out while it is written on: one that an attempt has dropped in the midst is not used again.
     open: Mutex<Option<Open>>,
@@ -90,9 +90,9 @@ struct Open {
     since: Instant,
     /// Whether it was still open behind a batch.
     is_proved: bool,
-    /// The bytes that a slow receiver has not taken within an attempt,
+    /// The bytes that are still to be written, of an attempt for which the receiver was too slow.
     rest: BytesMut,
-    /// and the records that are written, or in them, and whose batch is not delivered.
+    /// The records of such attempts, by their sequence. They are not written again.
     written: Vec<u64>,
 }
 
