@@ -6,6 +6,7 @@
 //! headers. The network is first touched by the first attempt to deliver.
 
 pub(crate) mod elasticsearch;
+mod file;
 #[cfg(all(test, any(feature = "http-client", feature = "kafka")))]
 mod fixtures;
 #[cfg(all(fuzzing, feature = "otlp", feature = "webhook"))]
@@ -14,6 +15,7 @@ pub mod fuzzing;
 mod http;
 mod kafka;
 pub(crate) mod keys;
+mod lines;
 mod loki;
 mod options;
 mod otlp;
@@ -27,6 +29,7 @@ use std::fmt;
 pub use self::http::{Auth, HttpOptions, OAuth2Options};
 pub use crate::encode::Format;
 pub use elasticsearch::ElasticsearchOptions;
+pub use file::{FileOptions, RotateOptions};
 pub use kafka::{KafkaKey, KafkaOptions, SaslMechanism, SaslOptions};
 pub use keys::{BuildSink, Kind};
 pub use loki::LokiOptions;
@@ -47,6 +50,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<splunk::SplunkModel>("splunk", cfg!(feature = "splunk")),
     Kind::of::<loki::LokiModel>("loki", cfg!(feature = "loki")),
     Kind::of::<syslog::SyslogModel>("syslog", cfg!(feature = "syslog")),
+    Kind::of::<file::FileModel>("file", true),
     Kind::of::<stdout::StdoutModel>("stdout", true),
 ];
 

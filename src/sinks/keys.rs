@@ -198,6 +198,15 @@ impl Shared<'_> {
         }
     }
 
+    /// Refuses all that means nothing to a kind that writes lines on this host.
+    pub(crate) fn only_lines(&self, kind: &str, checks: &mut Checks<'_>) {
+        self.one_at_a_time(kind, checks);
+        self.no_compression(kind, checks);
+        self.no_plaintext(checks, &format!("a `{kind}` sink sends nothing over a network"));
+        self.no_proxy(checks, &format!("a `{kind}` sink cannot use a proxy"), "remove it");
+        self.no_connection(checks, &format!("a `{kind}` sink has no connection"));
+    }
+
     /// Refuses a key that is there.
     fn none(&self, checks: &mut Checks<'_>, key: &str, why: &str, hint: &str) {
         let wrong = wrong(format!("expected none, found one: {why}"));

@@ -43,11 +43,7 @@ impl JsonSchema for StdoutModel {
 
 impl Keys for StdoutModel {
     fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
-        sink.one_at_a_time("stdout", checks);
-        sink.no_compression("stdout", checks);
-        sink.no_plaintext(checks, "a `stdout` sink sends nothing over a network");
-        sink.no_proxy(checks, "a `stdout` sink cannot use a proxy", "remove it");
-        sink.no_connection(checks, "a `stdout` sink has no connection");
+        sink.only_lines("stdout", checks);
         Arc::new(Stdout(sink.format.unwrap_or_default()))
     }
 }

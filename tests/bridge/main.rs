@@ -16,6 +16,7 @@ mod disk;
 #[cfg(feature = "elasticsearch")]
 mod elasticsearch;
 mod enrichment;
+mod file;
 mod forged;
 #[cfg(feature = "otlp")]
 mod fronts;

@@ -80,7 +80,7 @@ pub(crate) struct CommonModel {
     pub(crate) timeout: Option<Span>,
     /// How many attempts are under way at once, each with a batch of its own. Events of one object arrive
     /// in order all the same; with 1 all do. Default: 8 for splunk, and for webhook with one
-    /// event a batch, else 1; syslog and stdout take no other.
+    /// event a batch, else 1; syslog, file and stdout take no other.
     #[schemars(with = "Option<u32>", range(min = 1, max = 128))]
     pub(crate) concurrency: Option<u64>,
     /// The most bytes of an event that is sent to this sink, from `4KiB` to `journal.maxEvent`: a larger
@@ -92,7 +92,7 @@ pub(crate) struct CommonModel {
     /// more becomes a dead letter. Default: 200, for loki 2000.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10_000), extend("default" = 200))]
     pub(crate) max_destinations: Option<u64>,
-    /// The compression of what is sent; `zstd` not for elasticsearch, splunk and loki, none for syslog and stdout. Default: `none`.
+    /// The compression of what is sent; `zstd` not for elasticsearch, splunk and loki, none for syslog, file and stdout. Default: `none`.
     #[schemars(extend("default" = "none"))]
     pub(crate) compression: Option<Compression>,
     /// Whether credentials may travel in plain text: SASL without `tls`, headers or a query over

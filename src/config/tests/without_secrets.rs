@@ -29,7 +29,7 @@ fn pair() -> (String, String) {
 /// For each kind a sink whose every secret, address and certificate is somewhere else, and is in order;
 /// then changes of it that are refused, as `(what is replaced, by what, what is said of it)`.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     (
         "kafka",
         "{kafka: {brokers: [{env: BROKER}], topic: {env: TOPIC}, sasl: {mechanism: plain, username: \
@@ -172,6 +172,26 @@ const CASES: [Case; 9] = [
             ("appName: tidings", "appName: a b", "expected the name of an application"),
             ("{env: NAME}", "10.0.0.1", "expected a DNS name"),
             ("{env: CA}", "DIR/no-certificate.pem", "tls.ca`: invalid peer certificate"),
+        ],
+    ),
+    (
+        "file",
+        "{file: {path: /var/log/tidings/events.ndjson, rotate: {size: 1MiB, age: 1h, keep: 3}}}",
+        &[
+            ("events.ndjson", "", "expected the path of a file, found a directory"),
+            (
+                "/var/log/tidings/events.ndjson",
+                "..",
+                "expected the path of a file, found a directory",
+            ),
+            (
+                "/var/log/tidings/events.ndjson",
+                "\"\"",
+                "expected the path of a file, found an empty text",
+            ),
+            ("1MiB", "0", "expected a size above zero"),
+            ("1h", "0s", "expected a duration above zero"),
+            ("keep: 3", "keep: 0", "expected a number from 1 to 100000, found 0"),
         ],
     ),
     (

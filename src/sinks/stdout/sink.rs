@@ -7,7 +7,6 @@ use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
-        mpsc,
     },
 };
 
@@ -16,51 +15,27 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::retry_on_intr,
 };
-use tokio::sync::oneshot;
 
 use crate::{
-    bridge::{Failure, FailureClass, Outcome, RefusedClass, Secrets, Sink},
+    bridge::{Outcome, Sink},
     encode::Format,
     event::Batch,
-    sinks::SinkBuildError,
+    sinks::{
+        SinkBuildError,
+        lines::{LineWriter, Written},
+    },
 };
-
-/// Lines for the writing thread, whether the run before may have left half of one, and where it answers.
-type Job = (Vec<u8>, bool, oneshot::Sender<Written>);
-
-/// How many bytes went out, and why no more did.
-type Written = (usize, io::Result<()>);
-
-/// The sequences of a batch's records, each with the bytes of its line: none if it was out before.
-type Lengths = Vec<(u64, usize)>;
 
 /// The standard output, which all sinks of the process share: one at a time writes a batch.
 static STDOUT: OnceLock<Arc<Mutex<Lines<Patient>>>> = OnceLock::new();
 
-/// Writes envelopes to the standard output, flushed after each batch.
-///
-/// The writing is done by a thread of its own: a reader that stops reading (`tidings run | less`)
-/// blocks it, and those that wait for their turn, for as long as it likes, and a thread, unlike a
-/// blocking task of the runtime, does not keep the process from ending meanwhile.
-///
-/// Lines stand in the order of the batches, so of several attempts one is made at a time.
+/// Writes envelopes to the standard output, flushed after each batch. A reader that stops reading (`tidings run |
+/// less`) blocks it, and those that wait for their turn.
 #[derive(Debug)]
 pub struct StdoutSink {
-    writing: tokio::sync::Mutex<Writing>,
+    lines: LineWriter,
     /// A run before may have been killed in the midst of a line.
-    journal_has_past: AtomicBool,
-}
-
-/// The state that one attempt leaves to the next.
-#[derive(Debug)]
-struct Writing {
-    format: Format,
-    jobs: mpsc::Sender<Job>,
-    /// A write whose answer has not come.
-    unanswered: Option<(Lengths, oneshot::Receiver<Written>)>,
-    /// Records of the last batch that are out although it was not delivered: the bridge gave up
-    /// waiting for it, or it failed in the midst. They are not written again.
-    written: Vec<u64>,
+    journal_has_past: Arc<AtomicBool>,
 }
 
 impl StdoutSink {
@@ -81,85 +56,14 @@ impl StdoutSink {
         out: Arc<Mutex<Lines<W>>>,
         format: Format,
     ) -> Result<Self, SinkBuildError> {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        std::thread::Builder::new()
-            .name("stdout".into())
-            .spawn(move || {
-                for (lines, has_past, answer) in queue {
-                    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-                    let written = out.write(&lines, has_past);
-                    drop(out);
-                    // Nobody listening only means that the attempt was given up meanwhile; the
-                    // next one asks again.
-                    let _ = answer.send(written);
-                }
-            })
-            .map_err(|e| SinkBuildError::at(&[], format_args!("cannot start a thread: {e}")))?;
-        let writing = Writing { format, jobs, unanswered: None, written: Vec::new() };
-        Ok(Self {
-            writing: tokio::sync::Mutex::new(writing),
-            journal_has_past: AtomicBool::default(),
-        })
-    }
-}
-
-impl Writing {
-    async fn write(&mut self, batch: &Batch, journal_has_past: bool) -> Outcome {
-        if self.unanswered.is_some() {
-            // What is left of an earlier one does not come again: it was given up for good.
-            self.written.clear();
-        }
-        if let Err(error) = self.answer().await {
-            return misfortune(&error);
-        }
-        let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
-        let mut writing = Vec::with_capacity(batch.records.len());
-        for record in &batch.records {
-            let start = lines.len();
-            if !self.written.contains(&record.seq) {
-                match self.format.encode(record) {
-                    Ok(line) => lines.extend_from_slice(&line),
-                    Err(error) => {
-                        let reason = Secrets::none().reason(error);
-                        return Outcome::Failed(Failure::refused(RefusedClass::Unsendable, reason));
-                    }
-                }
-                lines.push(b'\n');
-            }
-            writing.push((record.seq, lines.len() - start));
-        }
-        if !lines.is_empty() {
-            let (answer, receiver) = oneshot::channel();
-            if self.jobs.send((lines, journal_has_past, answer)).is_err() {
-                return misfortune(&io::Error::other("its thread has ended"));
-            }
-            self.unanswered = Some((writing, receiver));
-            if let Err(error) = self.answer().await {
-                return misfortune(&error);
-            }
-        }
-        self.written.retain(|seq| batch.records.iter().all(|record| record.seq != *seq));
-        Outcome::Delivered
-    }
-
-    /// Waits for the write that is under way, if one is, and notes what of it is out. May be dropped
-    /// and called again.
-    async fn answer(&mut self) -> io::Result<()> {
-        let Some((_, receiver)) = &mut self.unanswered else { return Ok(()) };
-        let ended = |_| (0, Err(io::Error::other("its thread ended")));
-        let (mut out, result) = receiver.await.unwrap_or_else(ended);
-        for (seq, bytes) in self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default() {
-            match out.checked_sub(bytes) {
-                Some(rest) => {
-                    out = rest;
-                    if bytes > 0 || !self.written.contains(&seq) {
-                        self.written.push(seq);
-                    }
-                }
-                None => out = 0,
-            }
-        }
-        result
+        let journal_has_past = Arc::<AtomicBool>::default();
+        let has_past = Arc::clone(&journal_has_past);
+        let write = move |lines: &[u8]| {
+            let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+            let (written, result) = out.write(lines, has_past.load(Relaxed));
+            (written, result.map_err(reason))
+        };
+        Ok(Self { lines: LineWriter::start("stdout", format, write)?, journal_has_past })
     }
 }
 
@@ -226,13 +130,12 @@ impl Write for Patient {
     }
 }
 
-fn misfortune(error: &io::Error) -> Outcome {
-    let (class, reason) = match error.kind() {
-        // Only a person can give us a reader again.
-        io::ErrorKind::BrokenPipe => (FailureClass::Misconfigured, "stdout is closed".to_owned()),
-        _ => (FailureClass::Unavailable, format!("cannot write to stdout: {error}")),
+fn reason(error: io::Error) -> io::Error {
+    let words = match error.kind() {
+        io::ErrorKind::BrokenPipe => "stdout is closed".to_owned(),
+        _ => format!("cannot write to stdout: {error}"),
     };
-    Outcome::Failed(Failure::new(class, Secrets::none().reason(reason)))
+    io::Error::new(error.kind(), words)
 }
 
 impl Sink for StdoutSink {
@@ -241,10 +144,7 @@ impl Sink for StdoutSink {
     }
 
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let mut writing = self.writing.lock().await;
-            writing.write(batch, self.journal_has_past.load(Relaxed)).await
-        })
+        Box::pin(self.lines.send(batch))
     }
 }
 
@@ -255,7 +155,10 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::event::Record;
+    use crate::{
+        bridge::{Failure, FailureClass, Secrets},
+        event::Record,
+    };
 
     /// Takes nothing while its lock is held by the test.
     #[derive(Clone, Default)]
@@ -346,7 +249,7 @@ mod tests {
             // Other records come instead of those.
             assert_eq!(sink.send(&batch(first + 5..=first + 5)).await, Outcome::Delivered);
         }
-        assert_eq!(sink.writing.lock().await.written, [21, 22]);
+        assert_eq!(sink.lines.written().await, [21, 22]);
     }
 
     /// Takes so many bytes of each write at most, and fails at some of them.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 32] = [
+const NO_SECRETS: [&str; 33] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
@@ -20,6 +20,7 @@ const NO_SECRETS: [&str; 32] = [
     "sinks.*.elasticsearch.pipeline",
     "sinks.*.enrich.annotations[]",
     "sinks.*.enrich.labels[]",
+    "sinks.*.file.path",
     "sinks.*.kafka.brokers[]",
     "sinks.*.kafka.topic",
     "sinks.*.loki.auth.oauth2.scope",

@@ -14,7 +14,7 @@ pub(super) struct Planted {
     pub(super) receiver: fn(&[&str]) -> Receiver,
 }
 
-pub(super) const PLANTED: [Planted; 25] = [
+pub(super) const PLANTED: [Planted; 26] = [
     Planted {
         kind: "kafka",
         name: "kafka",
@@ -285,6 +285,14 @@ pub(super) const PLANTED: [Planted; 25] = [
         name: "syslog-tls",
         sink: "{syslog: {address: \"{ADDRESS}\", transport: tls, tls: {cert: {env: TLS_CERT}, key: {env: TLS_KEY}}}, \
                timeout: 1s}",
+        secrets: &[],
+        said: &[],
+        receiver: receivers::none,
+    },
+    Planted {
+        kind: "file",
+        name: "file",
+        sink: "{file: {path: /dev/null/events.ndjson}}",
         secrets: &[],
         said: &[],
         receiver: receivers::none,

@@ -1,0 +1,148 @@
+//! The keys of a file sink, and the options that come of them.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::sink::FileSink;
+use crate::{
+    bridge::Sink,
+    document::{Checks, Path, Size, Span, Text, Wrong, wrong},
+    sinks::{
+        BuildSink, Format, SinkBuildError,
+        keys::{Keys, Shared},
+    },
+};
+
+/// How long the name of a file may be, in bytes: the time behind it fits into what file systems take, which is 255.
+const MOST_NAME_BYTES: usize = 230;
+
+/// Writes lines of JSON to a file, which is rotated.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "File")]
+pub(crate) struct FileModel {
+    /// The file to write. It belongs to one sink.
+    #[schemars(extend("x-shown" = true))]
+    path: Text,
+    /// When a file makes way for the next one.
+    #[serde(default)]
+    rotate: RotateModel,
+}
+
+/// When a file makes way for the next one. It is renamed: the time, in UTC, is appended to its name.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Rotate")]
+pub(crate) struct RotateModel {
+    /// The size that no file exceeds, but for one of a single longer line. Default: `100MiB`.
+    #[schemars(with = "Option<Size>", extend("default" = "100MiB"))]
+    size: Option<Size>,
+    /// The time from which on no two lines are in one file: `24h` is a file for each day of UTC, `1h` one for each hour.
+    /// Default: `24h`.
+    #[schemars(with = "Option<Span>", extend("default" = "24h"))]
+    age: Option<Span>,
+    /// How many rotated files are kept. Default: 14.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 100_000), extend("default" = 14))]
+    keep: Option<u64>,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    /// The path of the file. Its directory is made if it is not there.
+    pub path: PathBuf,
+    /// When the file makes way for the next one.
+    pub rotate: RotateOptions,
+    /// The format of a line.
+    pub format: Format,
+}
+
+impl FileOptions {
+    /// The default options.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), rotate: RotateOptions::default(), format: Format::default() }
+    }
+}
+
+/// When a file makes way for the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotateOptions {
+    /// The size that no file exceeds, in bytes, but for one of a single longer line.
+    pub size: u64,
+    /// The length of the periods, counted from 1970 in UTC, of which a file has the lines of one. At least a millisecond.
+    pub age: Duration,
+    /// How many rotated files are kept, at least one.
+    pub keep: usize,
+}
+
+impl Default for RotateOptions {
+    /// 100 MiB, a day of UTC, 14 files.
+    fn default() -> Self {
+        Self { size: 100 << 20, age: Duration::from_secs(86_400), keep: 14 }
+    }
+}
+
+impl BuildSink for FileOptions {
+    fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
+        Ok(Arc::new(FileSink::new(self)?))
+    }
+}
+
+impl Keys for FileModel {
+    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
+        sink.only_lines("file", checks);
+        let path = sink.path.key("file");
+        let name = checks.checked(&path.key("path"), &self.path, is_path).unwrap_or_default();
+        Arc::new(FileOptions {
+            rotate: self.rotate.options(&path.key("rotate"), checks),
+            format: sink.format.unwrap_or_default(),
+            ..FileOptions::new(name)
+        })
+    }
+}
+
+impl RotateModel {
+    fn options(self, path: &Path, checks: &mut Checks<'_>) -> RotateOptions {
+        let defaults = RotateOptions::default();
+        let options = RotateOptions {
+            size: self.size.map_or(defaults.size, |size| size.0),
+            age: self.age.map_or(defaults.age, |age| age.0),
+            keep: checks.within(&path.key("keep"), self.keep, 100_000, defaults.keep as u32)
+                as usize,
+        };
+        if options.size == 0 {
+            let wrong =
+                wrong("expected a size above zero, found 0").hint("the default is `100MiB`");
+            checks.wrong(&path.key("size"), wrong);
+        }
+        if options.age.is_zero() {
+            let wrong =
+                wrong("expected a duration above zero, found `0s`").hint("the default is `24h`");
+            checks.wrong(&path.key("age"), wrong);
+        }
+        options
+    }
+}
+
+fn is_path(text: &str) -> Result<(), Wrong> {
+    let expected = |found: &str| {
+        wrong(format!("expected the path of a file, found {found}"))
+            .hint("write one such as `/var/log/tidings/events.ndjson`")
+    };
+    if text.is_empty() {
+        return Err(expected("an empty text"));
+    }
+    if text.contains('\0') {
+        return Err(expected("a text with a NUL"));
+    }
+    let is_directory = text.ends_with('/') || text.ends_with("/.");
+    match std::path::Path::new(text).file_name().filter(|_| !is_directory) {
+        None => Err(expected("a directory")),
+        Some(name) if name.len() > MOST_NAME_BYTES => {
+            Err(expected(&format!("a name of more than {MOST_NAME_BYTES} bytes")))
+        }
+        Some(_) => Ok(()),
+    }
+}
