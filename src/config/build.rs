@@ -4,6 +4,7 @@
 //! a stand-in, so that one run of `check` shows all problems. Settings to run by are given
 //! out only when the list is empty and every reference was resolved.
 
+mod files;
 mod forwards;
 mod objects;
 mod sink;
@@ -134,10 +135,13 @@ impl<'a> Builder<'a> {
             uid: self.of_cluster(&cluster.key("uid"), model.cluster.uid.as_ref()),
             labels: self.cluster_labels(&cluster.key("labels")),
         };
+        let (journal, sinks) = (self.journal(), self.sinks(cluster.name.as_deref()));
+        self.check_forwards(&sinks);
+        self.check_files(&sinks, &journal.path);
         Settings {
             source: self.source(),
-            journal: self.journal(),
-            sinks: self.sinks(cluster.name.as_deref()),
+            journal,
+            sinks,
             cluster,
             objects: self.objects(),
             plain_secrets: std::mem::take(&mut self.checks.plain_secrets),
@@ -284,10 +288,7 @@ impl<'a> Builder<'a> {
 
     fn sinks(&mut self, cluster: Option<&str>) -> Vec<SinkSettings> {
         let sinks = &self.loaded.model.sinks;
-        let sinks: Vec<_> =
-            sinks.iter().map(|(name, model)| self.sink(name, model, cluster)).collect();
-        self.check_forwards(&sinks);
-        sinks
+        sinks.iter().map(|(name, model)| self.sink(name, model, cluster)).collect()
     }
 
     /// The labels of the cluster, which stand in each envelope together.

@@ -1,6 +1,6 @@
 //! Events as lines, which a thread of the sink writes.
 
-use std::{io, sync::mpsc};
+use std::sync::mpsc;
 
 use tokio::sync::{Mutex, oneshot};
 
@@ -14,10 +14,10 @@ use crate::{
 /// Lines for the writing thread, and where it answers.
 type Job = (Vec<u8>, oneshot::Sender<Written>);
 
-/// How many bytes are written, and why no more are. Of half a line the beginning may count.
-pub(super) type Written = (usize, io::Result<()>);
+/// How many bytes are written, half a line included, and why no more are.
+pub(super) type Written = (usize, Result<(), Failure>);
 
-/// The sequences of a batch's records, each with the bytes of its line: none if it was written before.
+/// The sequences of a batch's records, each with the bytes of its line: 0 if it was written before.
 type Lengths = Vec<(u64, usize)>;
 
 /// Makes lines of events, and has them written by a thread of its own: a write may block for as long as a reader or
@@ -40,7 +40,7 @@ struct Writing {
 }
 
 impl LineWriter {
-    /// Starts the thread. `write` writes whole lines; its errors are reasons that stand for themselves.
+    /// Starts the thread, which gives lines to `write`.
     pub(super) fn start(
         name: &str,
         format: Format,
@@ -60,7 +60,7 @@ impl LineWriter {
         Ok(Self(Mutex::new(Writing { format, jobs, unanswered: None, written: Vec::new() })))
     }
 
-    /// Writes what of a batch is not written yet.
+    /// Writes the lines of a batch that are not written yet.
     pub(super) async fn send(&self, batch: &Batch) -> Outcome {
         self.0.lock().await.send(batch).await
     }
@@ -74,11 +74,11 @@ impl LineWriter {
 impl Writing {
     async fn send(&mut self, batch: &Batch) -> Outcome {
         if self.unanswered.is_some() {
-            // What is left of an earlier one does not come again: it was given up for good.
+            // The rest of an earlier batch does not come again: it was given up for good.
             self.written.clear();
         }
-        if let Err(error) = self.answer().await {
-            return failure(&error);
+        if let Err(failure) = self.answer().await {
+            return Outcome::Failed(failure);
         }
         let mut lines = Vec::with_capacity(batch.bytes() + batch.records.len());
         let mut writing = Vec::with_capacity(batch.records.len());
@@ -99,11 +99,11 @@ impl Writing {
         if !lines.is_empty() {
             let (answer, receiver) = oneshot::channel();
             if self.jobs.send((lines, answer)).is_err() {
-                return failure(&ended());
+                return Outcome::Failed(ended());
             }
             self.unanswered = Some((writing, receiver));
-            if let Err(error) = self.answer().await {
-                return failure(&error);
+            if let Err(failure) = self.answer().await {
+                return Outcome::Failed(failure);
             }
         }
         self.written.retain(|seq| batch.records.iter().all(|record| record.seq != *seq));
@@ -112,7 +112,7 @@ impl Writing {
 
     /// Waits for the write that is under way, if one is, and notes what of it is out. May be dropped
     /// and called again.
-    async fn answer(&mut self) -> io::Result<()> {
+    async fn answer(&mut self) -> Result<(), Failure> {
         let Some((_, receiver)) = &mut self.unanswered else { return Ok(()) };
         let (mut out, result) = receiver.await.unwrap_or_else(|_| (0, Err(ended())));
         for (seq, bytes) in self.unanswered.take().map(|(writing, _)| writing).unwrap_or_default() {
@@ -130,20 +130,7 @@ impl Writing {
     }
 }
 
-fn ended() -> io::Error {
-    io::Error::other("the writing thread has ended")
-}
-
-fn failure(error: &io::Error) -> Outcome {
-    use io::ErrorKind::{
-        AlreadyExists, BrokenPipe, InvalidInput, IsADirectory, NotADirectory, NotFound,
-        PermissionDenied, ReadOnlyFilesystem, ResourceBusy,
-    };
-    let class = match error.kind() {
-        // Only a person can give us a reader, or a file that we may write.
-        AlreadyExists | BrokenPipe | InvalidInput | IsADirectory | NotADirectory | NotFound
-        | PermissionDenied | ReadOnlyFilesystem | ResourceBusy => FailureClass::Misconfigured,
-        _ => FailureClass::Unavailable,
-    };
-    Outcome::Failed(Failure::new(class, Secrets::none().reason(error)))
+fn ended() -> Failure {
+    let reason = Secrets::none().reason("the thread that writes has ended");
+    Failure::new(FailureClass::Unavailable, reason)
 }

@@ -102,6 +102,7 @@ fn bad_sinks_are_refused() {
         "more than the journal has of an event": sink("maxEvent: 1MiB"),
         "negative time": sink("timeout: -1s"),
         "compression of stdout": sink("compression: gzip"),
+        "files of others": "journal: {path: /j}\nsinks:\n  a: {file: {path: /var/log/e}}\n  b: {file: {path: /var/log/e}}\n  c: {file: {path: /j/e}}\n",
         "files that are none": "sinks:\n  a: {file: {path: /var/log/}, concurrency: 2, compression: gzip, allowPlaintext: true, proxy: env}\n  b: {file: {path: \"\", rotate: {size: 0, age: 0s, keep: 0}}, connection: {maxAge: 1m}}\n",
         "broker without port, bad topic": "sinks:\n  a: {kafka: {brokers: [kafka], topic: \"a b\"}}\n",
         "no brokers": "sinks:\n  a: {kafka: {brokers: [], topic: t}}\n",

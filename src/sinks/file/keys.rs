@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// How long the name of a file may be, in bytes: the time behind it fits into what file systems take, which is 255.
-const MOST_NAME_BYTES: usize = 230;
+/// The longest name of a file, in bytes: the time of a rotated one takes 21 more, and file systems take 255.
+const MOST_NAME_BYTES: usize = 234;
 
-/// Writes lines of JSON to a file, which is rotated.
+/// Writes lines of JSON to a file that is rotated.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "File")]
@@ -26,21 +26,21 @@ pub(crate) struct FileModel {
     /// The file to write. It belongs to one sink.
     #[schemars(extend("x-shown" = true))]
     path: Text,
-    /// When a file makes way for the next one.
+    /// When the file is rotated.
     #[serde(default)]
     rotate: RotateModel,
 }
 
-/// When a file makes way for the next one. It is renamed: the time, in UTC, is appended to its name.
+/// When a file is rotated: it is renamed, the time in UTC is appended to its name.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Rotate")]
 pub(crate) struct RotateModel {
-    /// The size that no file exceeds, but for one of a single longer line. Default: `100MiB`.
+    /// The largest size of a file. A longer line has a file of its own. Default: `100MiB`.
     #[schemars(with = "Option<Size>", extend("default" = "100MiB"))]
     size: Option<Size>,
-    /// The time from which on no two lines are in one file: `24h` is a file for each day of UTC, `1h` one for each hour.
-    /// Default: `24h`.
+    /// The length of a period, counted from 1970 in UTC. Each period has files of its own: `24h` those of a day, `1h`
+    /// those of an hour. Default: `24h`.
     #[schemars(with = "Option<Span>", extend("default" = "24h"))]
     age: Option<Span>,
     /// How many rotated files are kept. Default: 14.
@@ -53,7 +53,7 @@ pub(crate) struct RotateModel {
 pub struct FileOptions {
     /// The path of the file. Its directory is made if it is not there.
     pub path: PathBuf,
-    /// When the file makes way for the next one.
+    /// When the file is rotated.
     pub rotate: RotateOptions,
     /// The format of a line.
     pub format: Format,
@@ -66,12 +66,12 @@ impl FileOptions {
     }
 }
 
-/// When a file makes way for the next one.
+/// When a file is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotateOptions {
-    /// The size that no file exceeds, in bytes, but for one of a single longer line.
+    /// The largest size of a file, in bytes. A longer line has a file of its own.
     pub size: u64,
-    /// The length of the periods, counted from 1970 in UTC, of which a file has the lines of one. At least a millisecond.
+    /// The length of a period, counted from 1970 in UTC, at least a millisecond. Each period has files of its own.
     pub age: Duration,
     /// How many rotated files are kept, at least one.
     pub keep: usize,

@@ -1,4 +1,4 @@
-//! A file of lines that makes way for the next one when it is large or old.
+//! A file of lines that is rotated by size and age.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -12,16 +12,22 @@ use std::{
 
 use jiff::Timestamp;
 use rustix::{fs::OFlags, io::Errno};
+use serde::de::IgnoredAny;
 
 use super::RotateOptions;
-use crate::sinks::lines::Written;
+use crate::{
+    bridge::{Failure, FailureClass, Secrets},
+    sinks::lines::Written,
+};
 
-/// The time behind the name of a file. Names of one length stand in the order of their times.
+/// The time behind the name of a rotated file. Such names stand in the order of their times.
 const TIME: &str = "%Y%m%dT%H%M%S.%3fZ";
-/// How long a line may be that was not written whole, in bytes. A longer one is not ours.
+/// The longest incomplete line, in bytes. A longer one is another program's.
 const MOST_LINE_BYTES: u64 = 64 << 20;
+/// How far a clock may have been set back, in milliseconds. The name of a rotated file that is further ahead is not counted.
+const MOST_AHEAD_MS: i64 = 86_400_000;
 
-/// A file of lines, and those before it: `events.ndjson`, `events.ndjson.20261128T000000.123Z`.
+/// A file of lines, and the rotated ones: `events.ndjson`, `events.ndjson.20261128T000000.123Z`.
 #[derive(Debug)]
 pub(super) struct RotatingFile {
     path: PathBuf,
@@ -29,9 +35,11 @@ pub(super) struct RotatingFile {
     open: Option<Open>,
 }
 
+/// The file that is written.
 #[derive(Debug)]
 struct Open {
     file: File,
+    /// Its length in bytes, which the disk has.
     length: u64,
     /// The period of its last line.
     period: i64,
@@ -42,62 +50,56 @@ impl RotatingFile {
         Self { path, rotate, open: None }
     }
 
-    /// Writes lines, and waits until the disk has them. Lines that it may not have do not count.
+    /// Writes lines, and waits until the disk has them. Lines that it may not have do not count, and are taken back.
     pub(super) fn write(&mut self, lines: &[u8], now: Timestamp) -> Written {
         let mut written = 0;
-        let mut result = self.append(lines, now, &mut written);
-        if let Some(open) = self.open.take() {
-            match self.synced(&open, &mut written) {
-                Ok(()) if result.is_ok() => self.open = Some(open),
-                Ok(()) => {}
-                Err(error) => result = Err(error),
-            }
+        let result = self.append(lines, now, &mut written);
+        if result.is_err() {
+            self.open = None;
         }
         (written, result)
     }
 
-    fn append(&mut self, lines: &[u8], now: Timestamp, written: &mut usize) -> io::Result<()> {
+    fn append(&mut self, lines: &[u8], now: Timestamp, written: &mut usize) -> Result<(), Failure> {
         let period = self.period(now);
+        if let Some(open) = self.open.take() {
+            self.open = self.if_current(open)?;
+        }
         while *written < lines.len() {
-            let open = match self.open.take() {
-                Some(open) => self.named(open)?,
-                None => None,
-            };
-            let mut open = match open {
+            let mut open = match self.open.take() {
                 Some(open) => open,
                 None => self.opened(period)?,
             };
             let lines = &lines[*written..];
             let fits = open.fits(lines, self.rotate.size);
             if open.length > 0 && (fits == 0 || open.period < period) {
-                self.synced(&open, written)?;
-                self.make_way(now)?;
+                self.rotate(now)?;
                 continue;
             }
-            let result = open.write(&lines[..fits], written);
+            open.write(&lines[..fits]).map_err(|error| self.failed("write", &error))?;
+            *written += fits;
             open.period = period;
             self.open = Some(open);
-            result.map_err(|error| self.failed("write to", error))?;
         }
         Ok(())
     }
 
     /// The file, if it is still the one of its name.
-    fn named(&self, mut open: Open) -> io::Result<Option<Open>> {
+    fn if_current(&self, mut open: Open) -> Result<Option<Open>, Failure> {
         let named = match fs::symlink_metadata(&self.path) {
             Ok(named) => named,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.failed("find", error)),
+            Err(error) => return Err(self.failed("examine", &error)),
         };
-        let metadata = open.file.metadata().map_err(|error| self.failed("find", error))?;
+        let metadata = open.file.metadata().map_err(|error| self.failed("examine", &error))?;
         // Others may have cut it.
         open.length = metadata.len();
         Ok(((metadata.dev(), metadata.ino()) == (named.dev(), named.ino())).then_some(open))
     }
 
-    /// Opens the file, or makes it, and cuts away half a line at its end.
-    fn opened(&self, period: i64) -> io::Result<Open> {
-        let failed = |error| self.failed("open", error);
+    /// Opens the file, or makes it, and repairs its end.
+    fn opened(&self, period: i64) -> Result<Open, Failure> {
+        let failed = |error| self.failed("open", &error);
         DirBuilder::new().recursive(true).create(self.directory()).map_err(failed)?;
         // Not a link, which a rename would move instead of the file, and without waiting for the reader of a pipe.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -105,59 +107,64 @@ impl RotatingFile {
         options.read(true).append(true).create(true).mode(0o640).custom_flags(flags.bits() as i32);
         let file = options.open(&self.path).map_err(|error| {
             let is_link = Errno::from_io_error(&error) == Some(Errno::LOOP);
-            failed(if is_link { unusable("it is a symbolic link") } else { error })
+            failed(if is_link { unusable("expected a file, found a symbolic link") } else { error })
         })?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(failed(unusable("it is not a regular file")));
+            return Err(failed(unusable("expected a file, found something else")));
         }
+        let busy = || self.failed("lock", &ErrorKind::ResourceBusy.into());
         file.try_lock().map_err(|error| match error {
-            TryLockError::Error(error) => self.failed("lock", error),
-            TryLockError::WouldBlock => {
-                let words = "another sink or process writes it";
-                failed(io::Error::new(ErrorKind::ResourceBusy, words))
-            }
+            TryLockError::Error(error) => self.failed("lock", &error),
+            TryLockError::WouldBlock => busy(),
         })?;
-        let length = cut(&file).map_err(failed)?;
-        let mut open = Open { file, length, period };
+        let length = repaired(&file).map_err(failed)?;
         if length == 0 {
-            self.sync_directory()?;
-        } else if let Ok(modified) = metadata.modified()
-            && let Ok(modified) = Timestamp::try_from(modified)
-        {
-            open.period = self.period(modified);
+            let synced = File::open(self.directory()).and_then(|directory| directory.sync_all());
+            synced.map_err(|error| self.failed("sync the directory of", &error))?;
         }
-        Ok(open)
+        let modified = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
+        let period = modified.filter(|_| length > 0).map_or(period, |time| self.period(time));
+        // Whoever had the lock before may have rotated it.
+        self.if_current(Open { file, length, period })?.ok_or_else(busy)
     }
 
-    /// Renames the file, and removes the oldest ones before it.
-    fn make_way(&self, now: Timestamp) -> io::Result<()> {
-        let failed = |error| self.failed("rotate", error);
-        let mut before = self.before().map_err(failed)?;
-        // Behind the newest of them, also where the clock was set back.
-        let first = before.last().map_or(i64::MIN, |newest| newest + 1);
-        before.push(now.as_millisecond().max(first));
-        let names = before.iter().rev().map(|time| self.name_at(*time));
-        let mut names = names.collect::<io::Result<Vec<_>>>().map_err(failed)?.into_iter();
-        if let Some(name) = names.next() {
-            or_gone(fs::rename(&self.path, name)).map_err(failed)?;
+    /// Renames the file, and removes the oldest rotated ones.
+    fn rotate(&self, now: Timestamp) -> Result<(), Failure> {
+        let failed = |error| self.failed("rotate", &error);
+        let mut times = self.rotated(now).map_err(failed)?;
+        // Behind the newest one, also where the clock was set back.
+        let time = times.last().map_or(i64::MIN, |newest| newest + 1).max(now.as_millisecond());
+        let name = self.rotated_name(time).map_err(failed)?;
+        match fs::rename(&self.path, name) {
+            // Another program has moved it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            result => result.map_err(failed)?,
         }
-        for old in names.skip(self.rotate.keep.saturating_sub(1)) {
-            or_gone(fs::remove_file(old)).map_err(failed)?;
+        times.push(time);
+        for old in times.iter().rev().skip(self.rotate.keep) {
+            if let Err(error) = self.rotated_name(*old).and_then(fs::remove_file) {
+                let path = self.path.display();
+                tracing::warn!(%path, %error, "a rotated file cannot be removed");
+            }
         }
-        self.sync_directory()
+        Ok(())
     }
 
-    /// The times of the files before this one, in milliseconds since 1970, the oldest first.
-    fn before(&self) -> io::Result<Vec<i64>> {
+    /// The times in the names of the rotated files, in milliseconds since 1970, the oldest first.
+    fn rotated(&self, now: Timestamp) -> io::Result<Vec<i64>> {
         let name = self.path.file_name().unwrap_or_default().as_bytes();
+        let last = now.as_millisecond().saturating_add(MOST_AHEAD_MS);
         let mut times = Vec::new();
         for entry in fs::read_dir(self.directory())? {
-            let entry = entry?.file_name();
-            let rest = entry.as_bytes().strip_prefix(name).and_then(|rest| rest.strip_prefix(b"."));
+            let entry = entry?;
+            let found = entry.file_name();
+            let rest = found.as_bytes().strip_prefix(name).and_then(|rest| rest.strip_prefix(b"."));
             if let Some(text) = rest.and_then(|rest| std::str::from_utf8(rest).ok())
                 && let Ok(time) = text.parse::<Timestamp>()
                 && time.strftime(TIME).to_string() == text
+                && time.as_millisecond() <= last
+                && entry.file_type()?.is_file()
             {
                 times.push(time.as_millisecond());
             }
@@ -166,7 +173,7 @@ impl RotatingFile {
         Ok(times)
     }
 
-    fn name_at(&self, millis: i64) -> io::Result<PathBuf> {
+    fn rotated_name(&self, millis: i64) -> io::Result<PathBuf> {
         let time = Timestamp::from_millisecond(millis).map_err(io::Error::other)?;
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".{}", time.strftime(TIME)));
@@ -183,26 +190,25 @@ impl RotatingFile {
         time.as_millisecond().div_euclid(age.max(1))
     }
 
-    /// Waits until the disk has what is written; nothing counts that it may not have.
-    fn synced(&self, open: &Open, written: &mut usize) -> io::Result<()> {
-        let nobodys = || io::Error::other("it was removed meanwhile");
-        let synced = open.file.sync_data().and_then(|()| open.file.metadata());
-        let named = synced.and_then(|all| if all.nlink() > 0 { Ok(()) } else { Err(nobodys()) });
-        named.map_err(|error| {
-            *written = 0;
-            self.failed("write to", error)
-        })
-    }
-
-    /// Waits until the disk has the names of the files.
-    fn sync_directory(&self) -> io::Result<()> {
-        let synced = File::open(self.directory()).and_then(|directory| directory.sync_all());
-        synced.map_err(|error| self.failed("sync the directory of", error))
-    }
-
-    fn failed(&self, what: &str, error: io::Error) -> io::Error {
-        let words = format!("cannot {what} {}: {error}", self.path.display());
-        io::Error::new(error.kind(), words)
+    fn failed(&self, what: &str, error: &io::Error) -> Failure {
+        use ErrorKind::{
+            AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
+            PermissionDenied, ReadOnlyFilesystem, ResourceBusy, Unsupported,
+        };
+        let path = self.path.display();
+        let (class, reason) = match error.kind() {
+            // It may let go of it.
+            ResourceBusy => (
+                FailureClass::Unavailable,
+                format!("cannot {what} {path}: another sink or process writes it"),
+            ),
+            AlreadyExists | InvalidFilename | InvalidInput | IsADirectory | NotADirectory
+            | NotFound | PermissionDenied | ReadOnlyFilesystem | Unsupported => {
+                (FailureClass::Misconfigured, format!("cannot {what} {path}: {error}"))
+            }
+            _ => (FailureClass::Unavailable, format!("cannot {what} {path}: {error}")),
+        };
+        Failure::new(class, Secrets::none().reason(reason))
     }
 }
 
@@ -215,63 +221,63 @@ impl Open {
         end.map_or(0, |at| at + 1)
     }
 
-    /// Writes lines, and leaves no half of one.
-    fn write(&mut self, lines: &[u8], written: &mut usize) -> io::Result<()> {
-        let mut rest = lines;
-        while !rest.is_empty() {
-            let result = match self.file.write(rest) {
-                Ok(0) => Err(ErrorKind::WriteZero.into()),
-                result => result,
-            };
-            match result {
-                Ok(more) => {
-                    rest = &rest[more..];
-                    *written += more;
-                    self.length += more as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    // Should it fail, the half is cut away at the next attempt.
-                    let _ = cut(&self.file);
-                    return Err(error);
-                }
-            }
+    /// Writes lines, and waits until the disk has them, or takes them back.
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
+        let metadata = written.and_then(|()| self.file.metadata());
+        let result = metadata.and_then(|metadata| match metadata.nlink() {
+            0 => Err(io::Error::other("another program removed it")),
+            _ => Ok(()),
+        });
+        match result {
+            Ok(()) => self.length += lines.len() as u64,
+            // Should that fail too, half a line is cut away at the next attempt, and whole ones are there twice.
+            Err(_) => drop(self.file.set_len(self.length)),
         }
-        Ok(())
+        result
     }
 }
 
-/// Cuts away what stands behind the last line feed, as a crash or a full disk leaves it, and says how long the file is.
-fn cut(file: &File) -> io::Result<u64> {
+/// Cuts an incomplete line from the end of a file, as a crash or a full disk leaves it. The answer is the file's length.
+///
+/// A file that is not of lines of JSON objects is left as it is.
+fn repaired(file: &File) -> io::Result<u64> {
+    let foreign = || unusable("expected lines of JSON, found something else: name another file");
     let length = file.metadata()?.len();
-    let (mut whole, mut first, mut chunk) = (length, None, [0; 8192]);
+    let (mut whole, mut chunk) = (length, [0; 8192]);
     while whole > 0 {
         let start = whole.saturating_sub(chunk.len() as u64);
         let chunk = &mut chunk[..(whole - start) as usize];
         file.read_exact_at(chunk, start)?;
-        let end = memchr::memrchr(b'\n', chunk).map_or(0, |at| at + 1);
-        first = chunk.get(end).copied().or(first);
-        whole = start + end as u64;
-        if end > 0 {
+        if let Some(at) = memchr::memrchr(b'\n', chunk) {
+            whole = start + at as u64 + 1;
             break;
         }
+        whole = start;
         if length - whole > MOST_LINE_BYTES {
-            return Err(unusable("it is not a file of lines"));
+            return Err(foreign());
         }
     }
-    match first {
-        None => return Ok(length),
-        // A crash of the machine may leave zeros.
-        Some(b'{' | 0) => {}
-        Some(_) => return Err(unusable("its last line is not JSON, so it may be another's")),
+    let mut first = *b"{";
+    if whole > 0 {
+        file.read_exact_at(&mut first, 0)?;
     }
-    file.set_len(whole)?;
+    let mut rest = vec![0; (length - whole) as usize];
+    file.read_exact_at(&mut rest, whole)?;
+    // A crash of the machine may leave zeros.
+    let is_ours =
+        rest.first().is_none_or(|byte| *byte == b'{') || rest.iter().all(|byte| *byte == 0);
+    if first != *b"{" || !is_ours {
+        return Err(foreign());
+    }
+    if serde_json::from_slice::<IgnoredAny>(&rest).is_ok() {
+        (&*file).write_all(b"\n")?;
+        return Ok(length + 1);
+    }
+    if whole < length {
+        file.set_len(whole)?;
+    }
     Ok(whole)
-}
-
-/// Somebody else may have moved the file meanwhile.
-fn or_gone(result: io::Result<()>) -> io::Result<()> {
-    result.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Of a file that is not for us.

@@ -17,13 +17,10 @@ use rustix::{
 };
 
 use crate::{
-    bridge::{Outcome, Sink},
+    bridge::{Failure, FailureClass, Outcome, Secrets, Sink},
     encode::Format,
     event::Batch,
-    sinks::{
-        SinkBuildError,
-        lines::{LineWriter, Written},
-    },
+    sinks::{SinkBuildError, lines::LineWriter},
 };
 
 /// The standard output, which all sinks of the process share: one at a time writes a batch.
@@ -61,7 +58,7 @@ impl StdoutSink {
         let write = move |lines: &[u8]| {
             let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
             let (written, result) = out.write(lines, has_past.load(Relaxed));
-            (written, result.map_err(reason))
+            (written, result.map_err(|error| failure(&error)))
         };
         Ok(Self { lines: LineWriter::start("stdout", format, write)?, journal_has_past })
     }
@@ -83,7 +80,7 @@ impl<W: Write> Lines<W> {
     /// Writes lines, on a line of their own whatever went before: in this process, or in one before it
     /// if there was one. What that left nobody can tell, of a pipe least of all; at worst the line that is
     /// ended here is empty.
-    fn write(&mut self, lines: &[u8], has_past: bool) -> Written {
+    fn write(&mut self, lines: &[u8], has_past: bool) -> (usize, io::Result<()>) {
         if self.torn || (has_past && !self.begun) {
             if let Err(error) = self.out.write_all(b"\n") {
                 return (0, Err(error));
@@ -103,7 +100,7 @@ impl<W: Write> Lines<W> {
         (out, self.out.flush())
     }
 
-    fn failed(&mut self, lines: &[u8], out: usize, error: io::Error) -> Written {
+    fn failed(&mut self, lines: &[u8], out: usize, error: io::Error) -> (usize, io::Result<()>) {
         self.torn = out > 0 && lines[out - 1] != b'\n';
         (out, Err(error))
     }
@@ -130,12 +127,13 @@ impl Write for Patient {
     }
 }
 
-fn reason(error: io::Error) -> io::Error {
-    let words = match error.kind() {
-        io::ErrorKind::BrokenPipe => "stdout is closed".to_owned(),
-        _ => format!("cannot write to stdout: {error}"),
+fn failure(error: &io::Error) -> Failure {
+    let (class, reason) = match error.kind() {
+        // Only a person can give us a reader again.
+        io::ErrorKind::BrokenPipe => (FailureClass::Misconfigured, "stdout is closed".to_owned()),
+        _ => (FailureClass::Unavailable, format!("cannot write to stdout: {error}")),
     };
-    io::Error::new(error.kind(), words)
+    Failure::new(class, Secrets::none().reason(reason))
 }
 
 impl Sink for StdoutSink {
@@ -155,10 +153,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::{
-        bridge::{Failure, FailureClass, Secrets},
-        event::Record,
-    };
+    use crate::event::Record;
 
     /// Takes nothing while its lock is held by the test.
     #[derive(Clone, Default)]

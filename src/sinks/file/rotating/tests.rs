@@ -33,9 +33,16 @@ impl Scratch {
         files.collect()
     }
 
-    fn put(&self, text: &str) {
+    /// Makes the file, as written at noon.
+    fn put(&self, text: &[u8]) {
         fs::create_dir_all(self.path().parent().unwrap()).unwrap();
         fs::write(self.path(), text).unwrap();
+        self.touch(NOON);
+    }
+
+    fn touch(&self, time: &str) {
+        let file = File::options().append(true).open(self.path()).unwrap();
+        file.set_modified(at(time).into()).unwrap();
     }
 }
 
@@ -53,17 +60,17 @@ fn written(file: &mut RotatingFile, lines: &str, now: &str) {
     assert_eq!(bytes, lines.len());
 }
 
-fn refused(file: &mut RotatingFile, kind: ErrorKind, words: &str) {
-    let (bytes, result) = file.write(b"{}\n", at("2026-11-28T00:00:00Z"));
-    let error = result.unwrap_err();
-    assert_eq!((bytes, error.kind()), (0, kind), "{error}");
-    assert!(error.to_string().contains(words), "{error}");
+fn refused(file: &mut RotatingFile, class: FailureClass, words: &str) {
+    let (bytes, result) = file.write(b"{}\n", at(NOON));
+    let failure = result.unwrap_err();
+    assert_eq!((bytes, failure.class), (0, class), "{failure:?}");
+    assert!(failure.reason.contains(words), "{failure:?}");
 }
 
 const NOON: &str = "2026-11-28T12:00:00.5004Z";
 
 #[test]
-fn a_file_makes_way_when_the_next_line_does_not_fit() {
+fn a_file_is_rotated_when_the_next_line_does_not_fit() {
     let scratch = scratch(10, 86_400, 14);
     let mut file = scratch.file();
     written(&mut file, "{1}\n{2}\n{3}\n", NOON);
@@ -81,17 +88,16 @@ fn a_file_makes_way_when_the_next_line_does_not_fit() {
 }
 
 #[test]
-fn a_file_makes_way_in_another_period_also_after_a_restart() {
+fn a_file_is_rotated_in_another_period_also_after_a_restart() {
     let scratch = scratch(1 << 20, 3600, 14);
     let mut file = scratch.file();
     written(&mut file, "{1}\n", "2026-11-28T12:00:00Z");
     written(&mut file, "{2}\n", "2026-11-28T12:59:59.999Z");
     written(&mut file, "{3}\n", "2026-11-28T13:00:00Z");
     drop(file);
-    let last = File::options().append(true).open(scratch.path()).unwrap();
-    last.set_modified(at("2026-11-28T13:10:00Z").into()).unwrap();
+    scratch.touch("2026-11-28T13:10:00Z");
     written(&mut scratch.file(), "{4}\n", "2026-11-28T13:20:00Z");
-    last.set_modified(at("2026-11-28T13:20:00Z").into()).unwrap();
+    scratch.touch("2026-11-28T13:20:00Z");
     written(&mut scratch.file(), "{5}\n", "2026-11-28T20:00:00Z");
     assert_eq!(
         scratch.found(),
@@ -106,10 +112,17 @@ fn a_file_makes_way_in_another_period_also_after_a_restart() {
 #[test]
 fn only_the_newest_files_are_kept_and_others_are_left_alone() {
     let scratch = scratch(4, 86_400, 2);
-    scratch.put("");
-    let others = [".20261128T120000.500Z.gz", ".20261128T120000Z", ".old", "-other"];
+    scratch.put(b"");
+    let others = [
+        ".20261128T120000.500Z.gz",
+        ".20261128T120000Z",
+        ".99991230T220000.999Z",
+        ".old",
+        "-other",
+    ];
+    let path = |end: &str| format!("{}{end}", scratch.path().display());
     for other in others {
-        fs::write(format!("{}{other}", scratch.path().display()), "other").unwrap();
+        fs::write(path(other), "other").unwrap();
     }
     let mut file = scratch.file();
     written(&mut file, "{1}\n{2}\n{3}\n", NOON);
@@ -125,38 +138,46 @@ fn only_the_newest_files_are_kept_and_others_are_left_alone() {
 }
 
 #[test]
-fn half_a_last_line_is_cut_away() {
+fn an_incomplete_last_line_is_cut_away() {
     let long = format!("{{{}", "x".repeat(20_000));
-    let ended = format!("{}{{\n", "{}\n".repeat(8190 / 3));
+    let full = format!("{{{}}}\n", "x".repeat(8192 - 3));
     for (before, left) in [
         ("", ""),
         ("{1}\n{2}\n", "{1}\n{2}\n"),
         ("{1}\n{\"id\":", "{1}\n"),
         ("{", ""),
         ("{1}\n\0\0\0", "{1}\n"),
+        ("{1}\n{\"id\":\0\0\0", "{1}\n"),
+        ("\0\0\0", ""),
+        // It may be another's, and whole.
+        ("{1}\n{\"id\":2}", "{1}\n{\"id\":2}\n"),
+        ("{\"id\":2}", "{\"id\":2}\n"),
         (&*format!("{{1}}\n{long}"), "{1}\n"),
         (&long, ""),
-        (&format!("{ended}{long}"), &*ended),
+        (&format!("{full}{long}"), &*full),
     ] {
         let scratch = scratch(1 << 20, 86_400, 14);
-        scratch.put(before);
+        scratch.put(before.as_bytes());
         written(&mut scratch.file(), "{3}\n", NOON);
-        assert_eq!(scratch.found()[""], format!("{left}{{3}}\n"), "{before:?}");
+        assert_eq!(scratch.found(), files([("", &*format!("{left}{{3}}\n"))]), "{before:?}");
     }
 }
 
 #[test]
 fn a_file_that_is_not_of_lines_of_json_is_left_as_it_is() {
-    for text in ["a: 1\nb: 2", "no line", "{\n}"] {
+    for text in
+        ["a: 1\nb: 2", "127.0.0.1 localhost\n", "no line", "{\n}", "text\n\0\0", "\0\0x", "\0\n{"]
+    {
         let scratch = scratch(1 << 20, 86_400, 14);
-        scratch.put(text);
-        refused(&mut scratch.file(), ErrorKind::InvalidInput, "its last line is not JSON");
-        assert_eq!(scratch.found()[""], text);
+        scratch.put(text.as_bytes());
+        let words = "expected lines of JSON, found something else";
+        refused(&mut scratch.file(), FailureClass::Misconfigured, words);
+        assert_eq!(scratch.found(), files([("", text)]));
     }
 }
 
 #[test]
-fn a_file_is_made_again_when_it_was_moved_removed_or_cut() {
+fn a_file_is_made_again_when_it_was_moved_or_removed() {
     let scratch = scratch(12, 86_400, 14);
     let mut file = scratch.file();
     written(&mut file, "{1}\n", NOON);
@@ -164,44 +185,52 @@ fn a_file_is_made_again_when_it_was_moved_removed_or_cut() {
     written(&mut file, "{2}\n", NOON);
     fs::remove_dir_all(scratch.path().parent().unwrap()).unwrap();
     written(&mut file, "{3}\n{4}\n", NOON);
-    fs::write(scratch.path(), "").unwrap();
+    scratch.put(b"");
     written(&mut file, "{5}\n{6}\n{7}\n", NOON);
-    fs::write(scratch.path(), "").unwrap();
-    written(&mut file, "{8}\n", NOON);
-    assert_eq!(scratch.found(), files([("", "{8}\n")]));
+    assert_eq!(scratch.found(), files([("", "{5}\n{6}\n{7}\n")]));
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_for_a_person_to_mend() {
+fn a_line_of_a_removed_file_does_not_count() {
     let scratch = scratch(1 << 20, 86_400, 14);
-    scratch.put("");
-    let path = scratch.path();
-    let mut file = scratch.file();
-    let mut first = scratch.file();
-    written(&mut first, "{1}\n", NOON);
-    refused(&mut file, ErrorKind::ResourceBusy, "another sink or process writes it");
-    drop(first);
-    written(&mut file, "{2}\n", NOON);
-    drop(file);
+    let file = scratch.file();
+    let mut open = file.opened(0).unwrap();
+    open.write(b"{1}\n").unwrap();
+    fs::remove_file(scratch.path()).unwrap();
+    let error = open.write(b"{2}\n").unwrap_err();
+    assert_eq!(error.to_string(), "another program removed it");
+    assert_eq!((open.length, open.file.metadata().unwrap().len()), (4, 4));
+}
 
+#[test]
+fn a_file_that_another_writes_is_waited_for() {
+    let scratch = scratch(1 << 20, 86_400, 14);
+    let (mut first, mut second) = (scratch.file(), scratch.file());
+    written(&mut first, "{1}\n", NOON);
+    let words = "another sink or process writes it";
+    refused(&mut second, FailureClass::Unavailable, words);
+    drop(first);
+    written(&mut second, "{2}\n", NOON);
+    assert_eq!(scratch.found(), files([("", "{1}\n{2}\n")]));
+}
+
+#[test]
+fn a_path_that_is_no_file_is_misconfigured() {
+    let scratch = scratch(1 << 20, 86_400, 14);
+    let path = scratch.path();
+    let refused = |words| refused(&mut scratch.file(), FailureClass::Misconfigured, words);
+    scratch.put(b"");
     fs::rename(&path, path.with_extension("other")).unwrap();
     std::os::unix::fs::symlink(path.with_extension("other"), &path).unwrap();
-    refused(&mut scratch.file(), ErrorKind::InvalidInput, "it is a symbolic link");
+    refused("expected a file, found a symbolic link");
     fs::remove_file(&path).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &path,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-        0,
-    )
-    .unwrap();
-    refused(&mut scratch.file(), ErrorKind::InvalidInput, "it is not a regular file");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    refused("expected a file, found something else");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    refused(&mut scratch.file(), ErrorKind::IsADirectory, "cannot open");
-    fs::remove_dir(&path).unwrap();
+    refused("cannot open");
     fs::remove_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path.parent().unwrap(), "").unwrap();
-    refused(&mut scratch.file(), ErrorKind::AlreadyExists, "cannot open");
+    refused("cannot open");
 }
