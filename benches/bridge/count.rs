@@ -5,10 +5,13 @@
 //! write for a request that fits. Nothing is parsed; ids are found by what stands before them.
 
 use std::{
+    fs::File,
     io::{self, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
 use memchr::memmem;
@@ -32,24 +35,36 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const BULK_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{\"errors\":false}";
 const HEC_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{\"code\":0}";
 const BUFFER: usize = 256 * 1024;
+/// How often a file is looked at for more.
+const LOOK: Duration = Duration::from_millis(5);
 
-/// Serves until stdin ends. Says its address first; `total` is answered with the number of events
+/// Serves until stdin ends. Says its address first, or the file that it reads; `total` is answered with the number of events
 /// so far, `report` with the whole [`Tally`] as JSON.
-pub(crate) fn run(wire: Wire) -> Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    println!("{}", listener.local_addr()?);
+pub(crate) fn run(wire: Wire, file: &Path) -> Result<()> {
     let tally = Arc::new(Mutex::new(Tally::default()));
     let shared = Arc::clone(&tally);
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let tally = Arc::clone(&shared);
-            thread::spawn(move || {
-                if let Err(error) = connection(stream, wire, &tally) {
-                    eprintln!("counting sink: {error}");
-                }
-            });
-        }
-    });
+    if wire == Wire::Lines {
+        let path = file.to_owned();
+        thread::spawn(move || {
+            if let Err(error) = follow(&path, &shared) {
+                eprintln!("counting sink: {error}");
+            }
+        });
+        println!("{}", file.display());
+    } else {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        println!("{}", listener.local_addr()?);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let tally = Arc::clone(&shared);
+                thread::spawn(move || {
+                    if let Err(error) = connection(stream, wire, &tally) {
+                        eprintln!("counting sink: {error}");
+                    }
+                });
+            }
+        });
+    }
     for request in io::stdin().lines() {
         match request?.as_str() {
             "total" => println!("{}", lock(&tally).events),
@@ -67,7 +82,7 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let finder = memmem::Finder::new(match wire {
-        Wire::Json | Wire::StampedJson | Wire::Syslog => ENVELOPE,
+        Wire::Json | Wire::StampedJson | Wire::Syslog | Wire::Lines => ENVELOPE,
         Wire::Ecs => DOCUMENT,
         Wire::Bulk => ACTION,
         Wire::Hec => FIELD,
@@ -100,6 +115,28 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
         })?;
         buffer.copy_within(end..filled, 0);
         filled -= end;
+    }
+}
+
+/// Reads a file while it is written.
+fn follow(path: &Path, tally: &Mutex<Tally>) -> io::Result<()> {
+    let finder = memmem::Finder::new(ENVELOPE);
+    while !path.exists() {
+        thread::sleep(LOOK);
+    }
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; BUFFER];
+    let mut filled = 0;
+    loop {
+        match file.read(&mut buffer[filled..])? {
+            0 => thread::sleep(LOOK),
+            read => filled += read,
+        }
+        if let Some(end) = memchr::memrchr(b'\n', &buffer[..filled]) {
+            note(&buffer[..=end], Wire::Lines, &finder, tally)?;
+            buffer.copy_within(end + 1..filled, 0);
+            filled -= end + 1;
+        }
     }
 }
 

@@ -68,7 +68,7 @@ enum Role {
     #[command(hide = true)]
     Serve { kubeconfig: PathBuf },
     #[command(hide = true)]
-    Count { wire: Wire },
+    Count { wire: Wire, file: PathBuf },
     #[command(hide = true)]
     Drain { address: SocketAddr, version: u64 },
 }
@@ -77,7 +77,7 @@ fn main() -> Result<()> {
     let cli = Cli::parse();
     match cli.role {
         Some(Role::Serve { ref kubeconfig }) => serve::run(kubeconfig),
-        Some(Role::Count { wire }) => count::run(wire),
+        Some(Role::Count { wire, ref file }) => count::run(wire, file),
         Some(Role::Drain { address, version }) => drain::run(address, version),
         None if cli.list => {
             for scene in &SCENES {

@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -15,7 +14,7 @@ use crate::Result;
 const PROXIES: [&str; 6] =
     ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
-/// A sink's part of the configuration, `{address}` for where it listens.
+/// A sink's part of the configuration, `{address}` for where it listens, or for the file that it reads.
 pub(crate) type SinkConfig = &'static str;
 
 /// A running `tidings`.
@@ -31,10 +30,10 @@ impl Tidings {
         binary: &Path,
         directory: &Path,
         sink: SinkConfig,
-        address: SocketAddr,
+        address: &str,
     ) -> Result<Self> {
         let config = directory.join("tidings.yaml");
-        let sink = sink.replace("{address}", &address.to_string());
+        let sink = sink.replace("{address}", address);
         let text = format!(
             "source: {{kubeconfig: {0}/kubeconfig}}\n\
              journal: {{path: {0}/journal}}\n\

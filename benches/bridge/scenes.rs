@@ -76,12 +76,14 @@ const ELASTICSEARCH: SinkConfig =
 const SPLUNK: SinkConfig = r#"splunk: {url: "http://{address}", token: t, index: k8s}"#;
 const LOKI: SinkConfig = r#"loki: {url: "http://{address}"}"#;
 const SYSLOG: SinkConfig = r#"syslog: {address: "{address}"}"#;
+/// One file, as the helper reads no others.
+const FILE: SinkConfig = r#"file: {path: "{address}", rotate: {size: 1TiB, age: 36500d}}"#;
 const OTLP: SinkConfig = r#"otlp: {endpoint: "http://{address}", protocol: http}"#;
 
 /// Six labels, two owners.
 const ENRICHED: SinkConfig = r#"webhook: {url: "http://{address}/"}, batch: {events: 500}, enrich: {labels: ["*"], owners: true, node: true}"#;
 
-pub(crate) const SCENES: [Scene; 22] = [
+pub(crate) const SCENES: [Scene; 23] = [
     Scene {
         name: "burst-drain",
         what: "burst of 200 000, read and thrown away",
@@ -147,6 +149,12 @@ pub(crate) const SCENES: [Scene; 22] = [
         what: "burst of 200 000, syslog over TCP",
         load: Load::Burst(200_000),
         subject: Subject::Bridge(SYSLOG, "syslog"),
+    },
+    Scene {
+        name: "burst-file",
+        what: "burst of 200 000, lines of a file, synced every 500",
+        load: Load::Burst(200_000),
+        subject: Subject::Bridge(FILE, "lines"),
     },
     Scene {
         name: "burst-otlp",
@@ -259,9 +267,10 @@ impl Running {
                     Subject::Bridge(config, wire) => (config, wire),
                     Subject::Source | Subject::Drain => (NOTHING, "json"),
                 };
-                let mut sink = Helper::start(["count", wire])?;
-                let address = sink.line()?.parse()?;
-                Ok(Self::Bridge(Tidings::start(tidings, directory, config, address)?, sink))
+                let file = directory.join("events.ndjson");
+                let mut sink = Helper::start(["count".as_ref(), wire.as_ref(), file.as_os_str()])?;
+                let address = sink.line()?;
+                Ok(Self::Bridge(Tidings::start(tidings, directory, config, &address)?, sink))
             }
         }
     }

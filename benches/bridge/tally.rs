@@ -23,6 +23,8 @@ pub(crate) enum Wire {
     Hec,
     /// Messages of syslog, each behind its length, with an envelope.
     Syslog,
+    /// Lines of a file, with an envelope each.
+    Lines,
     /// An OTLP export request as protobuf.
     Otlp,
 }

@@ -84,17 +84,16 @@ impl RotatingFile {
         Ok(())
     }
 
-    /// The file, if it is still the one of its name.
-    fn if_current(&self, mut open: Open) -> Result<Option<Open>, Failure> {
+    /// The file, if it is still the one of its name, and as it was left.
+    fn if_current(&self, open: Open) -> Result<Option<Open>, Failure> {
         let named = match fs::symlink_metadata(&self.path) {
             Ok(named) => named,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed("examine", &error)),
         };
         let metadata = open.file.metadata().map_err(|error| self.failed("examine", &error))?;
-        // Others may have cut it.
-        open.length = metadata.len();
-        Ok(((metadata.dev(), metadata.ino()) == (named.dev(), named.ino())).then_some(open))
+        let is_current = (metadata.dev(), metadata.ino()) == (named.dev(), named.ino());
+        Ok((is_current && metadata.len() == open.length).then_some(open))
     }
 
     /// Opens the file, or makes it, and repairs its end.
@@ -104,7 +103,12 @@ impl RotatingFile {
         // Not a link, which a rename would move instead of the file, and without waiting for the reader of a pipe.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o640).custom_flags(flags.bits() as i32);
+        options
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .custom_flags(flags.bits().cast_signed());
         let file = options.open(&self.path).map_err(|error| {
             let is_link = Errno::from_io_error(&error) == Some(Errno::LOOP);
             failed(if is_link { unusable("expected a file, found a symbolic link") } else { error })
@@ -119,6 +123,10 @@ impl RotatingFile {
             TryLockError::WouldBlock => busy(),
         })?;
         let length = repaired(&file).map_err(failed)?;
+        if length < metadata.len() {
+            let (path, bytes) = (self.path.display(), metadata.len() - length);
+            tracing::warn!(%path, bytes, "the end of a file is cut: an incomplete line");
+        }
         if length == 0 {
             let synced = File::open(self.directory()).and_then(|directory| directory.sync_all());
             synced.map_err(|error| self.failed("sync the directory of", &error))?;
@@ -258,16 +266,11 @@ fn repaired(file: &File) -> io::Result<u64> {
             return Err(foreign());
         }
     }
-    let mut first = *b"{";
-    if whole > 0 {
-        file.read_exact_at(&mut first, 0)?;
-    }
+    let mut first = vec![0; length.min(2) as usize];
+    file.read_exact_at(&mut first, 0)?;
     let mut rest = vec![0; (length - whole) as usize];
     file.read_exact_at(&mut rest, whole)?;
-    // A crash of the machine may leave zeros.
-    let is_ours =
-        rest.first().is_none_or(|byte| *byte == b'{') || rest.iter().all(|byte| *byte == 0);
-    if first != *b"{" || !is_ours {
+    if !(is_start_of_line(&first) && is_start_of_line(&rest)) {
         return Err(foreign());
     }
     if serde_json::from_slice::<IgnoredAny>(&rest).is_ok() {
@@ -278,6 +281,13 @@ fn repaired(file: &File) -> io::Result<u64> {
         file.set_len(whole)?;
     }
     Ok(whole)
+}
+
+/// Whether a line of ours may begin so. A crash of the machine may leave zeros instead of its end.
+fn is_start_of_line(bytes: &[u8]) -> bool {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let start = &bytes[..end.min(2)];
+    b"{\"".starts_with(start)
 }
 
 /// Of a file that is not for us.

@@ -71,18 +71,18 @@ const NOON: &str = "2026-11-28T12:00:00.5004Z";
 
 #[test]
 fn a_file_is_rotated_when_the_next_line_does_not_fit() {
-    let scratch = scratch(10, 86_400, 14);
+    let scratch = scratch(20, 86_400, 14);
     let mut file = scratch.file();
-    written(&mut file, "{1}\n{2}\n{3}\n", NOON);
-    written(&mut file, "{4}\n{longer than a file}\n{5}\n", NOON);
+    written(&mut file, "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n", NOON);
+    written(&mut file, "{\"n\":4}\n{longer than a file}\n{\"n\":5}\n", NOON);
     assert_eq!(
         scratch.found(),
         files([
-            (".20261128T120000.500Z", "{1}\n{2}\n"),
+            (".20261128T120000.500Z", "{\"n\":1}\n{\"n\":2}\n"),
             // Several in a millisecond have names of their own.
-            (".20261128T120000.501Z", "{3}\n{4}\n"),
+            (".20261128T120000.501Z", "{\"n\":3}\n{\"n\":4}\n"),
             (".20261128T120000.502Z", "{longer than a file}\n"),
-            ("", "{5}\n"),
+            ("", "{\"n\":5}\n"),
         ])
     );
 }
@@ -91,27 +91,27 @@ fn a_file_is_rotated_when_the_next_line_does_not_fit() {
 fn a_file_is_rotated_in_another_period_also_after_a_restart() {
     let scratch = scratch(1 << 20, 3600, 14);
     let mut file = scratch.file();
-    written(&mut file, "{1}\n", "2026-11-28T12:00:00Z");
-    written(&mut file, "{2}\n", "2026-11-28T12:59:59.999Z");
-    written(&mut file, "{3}\n", "2026-11-28T13:00:00Z");
+    written(&mut file, "{\"n\":1}\n", "2026-11-28T12:00:00Z");
+    written(&mut file, "{\"n\":2}\n", "2026-11-28T12:59:59.999Z");
+    written(&mut file, "{\"n\":3}\n", "2026-11-28T13:00:00Z");
     drop(file);
     scratch.touch("2026-11-28T13:10:00Z");
-    written(&mut scratch.file(), "{4}\n", "2026-11-28T13:20:00Z");
+    written(&mut scratch.file(), "{\"n\":4}\n", "2026-11-28T13:20:00Z");
     scratch.touch("2026-11-28T13:20:00Z");
-    written(&mut scratch.file(), "{5}\n", "2026-11-28T20:00:00Z");
+    written(&mut scratch.file(), "{\"n\":5}\n", "2026-11-28T20:00:00Z");
     assert_eq!(
         scratch.found(),
         files([
-            (".20261128T130000.000Z", "{1}\n{2}\n"),
-            (".20261128T200000.000Z", "{3}\n{4}\n"),
-            ("", "{5}\n"),
+            (".20261128T130000.000Z", "{\"n\":1}\n{\"n\":2}\n"),
+            (".20261128T200000.000Z", "{\"n\":3}\n{\"n\":4}\n"),
+            ("", "{\"n\":5}\n"),
         ])
     );
 }
 
 #[test]
 fn only_the_newest_files_are_kept_and_others_are_left_alone() {
-    let scratch = scratch(4, 86_400, 2);
+    let scratch = scratch(8, 86_400, 2);
     scratch.put(b"");
     let others = [
         ".20261128T120000.500Z.gz",
@@ -125,13 +125,13 @@ fn only_the_newest_files_are_kept_and_others_are_left_alone() {
         fs::write(path(other), "other").unwrap();
     }
     let mut file = scratch.file();
-    written(&mut file, "{1}\n{2}\n{3}\n", NOON);
+    written(&mut file, "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n", NOON);
     // The clock is set back, and names go on.
-    written(&mut file, "{4}\n{5}\n", "2026-11-28T11:00:00Z");
+    written(&mut file, "{\"n\":4}\n{\"n\":5}\n", "2026-11-28T11:00:00Z");
     let mut expected = files([
-        (".20261128T120000.502Z", "{3}\n"),
-        (".20261128T120000.503Z", "{4}\n"),
-        ("", "{5}\n"),
+        (".20261128T120000.502Z", "{\"n\":3}\n"),
+        (".20261128T120000.503Z", "{\"n\":4}\n"),
+        ("", "{\"n\":5}\n"),
     ]);
     expected.extend(others.map(|other| (other.to_owned(), "other".to_owned())));
     assert_eq!(scratch.found(), expected);
@@ -139,35 +139,43 @@ fn only_the_newest_files_are_kept_and_others_are_left_alone() {
 
 #[test]
 fn an_incomplete_last_line_is_cut_away() {
-    let long = format!("{{{}", "x".repeat(20_000));
-    let full = format!("{{{}}}\n", "x".repeat(8192 - 3));
+    let long = format!("{{\"{}", "x".repeat(20_000));
+    let full = format!("{{\"{}\n", "x".repeat(8192 - 3));
     for (before, left) in [
         ("", ""),
-        ("{1}\n{2}\n", "{1}\n{2}\n"),
-        ("{1}\n{\"id\":", "{1}\n"),
+        ("{\"n\":1}\n", "{\"n\":1}\n"),
+        ("{\"n\":1}\n{\"id\":", "{\"n\":1}\n"),
+        ("{\"n\":1}\n{", "{\"n\":1}\n"),
         ("{", ""),
-        ("{1}\n\0\0\0", "{1}\n"),
-        ("{1}\n{\"id\":\0\0\0", "{1}\n"),
+        ("{\"n\":1}\n\0\0\0", "{\"n\":1}\n"),
+        ("{\"n\":1}\n{\"id\":\0\0\0", "{\"n\":1}\n"),
         ("\0\0\0", ""),
         // It may be another's, and whole.
-        ("{1}\n{\"id\":2}", "{1}\n{\"id\":2}\n"),
-        ("{\"id\":2}", "{\"id\":2}\n"),
-        (&*format!("{{1}}\n{long}"), "{1}\n"),
+        ("{\"n\":1}\n{\"n\":2}", "{\"n\":1}\n{\"n\":2}\n"),
+        ("{\"n\":2}", "{\"n\":2}\n"),
+        (&*format!("{{\"n\":1}}\n{long}"), "{\"n\":1}\n"),
         (&long, ""),
         (&format!("{full}{long}"), &*full),
     ] {
         let scratch = scratch(1 << 20, 86_400, 14);
         scratch.put(before.as_bytes());
-        written(&mut scratch.file(), "{3}\n", NOON);
-        assert_eq!(scratch.found(), files([("", &*format!("{left}{{3}}\n"))]), "{before:?}");
+        written(&mut scratch.file(), "{\"n\":3}\n", NOON);
+        assert_eq!(scratch.found(), files([("", &*format!("{left}{{\"n\":3}}\n"))]), "{before:?}");
     }
 }
 
 #[test]
 fn a_file_that_is_not_of_lines_of_json_is_left_as_it_is() {
-    for text in
-        ["a: 1\nb: 2", "127.0.0.1 localhost\n", "no line", "{\n}", "text\n\0\0", "\0\0x", "\0\n{"]
-    {
+    for text in [
+        "a: 1\nb: 2",
+        "127.0.0.1 localhost\n",
+        "{a: 1, b: 2}",
+        "# keep\n{\"a\":",
+        "{\n}",
+        "{\"n\":1}\n\0\0x",
+        "text\n\0\0",
+        "\0\n{",
+    ] {
         let scratch = scratch(1 << 20, 86_400, 14);
         scratch.put(text.as_bytes());
         let words = "expected lines of JSON, found something else";
@@ -178,16 +186,28 @@ fn a_file_that_is_not_of_lines_of_json_is_left_as_it_is() {
 
 #[test]
 fn a_file_is_made_again_when_it_was_moved_or_removed() {
-    let scratch = scratch(12, 86_400, 14);
+    let scratch = scratch(24, 86_400, 14);
     let mut file = scratch.file();
-    written(&mut file, "{1}\n", NOON);
+    written(&mut file, "{\"n\":1}\n", NOON);
     fs::rename(scratch.path(), scratch.path().with_extension("moved")).unwrap();
-    written(&mut file, "{2}\n", NOON);
+    written(&mut file, "{\"n\":2}\n", NOON);
     fs::remove_dir_all(scratch.path().parent().unwrap()).unwrap();
-    written(&mut file, "{3}\n{4}\n", NOON);
+    written(&mut file, "{\"n\":3}\n{\"n\":4}\n", NOON);
     scratch.put(b"");
-    written(&mut file, "{5}\n{6}\n{7}\n", NOON);
-    assert_eq!(scratch.found(), files([("", "{5}\n{6}\n{7}\n")]));
+    written(&mut file, "{\"n\":5}\n{\"n\":6}\n{\"n\":7}\n", NOON);
+    assert_eq!(scratch.found(), files([("", "{\"n\":5}\n{\"n\":6}\n{\"n\":7}\n")]));
+}
+
+#[test]
+fn a_file_that_another_program_changes_is_repaired() {
+    let scratch = scratch(1 << 20, 86_400, 14);
+    let mut file = scratch.file();
+    let lines = "{\"n\":1}\n{\"n\":2}\n";
+    written(&mut file, lines, NOON);
+    File::options().append(true).open(scratch.path()).unwrap().set_len(12).unwrap();
+    scratch.touch(NOON);
+    written(&mut file, "{\"n\":3}\n", NOON);
+    assert_eq!(scratch.found(), files([("", "{\"n\":1}\n{\"n\":3}\n")]));
 }
 
 #[test]
@@ -195,23 +215,23 @@ fn a_line_of_a_removed_file_does_not_count() {
     let scratch = scratch(1 << 20, 86_400, 14);
     let file = scratch.file();
     let mut open = file.opened(0).unwrap();
-    open.write(b"{1}\n").unwrap();
+    open.write(b"{\"n\":1}\n").unwrap();
     fs::remove_file(scratch.path()).unwrap();
-    let error = open.write(b"{2}\n").unwrap_err();
+    let error = open.write(b"{\"n\":2}\n").unwrap_err();
     assert_eq!(error.to_string(), "another program removed it");
-    assert_eq!((open.length, open.file.metadata().unwrap().len()), (4, 4));
+    assert_eq!((open.length, open.file.metadata().unwrap().len()), (8, 8));
 }
 
 #[test]
 fn a_file_that_another_writes_is_waited_for() {
     let scratch = scratch(1 << 20, 86_400, 14);
     let (mut first, mut second) = (scratch.file(), scratch.file());
-    written(&mut first, "{1}\n", NOON);
+    written(&mut first, "{\"n\":1}\n", NOON);
     let words = "another sink or process writes it";
     refused(&mut second, FailureClass::Unavailable, words);
     drop(first);
-    written(&mut second, "{2}\n", NOON);
-    assert_eq!(scratch.found(), files([("", "{1}\n{2}\n")]));
+    written(&mut second, "{\"n\":2}\n", NOON);
+    assert_eq!(scratch.found(), files([("", "{\"n\":1}\n{\"n\":2}\n")]));
 }
 
 #[test]
