@@ -125,7 +125,10 @@ impl Stage {
 
 /// Whether the receiver of a sink never takes an event.
 fn never_takes(sink: &str) -> bool {
-    sink.starts_with("kafka") || sink.ends_with("-tls") || sink.ends_with("oauth2")
+    sink.starts_with("kafka")
+        || sink == "file"
+        || sink.ends_with("-tls")
+        || sink.ends_with("oauth2")
 }
 
 fn text(bytes: &[u8]) -> String {
