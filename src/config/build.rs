@@ -135,11 +135,12 @@ impl<'a> Builder<'a> {
             uid: self.of_cluster(&cluster.key("uid"), model.cluster.uid.as_ref()),
             labels: self.cluster_labels(&cluster.key("labels")),
         };
-        let (journal, sinks) = (self.journal(), self.sinks(cluster.name.as_deref()));
+        let (source, journal) = (self.source(), self.journal());
+        let sinks = self.sinks(cluster.name.as_deref());
         self.check_forwards(&sinks);
         self.check_files(&sinks, &journal.path);
         Settings {
-            source: self.source(),
+            source,
             journal,
             sinks,
             cluster,
