@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to the command of a target, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e drill fuzz release-check bench schema
+.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e e2e-sinks drill fuzz release-check bench schema
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -35,6 +35,10 @@ conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:d
 e2e: tools ## Four scenarios on a real etcd, kube-apiserver, Kafka and Collector, installed first: ARGS=--all for all
 	tests/parts/install $(if $(filter --all,$(ARGS)),,etcd apiserver kafka collector)
 	$(CARGO) test --locked --test e2e -- --test-threads 1 $(if $(filter --all,$(ARGS)),--include-ignored)
+
+e2e-sinks: tools ## Sinks of SIEMs on a real OpenSearch, Loki, Collector (HEC, syslog) and rsyslog, installed first: 10 min once
+	tests/parts/install etcd apiserver siem-collector opensearch loki rsyslog
+	$(CARGO) test --locked --test e2e -- --ignored --nocapture siem
 
 drill: tools ## Fault drills at full length, above an hour: ARGS="--short", ARGS="outage", ARGS="--list"
 	tests/parts/install

@@ -10,4 +10,5 @@ mod load;
 mod outages;
 mod recorder;
 mod refusals;
+mod siem;
 mod signatures;

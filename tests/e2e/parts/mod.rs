@@ -11,6 +11,7 @@ mod collector;
 mod etcd;
 mod kafka;
 mod process;
+mod siem;
 mod webhooks;
 
 use std::env;
@@ -26,6 +27,7 @@ pub(crate) use collector::{Collector, otlp_items};
 pub(crate) use etcd::Etcd;
 pub(crate) use kafka::{ACCOUNT, Kafka};
 pub(crate) use process::{Part, Process, Scratch, run};
+pub(crate) use siem::Siem;
 pub(crate) use webhooks::{Signed, WebhookLibrary};
 
 /// The parts and versions that `tests/parts/install` installs.
