@@ -22,10 +22,14 @@ use crate::{
 
 /// The time behind the name of a rotated file. Such names stand in the order of their times.
 const TIME: &str = "%Y%m%dT%H%M%S.%3fZ";
+/// The beginning of each line.
+const BEGIN: &[u8; 2] = b"{\"";
 /// The longest incomplete line, in bytes. A longer one is another program's.
 const MOST_LINE_BYTES: u64 = 64 << 20;
 /// How far a clock may have been set back, in milliseconds. The name of a rotated file that is further ahead is not counted.
 const MOST_AHEAD_MS: i64 = 86_400_000;
+/// How often a file is opened that is another one when it is locked.
+const OPENED_AT_MOST: usize = 8;
 
 /// A file of lines, and the rotated ones: `events.ndjson`, `events.ndjson.20261128T000000.123Z`.
 #[derive(Debug)]
@@ -100,41 +104,52 @@ impl RotatingFile {
     fn opened(&self, period: i64) -> Result<Open, Failure> {
         let failed = |error| self.failed("open", &error);
         DirBuilder::new().recursive(true).create(self.directory()).map_err(failed)?;
-        // Not a link, which a rename would move instead of the file, and without waiting for the reader of a pipe.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o640)
-            .custom_flags(flags.bits().cast_signed());
-        let file = options.open(&self.path).map_err(|error| {
-            let is_link = Errno::from_io_error(&error) == Some(Errno::LOOP);
-            failed(if is_link { unusable("expected a file, found a symbolic link") } else { error })
-        })?;
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(failed(unusable("expected a file, found something else")));
-        }
-        let busy = || self.failed("lock", &ErrorKind::ResourceBusy.into());
-        file.try_lock().map_err(|error| match error {
-            TryLockError::Error(error) => self.failed("lock", &error),
-            TryLockError::WouldBlock => busy(),
-        })?;
-        let length = repaired(&file).map_err(failed)?;
-        if length < metadata.len() {
-            let (path, bytes) = (self.path.display(), metadata.len() - length);
+        let mut open = self.locked()?;
+        let metadata = open.file.metadata().map_err(failed)?;
+        open.length = repaired(&open.file).map_err(failed)?;
+        if open.length < metadata.len() {
+            let (path, bytes) = (self.path.display(), metadata.len() - open.length);
             tracing::warn!(%path, bytes, "the end of a file is cut: an incomplete line");
         }
-        if length == 0 {
+        if open.length == 0 {
             let synced = File::open(self.directory()).and_then(|directory| directory.sync_all());
             synced.map_err(|error| self.failed("sync the directory of", &error))?;
         }
         let modified = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
-        let period = modified.filter(|_| length > 0).map_or(period, |time| self.period(time));
-        // Whoever had the lock before may have rotated it.
-        self.if_current(Open { file, length, period })?.ok_or_else(busy)
+        open.period = modified.filter(|_| open.length > 0).map_or(period, |time| self.period(time));
+        Ok(open)
+    }
+
+    /// Opens the file and locks it. It has to be the one of its name then: others may rotate or move it meanwhile.
+    fn locked(&self) -> Result<Open, Failure> {
+        let failed = |error| self.failed("open", &error);
+        // Not a link, which a rename would move instead of the file, and without waiting for the reader of a pipe.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(0o640).custom_flags(flags);
+        for _ in 0..OPENED_AT_MOST {
+            let file =
+                options.open(&self.path).map_err(|error| match Errno::from_io_error(&error) {
+                    Some(Errno::LOOP) => failed(unusable("expected a file, found a symbolic link")),
+                    _ => failed(error),
+                })?;
+            let metadata = file.metadata().map_err(failed)?;
+            if !metadata.is_file() {
+                return Err(failed(unusable("expected a file, found something else")));
+            }
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::Error(error)) => return Err(self.failed("lock", &error)),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(self.unavailable("another sink or process writes it"));
+                }
+            }
+            let open = Open { file, length: metadata.len(), period: 0 };
+            if let Some(open) = self.if_current(open)? {
+                return Ok(open);
+            }
+        }
+        Err(self.unavailable("another program moves it again and again"))
     }
 
     /// Renames the file, and removes the oldest rotated ones.
@@ -151,8 +166,9 @@ impl RotatingFile {
         }
         times.push(time);
         for old in times.iter().rev().skip(self.rotate.keep) {
-            if let Err(error) = self.rotated_name(*old).and_then(fs::remove_file) {
-                let path = self.path.display();
+            let old = self.rotated_name(*old).map_err(failed)?;
+            if let Err(error) = fs::remove_file(&old) {
+                let path = old.display();
                 tracing::warn!(%path, %error, "a rotated file cannot be removed");
             }
         }
@@ -203,20 +219,21 @@ impl RotatingFile {
             AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
             PermissionDenied, ReadOnlyFilesystem, ResourceBusy, Unsupported,
         };
-        let path = self.path.display();
-        let (class, reason) = match error.kind() {
-            // It may let go of it.
-            ResourceBusy => (
-                FailureClass::Unavailable,
-                format!("cannot {what} {path}: another sink or process writes it"),
-            ),
+        let class = match error.kind() {
             AlreadyExists | InvalidFilename | InvalidInput | IsADirectory | NotADirectory
-            | NotFound | PermissionDenied | ReadOnlyFilesystem | Unsupported => {
-                (FailureClass::Misconfigured, format!("cannot {what} {path}: {error}"))
+            | NotFound | PermissionDenied | ReadOnlyFilesystem | ResourceBusy | Unsupported => {
+                FailureClass::Misconfigured
             }
-            _ => (FailureClass::Unavailable, format!("cannot {what} {path}: {error}")),
+            _ => FailureClass::Unavailable,
         };
+        let reason = format!("cannot {what} {}: {error}", self.path.display());
         Failure::new(class, Secrets::none().reason(reason))
+    }
+
+    /// Of what others do to the file for a while.
+    fn unavailable(&self, words: &str) -> Failure {
+        let reason = format!("cannot write {}: {words}", self.path.display());
+        Failure::new(FailureClass::Unavailable, Secrets::none().reason(reason))
     }
 }
 
@@ -239,8 +256,11 @@ impl Open {
         });
         match result {
             Ok(()) => self.length += lines.len() as u64,
-            // Should that fail too, half a line is cut away at the next attempt, and whole ones are there twice.
-            Err(_) => drop(self.file.set_len(self.length)),
+            // Should that fail too, half a line is cut away at the next attempt, and whole ones are there again.
+            Err(_) if self.file.metadata().is_ok_and(|metadata| metadata.len() > self.length) => {
+                drop(self.file.set_len(self.length));
+            }
+            Err(_) => {}
         }
         result
     }
@@ -266,28 +286,32 @@ fn repaired(file: &File) -> io::Result<u64> {
             return Err(foreign());
         }
     }
-    let mut first = vec![0; length.min(2) as usize];
-    file.read_exact_at(&mut first, 0)?;
+    let mut start = *BEGIN;
+    if whole > 0 {
+        file.read_exact_at(&mut start, 0).map_err(|_| foreign())?;
+    }
     let mut rest = vec![0; (length - whole) as usize];
     file.read_exact_at(&mut rest, whole)?;
-    if !(is_start_of_line(&first) && is_start_of_line(&rest)) {
+    // A crash of the machine may leave zeros.
+    let end = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let rest = &rest[..end];
+    if start != *BEGIN || !BEGIN.starts_with(&rest[..end.min(BEGIN.len())]) {
         return Err(foreign());
     }
-    if serde_json::from_slice::<IgnoredAny>(&rest).is_ok() {
-        (&*file).write_all(b"\n")?;
-        return Ok(length + 1);
+    match serde_json::from_slice::<IgnoredAny>(rest) {
+        _ if whole == length => Ok(length),
+        // It may be another's, and whole.
+        Ok(_) => {
+            file.set_len(whole + end as u64)?;
+            (&*file).write_all(b"\n")?;
+            Ok(whole + end as u64 + 1)
+        }
+        Err(error) if error.is_eof() => {
+            file.set_len(whole)?;
+            Ok(whole)
+        }
+        Err(_) => Err(foreign()),
     }
-    if whole < length {
-        file.set_len(whole)?;
-    }
-    Ok(whole)
-}
-
-/// Whether a line of ours may begin so. A crash of the machine may leave zeros instead of its end.
-fn is_start_of_line(bytes: &[u8]) -> bool {
-    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let start = &bytes[..end.min(2)];
-    b"{\"".starts_with(start)
 }
 
 /// Of a file that is not for us.

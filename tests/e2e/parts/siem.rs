@@ -36,7 +36,9 @@ impl Siem {
         let jars = installed("opensearch", "lib").join("*");
         let path = format!("{}:{}", classes.display(), jars.display());
         let mut arguments: Vec<_> =
-            ["-Xms300m", "-Xmx700m", "-XX:+UseSerialGC", "-cp", &path, "Node"].map(String::from).into();
+            ["-Xms300m", "-Xmx700m", "-XX:+UseSerialGC", "-cp", &path, "Node"]
+                .map(String::from)
+                .into();
         arguments.extend([port.to_string(), transport.to_string(), scratch.file("node")]);
         let health = "/_cluster/health?wait_for_status=yellow&timeout=1s";
         Self::start("opensearch", "java".into(), arguments, port, Some(health), scratch).await
@@ -82,9 +84,7 @@ impl Siem {
 
     /// A Collector that takes events for Splunk, and acknowledges them.
     pub(crate) async fn hec() -> Self {
-        let receiver = |address: &str| {
-            json!({"splunk_hec": {"endpoint": address, "ack": {"extension": "ack"}}})
-        };
+        let receiver = |address: &str| json!({"splunk_hec": {"endpoint": address, "ack": {"extension": "ack"}}});
         Self::collector("hec", receiver).await
     }
 
@@ -101,7 +101,8 @@ impl Siem {
         let scratch = Scratch::new(name);
         let port = free_port();
         let receivers = receiver(&format!("127.0.0.1:{port}"));
-        let names: Vec<_> = receivers.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        let names: Vec<_> =
+            receivers.as_object().into_iter().flatten().map(|(name, _)| name).collect();
         let config = json!({
             "extensions": {"ack": {}},
             "receivers": receivers,
@@ -156,7 +157,8 @@ action(type="omfile" file="{folder}/own.log")
         let file = scratch.file("rsyslog.conf");
         fs::write(&file, config).expect("the configuration of rsyslog");
         let modules = format!("{libraries}/rsyslog");
-        let mut arguments: Vec<_> = ["-n", "-f", &file, "-M", &modules, "-i"].map(String::from).into();
+        let mut arguments: Vec<_> =
+            ["-n", "-f", &file, "-M", &modules, "-i"].map(String::from).into();
         arguments.push(scratch.file("pid"));
         let program = root.join("sbin/rsyslogd");
         let mut process = Process::new("rsyslog", program, arguments, scratch.path());
@@ -219,7 +221,8 @@ action(type="omfile" file="{folder}/own.log")
 
     /// The ids of all entries that Loki shows.
     pub(crate) async fn entries(&self) -> Vec<String> {
-        let query = "/loki/api/v1/query_range?query=%7Bcluster%3D%22e2e%22%7D&since=6h&limit=1000000";
+        let query =
+            "/loki/api/v1/query_range?query=%7Bcluster%3D%22e2e%22%7D&since=6h&limit=1000000";
         let answer = self.ask(query, None).await;
         let streams = answer["data"]["result"].as_array().expect("streams").iter();
         let ids = streams.flat_map(|stream| {
@@ -261,10 +264,12 @@ const CERTIFICATE: &str = "certificate.pem";
 /// The ids in a line: of the structured data of a message, or of the attributes of log records.
 fn ids_of(line: &Value) -> Vec<String> {
     if let Some(data) = line["sd"].as_str() {
-        let id = data.strip_prefix("[tidings@32473 id=\"").and_then(|rest| rest.strip_suffix("\"]"));
+        let id =
+            data.strip_prefix("[tidings@32473 id=\"").and_then(|rest| rest.strip_suffix("\"]"));
         return vec![id.unwrap_or_else(|| panic!("no id in {data}")).to_owned()];
     }
-    let scopes = otlp_items(line, "resourceLogs").iter().flat_map(|logs| otlp_items(logs, "scopeLogs"));
+    let scopes =
+        otlp_items(line, "resourceLogs").iter().flat_map(|logs| otlp_items(logs, "scopeLogs"));
     scopes.flat_map(|scope| otlp_items(scope, "logRecords")).map(id_of_record).collect()
 }
 

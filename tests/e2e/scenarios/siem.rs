@@ -121,15 +121,21 @@ fn judge(sink: &str, wanted: &HashSet<String>, ids: &[String]) -> usize {
     let distinct: HashSet<&String> = ids.iter().collect();
     let lost = wanted.iter().filter(|id| !distinct.contains(id)).count();
     let repeated = ids.len() - distinct.len();
-    eprintln!("  {sink}: wanted {}, received {}, lost {lost}, repeated {repeated}", wanted.len(), distinct.len());
+    eprintln!(
+        "  {sink}: wanted {}, received {}, lost {lost}, repeated {repeated}",
+        wanted.len(),
+        distinct.len()
+    );
     assert_eq!(lost, 0, "{sink}");
     repeated
 }
 
 /// The ids of the lines of all files.
 fn lines(directory: &Path) -> Vec<String> {
-    let files = directory.read_dir().expect("the archive").map(|entry| entry.expect("a file").path());
-    let texts: Vec<_> = files.map(|file| fs::read_to_string(file).expect("a file of lines")).collect();
+    let files =
+        directory.read_dir().expect("the archive").map(|entry| entry.expect("a file").path());
+    let texts: Vec<_> =
+        files.map(|file| fs::read_to_string(file).expect("a file of lines")).collect();
     let lines = texts.iter().flat_map(|text| text.lines());
     let envelopes = lines.map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
     envelopes.map(|envelope| envelope["id"].as_str().expect("an id").to_owned()).collect()

@@ -153,6 +153,9 @@ fn an_incomplete_last_line_is_cut_away() {
         // It may be another's, and whole.
         ("{\"n\":1}\n{\"n\":2}", "{\"n\":1}\n{\"n\":2}\n"),
         ("{\"n\":2}", "{\"n\":2}\n"),
+        ("{\"n\":2}\0\0", "{\"n\":2}\n"),
+        ("{\"n\":1}\n{\"n\":tr", "{\"n\":1}\n"),
+        ("{\"n\":1}\n{\"n\":\"\\", "{\"n\":1}\n"),
         (&*format!("{{\"n\":1}}\n{long}"), "{\"n\":1}\n"),
         (&long, ""),
         (&format!("{full}{long}"), &*full),
@@ -174,7 +177,11 @@ fn a_file_that_is_not_of_lines_of_json_is_left_as_it_is() {
         "{\n}",
         "{\"n\":1}\n\0\0x",
         "text\n\0\0",
-        "\0\n{",
+        "\0\0\n{\"n\":1}\n\0\0",
+        "\n",
+        "{\"n\":1}{\"n\":2}",
+        "{\"n\":1} // a comment",
+        "{\"n\":{{ .Values.n }}",
     ] {
         let scratch = scratch(1 << 20, 86_400, 14);
         scratch.put(text.as_bytes());
