@@ -36,7 +36,7 @@ e2e: tools ## Four scenarios on a real etcd, kube-apiserver, Kafka and Collector
 	tests/parts/install $(if $(filter --all,$(ARGS)),,etcd apiserver kafka collector)
 	$(CARGO) test --locked --test e2e -- --test-threads 1 $(if $(filter --all,$(ARGS)),--include-ignored)
 
-e2e-sinks: tools ## Sinks of SIEMs on a real OpenSearch, Loki, Collector (HEC, syslog) and rsyslog, installed first: 10 min once
+e2e-sinks: tools ## Ten thousand events to a real OpenSearch, Loki, Collector (HEC, syslog) and rsyslog, installed first
 	tests/parts/install etcd apiserver siem-collector opensearch loki rsyslog
 	$(CARGO) test --locked --test e2e -- --ignored --nocapture siem
 
