@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -219,17 +220,21 @@ action(type="omfile" file="{folder}/own.log")
         ids
     }
 
-    /// The ids of all entries that Loki shows.
-    pub(crate) async fn entries(&self) -> Vec<String> {
-        let query =
-            "/loki/api/v1/query_range?query=%7Bcluster%3D%22e2e%22%7D&since=6h&limit=1000000";
-        let answer = self.ask(query, None).await;
-        let streams = answer["data"]["result"].as_array().expect("streams").iter();
-        let ids = streams.flat_map(|stream| {
-            let entries = stream["values"].as_array().map_or(0, Vec::len);
-            std::iter::repeat_n(text(&stream["stream"]["event_id"]), entries)
-        });
-        ids.collect()
+    /// The ids of all entries that Loki shows of events since then.
+    pub(crate) async fn entries(&self, since: Timestamp) -> Vec<String> {
+        let end = Timestamp::now().as_second();
+        let mut ids = Vec::new();
+        // It takes minutes for all of them at once: each has labels of its own.
+        for start in (since.as_second()..=end).step_by(10) {
+            let range = format!("start={start}&end={}&limit=1000000", start + 10);
+            let query = "/loki/api/v1/query_range?query=%7Bcluster%3D%22e2e%22%7D";
+            let answer = self.ask(&format!("{query}&{range}"), None).await;
+            for stream in answer["data"]["result"].as_array().expect("streams") {
+                let entries = stream["values"].as_array().map_or(0, Vec::len);
+                ids.extend(std::iter::repeat_n(text(&stream["stream"]["event_id"]), entries));
+            }
+        }
+        ids
     }
 
     /// The ids of all records that the Collector or rsyslog has written.
