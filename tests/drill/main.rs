@@ -51,6 +51,7 @@ mod receiver;
 #[allow(dead_code, unused_imports, reason = "shared with the scenarios, which ask for more")]
 mod receivers;
 #[path = "../../benches/bridge/request.rs"]
+#[allow(dead_code, reason = "shared with the bench, which reads syslog, too")]
 mod request;
 mod sampler;
 mod scripted;

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::bridge::Bridge;
 use crate::parts::{ApiServerOptions, Part as _, Scratch, Siem};
 use crate::stage::{Cluster, accounts_for_everything, sinks_of};
-use crate::truth::Truth;
+use crate::truth::{Truth, Version};
 use crate::wait::until_within;
 use crate::writers::Load;
 
@@ -83,7 +83,7 @@ async fn siem_sinks_miss_nothing_when_the_bridge_is_killed_and_receivers_are_awa
     writing.finish(&truth).await;
 
     let versions = truth.versions();
-    let ids = versions.iter().filter(|version| !version.deleted).map(|version| version.id());
+    let ids = versions.iter().filter(|version| !version.deleted).map(Version::id);
     let wanted: HashSet<String> = ids.collect();
     until_within(PATIENCE, "every event has a fate", async || {
         let status = bridge.status().await;
