@@ -118,7 +118,7 @@ fn connection(mut stream: TcpStream, wire: Wire, tally: &Mutex<Tally>) -> io::Re
     }
 }
 
-/// Reads a file while it is written.
+/// Reads a file while it is written. A read counts as a request.
 fn follow(path: &Path, tally: &Mutex<Tally>) -> io::Result<()> {
     let finder = memmem::Finder::new(ENVELOPE);
     while !path.exists() {

@@ -3,8 +3,10 @@
 //! A value that cannot be had is `None` and its problem is on the list, so that checking goes on and one
 //! run shows all problems.
 
+use std::time::Duration;
+
 use super::{
-    CheckSecrets, Error, Misplaced, Path, Problem, SourceFile, Text, Variables, Wrong,
+    CheckSecrets, Error, Misplaced, Path, Problem, Size, SourceFile, Span, Text, Variables, Wrong,
     locate::locate,
     secrets::resolve,
     wrong,
@@ -130,6 +132,38 @@ impl<'a> Checks<'a> {
         let what = format!("expected a number from 1 to {most}, found {value}");
         self.wrong(path, wrong(what).hint(format!("the default is {default}")));
         default
+    }
+
+    /// A duration above zero; `shown` is the default as it is written.
+    pub(crate) fn duration(
+        &mut self,
+        path: &Path,
+        value: Option<Span>,
+        default: Duration,
+        shown: &str,
+    ) -> Duration {
+        let value = value.map_or(default, |span| span.0);
+        if value.is_zero() {
+            let wrong = wrong("expected a duration above zero, found `0s`");
+            self.wrong(path, wrong.hint(format!("the default is `{shown}`")));
+        }
+        value
+    }
+
+    /// A size above zero, in bytes; `shown` is the default as it is written.
+    pub(crate) fn size(
+        &mut self,
+        path: &Path,
+        value: Option<Size>,
+        default: u64,
+        shown: &str,
+    ) -> u64 {
+        let value = value.map_or(default, |size| size.0);
+        if value == 0 {
+            let wrong = wrong("expected a size above zero, found 0");
+            self.wrong(path, wrong.hint(format!("the default is `{shown}`")));
+        }
+        value
     }
 }
 

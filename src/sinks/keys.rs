@@ -181,12 +181,8 @@ impl Shared<'_> {
     /// For how long connections are used, where the sink says so.
     pub(crate) fn max_age(&self, checks: &mut Checks<'_>) -> Option<Duration> {
         let age = self.connection?.max_age?;
-        if age.0.is_zero() {
-            let wrong =
-                wrong("expected a duration above zero, found `0s`").hint("the default is `10m`");
-            checks.wrong(&self.path.key("connection").key("maxAge"), wrong);
-        }
-        Some(age.0)
+        let path = self.path.key("connection").key("maxAge");
+        Some(checks.duration(&path, Some(age), age.0, "10m"))
     }
 
     /// Refuses `compression: zstd`, which the receiver may not read.

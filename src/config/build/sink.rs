@@ -24,11 +24,7 @@ impl Builder<'_> {
     ) -> SinkSettings {
         let path = Path::root("sinks").key(name);
         let SinkModel { kind, keys, common } = model;
-        let timeout = common.timeout.map_or(TIMEOUT, |span| span.0);
-        if timeout.is_zero() {
-            let wrong = wrong("expected a duration above zero, found `0s`");
-            self.checks.wrong(&path.key("timeout"), wrong.hint("the default is `10s`"));
-        }
+        let timeout = self.checks.duration(&path.key("timeout"), common.timeout, TIMEOUT, "10s");
         let batch = self.batch(&path.key("batch"), common, keys.batch_events());
         let default = keys.concurrency(batch) as u32;
         let concurrency = path.key("concurrency");
@@ -101,11 +97,7 @@ impl Builder<'_> {
         let (defaults, model) = (BatchOptions::default(), &model.batch);
         let events =
             self.checks.within(&path.key("events"), model.events, MOST_EVENTS, events as u32);
-        let bytes = model.size.map_or(defaults.bytes, |size| size.0);
-        if bytes == 0 {
-            let wrong = wrong("expected a size above zero, found 0").hint("the default is `1MiB`");
-            self.checks.wrong(&path.key("size"), wrong);
-        }
+        let bytes = self.checks.size(&path.key("size"), model.size, defaults.bytes, "1MiB");
         let linger = model.linger.map_or(defaults.linger, |span| span.0);
         BatchOptions { events: events as usize, bytes, linger }
     }
@@ -113,15 +105,16 @@ impl Builder<'_> {
     fn retry(&mut self, path: &Path, model: &CommonModel) -> RetryOptions {
         let defaults = RetryOptions::default();
         let options = RetryOptions {
-            initial: model.retry.initial.map_or(defaults.initial, |span| span.0),
+            initial: self.checks.duration(
+                &path.key("initial"),
+                model.retry.initial,
+                defaults.initial,
+                "100ms",
+            ),
             max: model.retry.max.map_or(defaults.max, |span| span.0),
             max_attempts: model.retry.max_attempts,
         };
-        if options.initial.is_zero() {
-            let wrong =
-                wrong("expected a duration above zero, found `0s`").hint("the default is `100ms`");
-            self.checks.wrong(&path.key("initial"), wrong);
-        } else if options.initial > options.max {
+        if options.initial > options.max {
             let key = if model.retry.initial.is_some() { "initial" } else { "max" };
             let what = format!(
                 "expected a first wait of at most {:?}, the longest, found {:?}",

@@ -31,7 +31,7 @@ pub(crate) struct FileModel {
     rotate: RotateModel,
 }
 
-/// When a file is rotated: it is renamed, the time in UTC is appended to its name.
+/// When a file is rotated: the time, in UTC, is appended to its name.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Rotate")]
@@ -106,23 +106,12 @@ impl Keys for FileModel {
 impl RotateModel {
     fn options(self, path: &Path, checks: &mut Checks<'_>) -> RotateOptions {
         let defaults = RotateOptions::default();
-        let options = RotateOptions {
-            size: self.size.map_or(defaults.size, |size| size.0),
-            age: self.age.map_or(defaults.age, |age| age.0),
+        RotateOptions {
+            size: checks.size(&path.key("size"), self.size, defaults.size, "100MiB"),
+            age: checks.duration(&path.key("age"), self.age, defaults.age, "24h"),
             keep: checks.within(&path.key("keep"), self.keep, 100_000, defaults.keep as u32)
                 as usize,
-        };
-        if options.size == 0 {
-            let wrong =
-                wrong("expected a size above zero, found 0").hint("the default is `100MiB`");
-            checks.wrong(&path.key("size"), wrong);
         }
-        if options.age.is_zero() {
-            let wrong =
-                wrong("expected a duration above zero, found `0s`").hint("the default is `24h`");
-            checks.wrong(&path.key("age"), wrong);
-        }
-        options
     }
 }
 

@@ -26,9 +26,9 @@ const TIME: &str = "%Y%m%dT%H%M%S.%3fZ";
 const BEGIN: &[u8; 2] = b"{\"";
 /// The longest incomplete line, in bytes. A longer one is another program's.
 const MOST_LINE_BYTES: u64 = 64 << 20;
-/// How far a clock may have been set back, in milliseconds. The name of a rotated file that is further ahead is not counted.
+/// How far ahead of the clock the name of a rotated file may be, in milliseconds: the clock may have been set back.
 const MOST_AHEAD_MS: i64 = 86_400_000;
-/// How often a file is opened that is another one when it is locked.
+/// How often the file is opened if others move it before it is locked.
 const OPENED_AT_MOST: usize = 8;
 
 /// A file of lines, and the rotated ones: `events.ndjson`, `events.ndjson.20261128T000000.123Z`.
@@ -123,7 +123,7 @@ impl RotatingFile {
     /// Opens the file and locks it. It has to be the one of its name then: others may rotate or move it meanwhile.
     fn locked(&self) -> Result<Open, Failure> {
         let failed = |error| self.failed("open", &error);
-        // Not a link, which a rename would move instead of the file, and without waiting for the reader of a pipe.
+        // A link is refused, as a rename would move it instead of the file. A pipe is not waited for.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(0o640).custom_flags(flags);
@@ -230,7 +230,7 @@ impl RotatingFile {
         Failure::new(class, Secrets::none().reason(reason))
     }
 
-    /// Of what others do to the file for a while.
+    /// The failure of a file that others hold or move, which may end by itself.
     fn unavailable(&self, words: &str) -> Failure {
         let reason = format!("cannot write {}: {words}", self.path.display());
         Failure::new(FailureClass::Unavailable, Secrets::none().reason(reason))
@@ -256,7 +256,7 @@ impl Open {
         });
         match result {
             Ok(()) => self.length += lines.len() as u64,
-            // Should that fail too, half a line is cut away at the next attempt, and whole ones are there again.
+            // If that fails, too, the next attempt cuts an incomplete line, and whole lines repeat.
             Err(_) if self.file.metadata().is_ok_and(|metadata| metadata.len() > self.length) => {
                 drop(self.file.set_len(self.length));
             }
@@ -314,7 +314,7 @@ fn repaired(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Of a file that is not for us.
+/// The error of a file that is not for us.
 fn unusable(words: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, words)
 }

@@ -1,7 +1,6 @@
 //! The systems behind the sinks of a SIEM: OpenSearch, Loki, rsyslog, and a Collector that takes Splunk's HEC or syslog.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -42,7 +41,8 @@ impl Siem {
                 .into();
         arguments.extend([port.to_string(), transport.to_string(), scratch.file("node")]);
         let health = "/_cluster/health?wait_for_status=yellow&timeout=1s";
-        Self::start("opensearch", "java".into(), arguments, port, Some(health), scratch).await
+        let process = Process::new("opensearch", "java".into(), arguments, scratch.path());
+        Self::start(process, port, Some(health), scratch).await
     }
 
     /// A Loki that answers queries of many entries, of any age.
@@ -80,7 +80,8 @@ impl Siem {
         let arguments =
             vec![format!("-config.file={file}"), "-ingester.min-ready-duration=0s".to_owned()];
         let program = installed("loki", "bin/loki");
-        Self::start("loki", program, arguments, port, Some("/ready"), scratch).await
+        let process = Process::new("loki", program, arguments, scratch.path());
+        Self::start(process, port, Some("/ready"), scratch).await
     }
 
     /// A Collector that takes events for Splunk, and acknowledges them.
@@ -119,7 +120,9 @@ impl Siem {
         let file = scratch.file("config.yaml");
         fs::write(&file, config.to_string()).expect("the configuration of the Collector");
         let program = installed("siem-collector", "bin/otelcol");
-        Self::start(name, program, vec!["--config".to_owned(), file], port, None, scratch).await
+        let arguments = vec!["--config".to_owned(), file];
+        let process = Process::new(name, program, arguments, scratch.path());
+        Self::start(process, port, None, scratch).await
     }
 
     /// An rsyslog that takes messages over TLS.
@@ -145,7 +148,6 @@ impl Siem {
 module(load="imtcp" streamDriver.name="ossl" streamDriver.mode="1" streamDriver.authMode="anon")
 template(name="line" type="list" option.jsonf="on") {{
   property(outname="sd" name="structured-data" format="jsonf")
-  property(outname="msg" name="msg" format="jsonf")
 }}
 ruleset(name="received") {{
   action(type="omfile" file="{folder}/{OUTPUT}" template="line" asyncWriting="off" flushOnTXEnd="on")
@@ -164,22 +166,10 @@ action(type="omfile" file="{folder}/own.log")
         let program = root.join("sbin/rsyslogd");
         let mut process = Process::new("rsyslog", program, arguments, scratch.path());
         process.set_variable("LD_LIBRARY_PATH", &libraries);
-        Self::launched(process, port, None, scratch).await
+        Self::start(process, port, None, scratch).await
     }
 
     async fn start(
-        name: &'static str,
-        program: PathBuf,
-        arguments: Vec<String>,
-        port: u16,
-        health: Option<&'static str>,
-        scratch: Scratch,
-    ) -> Self {
-        let process = Process::new(name, program, arguments, scratch.path());
-        Self::launched(process, port, health, scratch).await
-    }
-
-    async fn launched(
         process: Process,
         port: u16,
         health: Option<&'static str>,
