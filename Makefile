@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to the command of a target, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e e2e-sinks drill fuzz release-check bench schema
+.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e e2e-sinks drill fuzz release-check bench schema image install-yaml
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -66,12 +66,22 @@ deny: tools ## Licences, sources and advisories of dependencies; installs cargo-
 
 release-check: export BRIDGE_CASES = 16
 release-check: lint features doc docs deny test fuzz ## All checks, by hand before a release; takes hours
+	tests/parts/install helm
+	$(CARGO) test --locked --test program deploy
 	$(MAKE) e2e ARGS=--all
 	$(MAKE) drill ARGS=--short
 
 bench: tools ## Measure events a second, CPU, memory and latency; ARGS="--write docs/benchmarks.md" keeps them
 	$(CARGO) bench --locked --bench bridge -- $(ARGS)
 
-schema: ## Write the JSON Schema of the configuration again
+schema: ## Write the JSON Schema of the configuration again, and of the chart's values, which holds it
 	$(CARGO) run --quiet --locked -- schema > target/schema.json
 	mv target/schema.json config/schema.json
+	WRITE_SCHEMA=1 $(CARGO) test --quiet --locked --test program the_schema_of_the_values
+
+image: build ## The image of a release build, by buildah, podman or docker: IMAGE=registry.example.com/tidings
+	deploy/image
+
+install-yaml: ## Render the chart into deploy/install.yaml and deploy/rbac-enrichment.yaml
+	tests/parts/install helm
+	scripts/install-yaml

@@ -91,7 +91,7 @@ impl Heartbeat {
                         tracing::warn!(
                             error = &*short(&status.message),
                             hint = "grant the verbs create and patch on the resource events in this \
-                                    namespace (deploy/rbac.yaml does), or set source.heartbeat to 0s",
+                                    namespace (deploy/install.yaml does), or set source.heartbeat to 0s",
                             "no heartbeat: a watch that died without breaking is noticed only by its \
                              own end, after 5 to 10 minutes"
                         );

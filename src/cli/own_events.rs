@@ -30,7 +30,7 @@ pub(super) struct RecorderEnded(String);
 
 impl Recording {
     /// Starts to record about the Pod that `POD_NAME`, `POD_NAMESPACE` and `POD_UID` name, as
-    /// `deploy/statefulset.yaml` sets them; nothing without the first two.
+    /// the manifests in `deploy/` do; nothing without the first two.
     pub(super) async fn start(client: &Client) -> Result<Option<(Self, OwnEvents)>, Stopped> {
         let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let (Some(name), Some(namespace)) = (variable("POD_NAME"), variable("POD_NAMESPACE"))

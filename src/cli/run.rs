@@ -226,7 +226,7 @@ fn warn_in_a_pod(admin: &AdminServer) {
             address = %admin.address(),
             "the admin server listens on loopback alone, where the kubelet's probes do not reach it: \
              give the container the variable TIDINGS_SERVER__LISTEN=[::]:8080, as \
-             deploy/statefulset.yaml does"
+             deploy/install.yaml does"
         );
     }
 }

@@ -62,7 +62,7 @@ impl Bridge {
         write(&file, &config);
     }
 
-    /// Tells it which Pod it is, as `deploy/statefulset.yaml` does.
+    /// Tells it which Pod it is, as `deploy/install.yaml` does.
     pub(crate) fn be_the_pod(&mut self, namespace: &str, name: &str) {
         self.process.set_variable("POD_NAMESPACE", namespace);
         self.process.set_variable("POD_NAME", name);

@@ -71,7 +71,9 @@ async fn the_shipped_account_may_do_all_that_the_bridge_does() {
         until("it says what it lacks", async || {
             stage.bridge.logged("the API server cannot be followed").is_some_and(|line| {
                 line["error"].as_str().is_some_and(|error| error.contains(&words))
-                    && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/rbac.yaml"))
+                    && line["hint"]
+                        .as_str()
+                        .is_some_and(|hint| hint.contains("deploy/install.yaml"))
             })
         })
         .await;
@@ -109,11 +111,10 @@ async fn the_manifests_are_taken_to_the_letter_and_so_is_the_pod() {
     let admin = cluster.server.kubeconfig("admin");
     // The others are in the namespace, which has to be there.
     apply(&admin);
-    let files = std::fs::read_dir(DEPLOY).expect("the manifests").map(|file| file.expect("a file"));
-    for file in files.filter(|file| file.file_name() != "kustomization.yaml") {
+    for file in ["install.yaml", "rbac-enrichment.yaml"] {
         let strict = ["--dry-run=server", "--validate=strict", "--warnings-as-errors"];
         let arguments = ["apply", "--server-side", "--force-conflicts"];
-        run(kubectl(&admin).args(arguments).args(strict).arg("-f").arg(file.path()));
+        run(kubectl(&admin).args(arguments).args(strict).arg("-f").arg(format!("{DEPLOY}/{file}")));
     }
 
     let client = cluster.admin().await;
@@ -164,7 +165,7 @@ async fn an_api_server_that_refuses_is_quoted_and_asked_again() {
             let error = line["error"].as_str().unwrap_or_default();
             error.contains(r#"User "nobody" cannot list resource "events""#)
                 && error.contains("403")
-                && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/rbac.yaml"))
+                && line["hint"].as_str().is_some_and(|hint| hint.contains("deploy/install.yaml"))
         })
     })
     .await;
