@@ -84,4 +84,4 @@ image: build ## The image of a release build, by buildah, podman or docker: IMAG
 
 install-yaml: ## Render the chart into deploy/install.yaml and deploy/rbac-enrichment.yaml
 	tests/parts/install helm
-	scripts/install-yaml
+	scripts/install-yaml deploy

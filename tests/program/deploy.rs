@@ -6,9 +6,9 @@
 mod chart;
 mod manifests;
 
-use std::{fs, path::Path};
+use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidings::config::ServerDetail;
 
 use manifests::{Manifests, granted, in_deploy};
@@ -53,12 +53,9 @@ fn the_probes_reach_the_pod_and_others_see_the_metrics_alone() {
 }
 
 #[test]
-fn nobody_can_own_the_image_and_its_tag_is_the_version() {
+fn the_image_has_an_invalid_registry_and_the_version_as_its_tag() {
     let image = installed().container()["image"].clone();
     assert_eq!(image, format!("registry.invalid/tidings:{}", env!("CARGO_PKG_VERSION")));
-    let kustomization = fs::read_to_string(in_deploy("kustomization.yaml")).unwrap();
-    let named = format!("registry.example.com/tidings:{}\n", env!("CARGO_PKG_VERSION"));
-    assert!(kustomization.contains(&named), "{kustomization}");
     let chart = Manifests::read(&fs::read_to_string(in_deploy("chart/Chart.yaml")).unwrap());
     for key in ["version", "appVersion"] {
         assert_eq!(chart.objects[0][key], env!("CARGO_PKG_VERSION"), "{key} of Chart.yaml");
@@ -66,15 +63,13 @@ fn nobody_can_own_the_image_and_its_tag_is_the_version() {
 }
 
 #[test]
-fn little_of_the_node_is_taken_and_a_lost_one_is_left_soon() {
+fn the_pod_is_evicted_from_a_lost_node_after_30_s() {
     let manifests = installed();
-    for of in ["requests", "limits"] {
-        for what in ["memory", "ephemeral-storage"] {
-            assert!(manifests.container()["resources"][of][what].is_string(), "{of} {what}");
-        }
-    }
     let tolerations = manifests.pod()["spec"]["tolerations"].as_array().unwrap();
-    assert!(tolerations.iter().all(|t| t["tolerationSeconds"] == 30), "{tolerations:?}");
+    let mut of: Vec<_> = tolerations.iter().map(|t| (&t["key"], &t["tolerationSeconds"])).collect();
+    of.sort_by_key(|(key, _)| key.to_string());
+    let keys = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].map(Value::from);
+    assert_eq!(of, [(&keys[0], &30.into()), (&keys[1], &30.into())]);
 }
 
 #[test]
@@ -101,14 +96,10 @@ fn the_namespace_takes_only_pods_of_the_restricted_profile() {
 }
 
 #[test]
-fn the_image_runs_the_program_as_the_user_of_the_pod() {
+fn the_image_runs_as_the_user_of_the_pod() {
     let containerfile = fs::read_to_string(in_deploy("Containerfile")).unwrap();
     let manifests = installed();
     let user = &manifests.pod()["spec"]["securityContext"];
     let user = format!("\nUSER {}:{}\n", user["runAsUser"], user["runAsGroup"]);
-    for line in [&*user, "\nFROM scratch\n", "\nENTRYPOINT [\"tidings\"]\n"] {
-        assert!(containerfile.contains(line), "{line}");
-    }
-    let makefile = Path::new(env!("CARGO_MANIFEST_DIR")).join("Makefile");
-    assert!(fs::read_to_string(makefile).unwrap().contains("\tdeploy/image\n"));
+    assert!(containerfile.contains(&user), "{user}");
 }

@@ -144,6 +144,7 @@ impl Manifests {
                 })
                 .collect();
             assert_eq!(bindings.len(), 1, "{metadata}");
+            assert_eq!(bindings[0]["roleRef"]["kind"], kind);
             let subject = json!([{
                 "kind": "ServiceAccount",
                 "name": account["metadata"]["name"],
@@ -171,9 +172,13 @@ pub(super) fn granted(manifests: &Manifests) -> Vec<String> {
             };
             let names = rule.get("resourceNames").map(|names| format!(" {names}"));
             let names = names.unwrap_or_default();
-            for verb in list("verbs") {
-                for resource in list("resources") {
-                    granted.insert(format!("{verb} {resource}{names}{within}"));
+            assert!(rule.get("nonResourceURLs").is_none(), "{rule}");
+            for group in list("apiGroups") {
+                let group = if group.is_empty() { group } else { format!(".{group}") };
+                for verb in list("verbs") {
+                    for resource in list("resources") {
+                        granted.insert(format!("{verb} {resource}{group}{names}{within}"));
+                    }
                 }
             }
         }
