@@ -37,7 +37,7 @@ fn allow_only(admin: &Path, verbs: &str) {
     let rules = if verbs.is_empty() { String::new() } else { rule };
     let patch = format!(r#"{{"rules":[{rules}]}}"#);
     let patch = ["--type=merge", "-p", &patch];
-    run(kubectl(admin).args(["patch", "clusterrole", "tidings-events"]).args(patch));
+    run(kubectl(admin).args(["patch", "clusterrole", "tidings-tidings-events"]).args(patch));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,16 +86,16 @@ config: {source: {namespaces: [shop, payments]}}
 #[test]
 fn ephemeral_is_a_deployment_without_a_claim() {
     let Some(helm) = helm() else { return };
-    let manifests = rendered(&helm, "ephemeral: true\npersistence: {size: 500Mi}\n");
+    let manifests = rendered(&helm, "ephemeral: true\npersistence: {size: 1500Mi}\n");
     let workload = manifests.one("Deployment");
     assert_eq!(workload["spec"]["strategy"]["type"], "Recreate");
     let volumes = manifests.pod()["spec"]["volumes"].as_array().unwrap();
     let journal = volumes.iter().find(|volume| volume["name"] == "journal").unwrap();
-    assert_eq!(journal["emptyDir"]["sizeLimit"], "500Mi");
+    assert_eq!(journal["emptyDir"]["sizeLimit"], "1500Mi");
     // The kubelet counts the journal too, and would evict the Pod at the limit for the log.
     let resources = &manifests.container()["resources"];
     assert!(resources["limits"].get("ephemeral-storage").is_none());
-    assert_eq!(resources["requests"]["ephemeral-storage"], "500Mi");
+    assert_eq!(resources["requests"]["ephemeral-storage"], "1500Mi");
 }
 
 #[test]
@@ -177,6 +177,23 @@ extraVolumeMounts: [{name: ca, mountPath: /etc/ca}]
 }
 
 #[test]
+fn names_that_look_like_numbers_are_texts() {
+    let Some(helm) = helm() else { return };
+    let values = "
+secretName: '1e3'
+priorityClassName: 'yes'
+persistence: {storageClass: '010'}
+serviceAccount: {name: '123'}
+namespaced: true
+config: {source: {namespaces: ['7', 'true']}}
+";
+    let manifests = rendered(&helm, values);
+    assert_eq!(manifests.pod()["spec"]["priorityClassName"], "yes");
+    let namespaces = manifests.all("Role").into_iter().map(|role| &role["metadata"]["namespace"]);
+    assert_eq!(namespaces.collect::<Vec<_>>(), ["7", "true", "tidings"]);
+}
+
+#[test]
 fn a_change_of_the_configuration_makes_another_pod() {
     let Some(helm) = helm() else { return };
     let sum = |values: &str| {
@@ -216,6 +233,10 @@ fn a_mistake_in_the_values_is_said_with_its_place() {
     refused(&config("{sinks: {a: {stdout: {}, timeout: soon}}}"), &["/config/sinks/a/timeout"]);
     refused(&config("{journal: {path: /data}}"), &["config.journal.path, found /data"]);
     refused(&config("{server: {listen: \"[::]:80\"}}"), &["config.server.listen"]);
+    let small = "ephemeral: true\npersistence: {size: 512Mi}";
+    refused(&format!("{IMAGE}{small}"), &["persistence.size, found 1GiB and 512Mi"]);
+    let large = config("{journal: {retention: {size: 3000000000}}}");
+    refused(&large, &["expected config.journal.retention.size below persistence.size"]);
     refused(&format!("{IMAGE}namespaced: true"), &["config.source.namespaces"]);
     refused(&format!("{IMAGE}persistance: {{size: 1Gi}}"), &["persistance"]);
     refused(&format!("{IMAGE}persistence: {{size: 1GiB}}"), &["/persistence/size"]);
