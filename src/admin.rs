@@ -24,5 +24,7 @@ pub use server::{AdminServer, ServeError};
 pub use serving::ServerEnded;
 pub(crate) use socket::connect;
 pub use status::{
-    GapStatus, IngestStatus, JournalStatus, PartStatus, SinkStatus, SourceStatus, Status, status,
+    GapStatus, IngestStatus, JournalStatus, PartStatus, Problem, SinkStatus, SourceStatus, Status,
+    status,
 };
+pub(crate) use status::{counted, humane};

@@ -1,10 +1,11 @@
-//! The command line: `run`, `check`, `journal`, `schema`, `demo`, and beside a bridge `dead-letters`,
-//! `replay`.
+//! The command line: `run`, `check`, `journal`, `schema`, `demo`, beside a bridge `status`,
+//! `dead-letters` and `replay`, and about the command line itself `completions` and `man`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
 //! in the configuration or the usage, 1 for anything else.
 
 mod control;
+mod described;
 mod journal;
 mod kube_client;
 mod logging;
@@ -23,10 +24,20 @@ use crate::{
 /// The exit code of a mistake in the configuration; clap's own for a mistake in the usage.
 const EXIT_CONFIGURATION: u8 = 2;
 
+/// Below the help of the program and of `run`.
+const AFTER_HELP: &str = "\
+Environment:
+  TIDINGS_SECTION__KEY  Sets a key of cluster, source, journal, server or log
+
+Exit codes:
+  0  Done, or stopped by a signal
+  1  Anything else
+  2  A mistake in the configuration, the kubeconfig or the usage";
+
 /// A Kubernetes event bridge that loses nothing: from the API server to Kafka, OTLP and webhooks,
 /// through a durable journal.
 #[derive(Debug, Parser)]
-#[command(name = "tidings", version, about, arg_required_else_help = true)]
+#[command(name = "tidings", version, about, after_help = AFTER_HELP, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -36,6 +47,7 @@ struct Arguments {
 enum Command {
     /// Follow events and deliver them; without a configuration, from the current kube context to
     /// stdout, keeping nothing
+    #[command(after_help = AFTER_HELP)]
     Run {
         /// The configuration file
         #[arg(long, value_name = "FILE")]
@@ -52,6 +64,8 @@ enum Command {
     },
     /// Look at a journal, of a running or a stopped bridge, without changing it
     Journal(journal::JournalArguments),
+    /// Show what the running bridge does, problems first; the exit code is 1 if there are any
+    Status(control::StatusArguments),
     /// List, show, send again or drop what receivers refused; of a running or a stopped bridge
     DeadLetters(control::DeadLettersArguments),
     /// Have the running bridge send to one sink again what the journal still has
@@ -64,6 +78,10 @@ enum Command {
     /// Show the whole bridge at work without a cluster: stories, an outage, a crash, a summary
     #[cfg(feature = "demo")]
     Demo(crate::demo::DemoArguments),
+    /// Print a completion script for a shell
+    Completions(described::CompletionsArguments),
+    /// Print the manual page, or write all of them
+    Man(described::ManArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,6 +117,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Journal(arguments) => journal::journal(arguments),
+        Command::Status(arguments) => control::status(arguments),
         Command::DeadLetters(arguments) => control::dead_letters(arguments),
         Command::Replay(arguments) => control::replay(arguments),
         Command::Schema { of: None } => print(&config::schema()),
@@ -115,6 +134,8 @@ pub fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error, 1),
         },
+        Command::Completions(arguments) => described::completions(arguments),
+        Command::Man(arguments) => described::man(arguments),
     }
 }
 
@@ -125,8 +146,8 @@ fn failed(error: &(impl std::fmt::Display + ?Sized), code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
+fn print(text: &(impl AsRef<[u8]> + ?Sized)) -> ExitCode {
+    match std::io::stdout().write_all(text.as_ref()) {
         Ok(()) => ExitCode::SUCCESS,
         // `tidings schema | head` is no failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

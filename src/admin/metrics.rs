@@ -87,7 +87,7 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     let outcomes = now.sinks.iter().flat_map(|sink| {
         let outcomes = sink.enrichments.iter().flatten();
         outcomes.map(|(outcome, count)| {
-            ([("sink", &*sink.name), ("outcome", *outcome)], ConstCounter::new(*count))
+            ([("sink", &*sink.name), ("outcome", &**outcome)], ConstCounter::new(*count))
         })
     });
     let help = "Events by what the sink was told of their objects";

@@ -3,8 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, PoisonError},
-    time::Duration,
+    sync::Arc,
 };
 
 use axum::{
@@ -23,19 +22,16 @@ use super::{
     connections::{self, Peer, REQUEST_WITHIN},
     registry,
     serving::{ServerEnded, Serving},
-    status,
+    status::{self, Problem, status},
 };
 use crate::{
-    bridge::{BridgeView, Stuck},
+    bridge::BridgeView,
     config::{ServerDetail, ServerSettings},
 };
 
 /// So many connections may wait to be accepted, if the kernel allows them (`net.core.somaxconn`): beside
 /// a flood, a probe that finds no room there tries again only after a second.
 const BACKLOG: u32 = 4096;
-
-/// A watch that has been closed for so long is not one that is just being renewed.
-const STREAM_MAY_BE_CLOSED: Duration = Duration::from_mins(1);
 
 /// Why the admin server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -125,21 +121,18 @@ async fn livez(
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
-    let reason = |Stuck { part, doing, since }: Stuck| {
-        format!("{part} is stuck: {doing}, for {} s", since.as_secs())
-    };
-    let reasons: Vec<_> = shared.view.watchdog.stuck().into_iter().map(reason).collect();
-    shared.probed(&reasons, "stuck", peer, &headers)
+    shared.probed(&status::stuck(&shared.view), "stuck", peer, &headers)
 }
 
 impl Shared {
     /// What a probe is answered: what is wrong for whoever may know, one word for everybody else.
-    fn probed(&self, reasons: &[String], word: &str, peer: Peer, headers: &HeaderMap) -> Response {
-        if reasons.is_empty() {
+    fn probed(&self, found: &[Problem], word: &str, peer: Peer, headers: &HeaderMap) -> Response {
+        if found.is_empty() {
             return "ok\n".into_response();
         }
         let told = self.access.permit(ServerDetail::All, peer, headers).is_ok();
-        let said = if told { reasons.join("\n") } else { word.to_owned() };
+        let facts = || found.iter().map(|problem| &*problem.what).collect::<Vec<_>>().join("\n");
+        let said = if told { facts() } else { word.to_owned() };
         (StatusCode::SERVICE_UNAVAILABLE, said + "\n").into_response()
     }
 }
@@ -163,30 +156,7 @@ async fn readyz(
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
 ) -> Response {
-    let mut reasons = Vec::new();
-    if let Some(error) = shared.view.ingest.journal_error() {
-        reasons.push(format!("the journal cannot be written: {error}"));
-    }
-    for blocked in shared.view.ingest.blocked() {
-        reasons.push(format!(
-            "intake stands still: the sink {} has not had {} bytes of the journal",
-            blocked.sink, blocked.bytes
-        ));
-    }
-    let sources = shared.view.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if sources.is_empty() {
-        let why = shared.view.not_identified.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let why = why.unwrap_or_else(|| "not connected yet".to_owned());
-        reasons.push(format!("the cluster has not been identified: {why}"));
-    }
-    for source in sources {
-        let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if health.stream_closed_for().is_none_or(|closed| closed > STREAM_MAY_BE_CLOSED) {
-            let why = health.last_error.unwrap_or_else(|| "not connected yet".to_owned());
-            reasons.push(format!("no watch stream for {}: {why}", source.key));
-        }
-    }
-    shared.probed(&reasons, "unready", peer, &headers)
+    shared.probed(&status::unready(&shared.view), "unready", peer, &headers)
 }
 
 async fn metrics(

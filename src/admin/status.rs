@@ -1,24 +1,32 @@
 //! The status document: what each part of the bridge does, in one object.
 
+mod problems;
+
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    sync::{PoisonError, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, now_ms},
+    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, SourceView, Stuck, now_ms},
     event::Cluster,
     journal::{Damage, Damages, LetterCounts, NamespaceLetters},
 };
 
+pub use problems::Problem;
+pub(crate) use problems::{counted, humane};
+
 /// `/api/v1/status`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The version that runs.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
+    /// What needs a person, the most urgent first; empty when all is well.
+    pub problems: Vec<Problem>,
     /// The cluster as far as it is known.
     pub cluster: Cluster,
     /// Each list and watch.
@@ -33,14 +41,14 @@ pub struct Status {
     /// more: `deadLettered = events + overflowed + dropped - arrived`, once all of it is saved.
     pub dead_letters: BTreeMap<String, LetterCounts>,
     /// The ten namespaces whose dead letters take most. Absent where there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_letter_namespaces: Vec<NamespaceLetters>,
     /// Each part that the watchdog looks at.
     pub parts: Vec<PartStatus>,
 }
 
 /// One part that the watchdog looks at.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartStatus {
     /// Its name.
@@ -50,11 +58,11 @@ pub struct PartStatus {
     pub stuck_seconds: Option<f64>,
     /// What that is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub doing: Option<&'static str>,
+    pub doing: Option<Cow<'static, str>>,
 }
 
 /// One list and watch.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {
     /// `*` or the namespace, and `?fieldSelector` where there is one.
@@ -78,7 +86,7 @@ pub struct SourceStatus {
 }
 
 /// What has been read since the start of the process.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngestStatus {
     /// Changes journalled.
@@ -112,7 +120,7 @@ pub struct IngestStatus {
 }
 
 /// What the watch of a source did not show.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GapStatus {
     /// `*` or the namespace, and `?fieldSelector` where there is one.
@@ -151,7 +159,7 @@ impl From<Gap> for GapStatus {
 }
 
 /// The log.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalStatus {
     /// Its size, all files told.
@@ -164,7 +172,7 @@ pub struct JournalStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The sinks with `overflow: block` that intake stands still for; absent while it goes on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<BlockedBy>,
     /// What of it was found damaged since the start of the process. Absent while nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +180,7 @@ pub struct JournalStatus {
 }
 
 /// What was found damaged since the start of the process.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DamageStatus {
     /// How many places.
@@ -184,11 +192,11 @@ pub struct DamageStatus {
 }
 
 /// One damage.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DamageEntry {
     /// `records`, `end` or `file`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The file, by its name in the journal's directory.
     pub file: String,
     /// Where in it.
@@ -205,13 +213,13 @@ pub struct DamageEntry {
 }
 
 /// One sink. `seen = delivered + filtered + correlatedAway + deadLettered + lost + pending`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SinkStatus {
     /// Its name in the configuration.
     pub name: String,
     /// Its transport.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// How it does.
     pub state: SinkCondition,
     /// Every record that it was to have.
@@ -256,7 +264,7 @@ pub struct SinkStatus {
     /// Events since the start of the process by what the sink was told of their objects: `known`, or
     /// why it is missing. Absent where it is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub enrichments: Option<BTreeMap<&'static str, u64>>,
+    pub enrichments: Option<BTreeMap<Cow<'static, str>, u64>>,
     /// Dead letters of its own that it took in the end: delivered, and dead-lettered no more.
     pub retried: u64,
     /// Dead letters of other sinks that it took since the start of the process, outside the
@@ -277,7 +285,7 @@ fn seconds(ms: u64) -> f64 {
 
 fn damage(damages: &Damages) -> Option<DamageStatus> {
     let entry = |damage: Damage| DamageEntry {
-        kind: damage.kind.as_str(),
+        kind: damage.kind.as_str().into(),
         offset: damage.offset,
         from: damage.from().map(|from| from.to_string()),
         to: damage.to().to_string(),
@@ -297,27 +305,11 @@ pub fn status(view: &BridgeView) -> Status {
     let now = now_ms();
     let (oldest, tail) = (view.log.oldest(), view.log.tail());
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let sources = view.sources.lock().unwrap_or_else(PoisonError::into_inner);
-    Status {
-        version: env!("CARGO_PKG_VERSION"),
+    let mut status = Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        problems: Vec::new(),
         cluster: view.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        sources: sources
-            .iter()
-            .map(|source| {
-                let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                SourceStatus {
-                    source: source.key.to_string(),
-                    stream_open: health.stream_open,
-                    stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
-                    watch_age_seconds: health
-                        .last_heard_ms
-                        .map(|at| seconds(now.saturating_sub(at))),
-                    lists: health.lists,
-                    watches: health.watches,
-                    last_error: health.last_error,
-                }
-            })
-            .collect(),
+        sources: sources(view),
         ingest: IngestStatus {
             events: load(&view.ingest.records),
             truncated: load(&view.ingest.truncated),
@@ -361,7 +353,7 @@ pub fn status(view: &BridgeView) -> Status {
                 let backlog_bytes = view.log.bytes_from(sink.standing.unsettled_from());
                 SinkStatus {
                     name: sink.name,
-                    kind: sink.kind,
+                    kind: sink.kind.into(),
                     state: sink.condition,
                     seen: settled + pending,
                     delivered: totals.delivered,
@@ -382,7 +374,9 @@ pub fn status(view: &BridgeView) -> Status {
                     match_errors: sink.match_errors,
                     duplicates: sink.duplicates,
                     truncated: sink.truncated,
-                    enrichments: sink.enrichments.map(|counts| counts.iter().collect()),
+                    enrichments: sink
+                        .enrichments
+                        .map(|counts| counts.iter().map(|(name, n)| (name.into(), n)).collect()),
                     retried: totals.retried,
                     forwarded: sink.errands.forwarded,
                     forwards_refused: sink.errands.forwards_refused,
@@ -393,15 +387,52 @@ pub fn status(view: &BridgeView) -> Status {
             .collect(),
         dead_letters: view.dead_letters.counts(),
         dead_letter_namespaces: view.dead_letters.namespaces(),
-        parts: view
-            .watchdog
-            .parts()
-            .into_iter()
-            .map(|(part, stuck)| PartStatus {
-                part: part.to_string(),
-                stuck_seconds: stuck.as_ref().map(|stuck| stuck.since.as_secs_f64()),
-                doing: stuck.map(|stuck| stuck.doing),
-            })
-            .collect(),
-    }
+        parts: parts(view),
+    };
+    status.problems = problems::of(&status, not_identified(view).as_deref());
+    status
+}
+
+/// Why the bridge is not alive: something is at work on what should long be done, which a restart may
+/// mend.
+pub(super) fn stuck(view: &BridgeView) -> Vec<Problem> {
+    problems::stuck(&parts(view))
+}
+
+/// Why the bridge is not ready. A sink that is down does not count: the journal keeps what it has not
+/// had, until one with `overflow: block` has filled it.
+pub(super) fn unready(view: &BridgeView) -> Vec<Problem> {
+    let (error, blocked) = (view.ingest.journal_error(), view.ingest.blocked());
+    problems::intake(error.as_deref(), &blocked, &sources(view), not_identified(view).as_deref())
+}
+
+fn sources(view: &BridgeView) -> Vec<SourceStatus> {
+    let now = now_ms();
+    let sources = view.sources.lock().unwrap_or_else(PoisonError::into_inner);
+    let source = |source: &SourceView| {
+        let health = source.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        SourceStatus {
+            source: source.key.to_string(),
+            stream_open: health.stream_open,
+            stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
+            watch_age_seconds: health.last_heard_ms.map(|at| seconds(now.saturating_sub(at))),
+            lists: health.lists,
+            watches: health.watches,
+            last_error: health.last_error,
+        }
+    };
+    sources.iter().map(source).collect()
+}
+
+fn not_identified(view: &BridgeView) -> Option<String> {
+    view.not_identified.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn parts(view: &BridgeView) -> Vec<PartStatus> {
+    let part = |(part, stuck): (Arc<str>, Option<Stuck>)| PartStatus {
+        part: part.to_string(),
+        stuck_seconds: stuck.as_ref().map(|stuck| stuck.since.as_secs_f64()),
+        doing: stuck.map(|stuck| stuck.doing.into()),
+    };
+    view.watchdog.parts().into_iter().map(part).collect()
 }

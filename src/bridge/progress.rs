@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{Overflow, Reason, correlation::Correlator, log_lines::LogLines, shared::lock};
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How a sink does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SinkCondition {
     /// Nothing has been sent yet.

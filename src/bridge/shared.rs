@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::gap::{Gap, GapSum, RecentGaps};
 
@@ -59,7 +59,7 @@ pub struct IngestCounters {
 }
 
 /// A sink with [`Overflow::Block`](super::Overflow::Block) that intake stands still for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct BlockedBy {
     /// Its name.
     pub sink: String,

@@ -1,4 +1,4 @@
-//! The commands beside a bridge: `dead-letters` and `replay`.
+//! The commands beside a bridge: `status`, `dead-letters` and `replay`.
 //!
 //! They find the bridge by the configuration that it runs with: of that, only the section `journal`
 //! is read. A running bridge is asked over the socket in its journal's directory; of one that is
@@ -9,6 +9,7 @@ mod dead_letters;
 mod letters;
 mod output;
 mod replay;
+mod status;
 mod stopped;
 
 use std::{fmt, path::Path, process::ExitCode};
@@ -18,6 +19,7 @@ use crate::config::{self, JournalOnly};
 
 pub(super) use dead_letters::{DeadLettersArguments, dead_letters};
 pub(super) use replay::{ReplayArguments, replay};
+pub(super) use status::{StatusArguments, status};
 
 /// Why a command does not do what was asked.
 #[derive(Debug)]

@@ -139,7 +139,7 @@ impl fmt::Display for Inspected<'_> {
             Some(state) => state_of(f, state)?,
             None if survey.held => writeln!(
                 f,
-                "\nsinks: the state is held by the bridge; its /api/v1/status shows them"
+                "\nsinks: the state is held by the bridge; `tidings status` shows them"
             )?,
             None => writeln!(f, "\nsinks: there is no state that can be read")?,
         }

@@ -239,14 +239,14 @@ fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The socket for `dead-letters` and `replay`. The bridge does its work without it, too.
+/// The socket for `status`, `dead-letters` and `replay`. The bridge does its work without it, too.
 fn control_socket(directory: &Path, bridge: &Bridge) -> Option<ControlSocket> {
     let started = ControlSocket::start(directory, bridge.view(), bridge.control());
     let failed = |error: &std::io::Error| {
         tracing::warn!(
             %error,
             directory = %directory.display(),
-            "the control socket cannot be made: `tidings dead-letters` and `tidings replay` do not reach \
+            "the control socket cannot be made: `tidings status`, `dead-letters` and `replay` do not reach \
              this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
         );
     };

@@ -249,8 +249,8 @@ async fn a_miss_is_marked_while_the_answer_is_held_back() {
     assert_eq!(object(&told[4]).labels["job"], "job-4");
     assert_eq!(object(&told[5]), missing(Missing::NotFound));
     assert_eq!(object(&told[6]), missing(Missing::NotFound));
-    let counts: BTreeMap<_, _> =
-        sink_status(&bridge.view(), "told").enrichments.unwrap().into_iter().collect();
+    let counts = sink_status(&bridge.view(), "told").enrichments.unwrap();
+    let counts: BTreeMap<_, _> = counts.iter().map(|(outcome, n)| (&**outcome, *n)).collect();
     let expected =
         [("known", 2), ("timeout", 1), ("notFound", 2), ("forbidden", 1), ("unavailable", 1)];
     assert_eq!(counts, expected.into());

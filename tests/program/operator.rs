@@ -1,4 +1,4 @@
-//! What an operator does beside a bridge: `tidings dead-letters` and `tidings replay`, as commands in
+//! What an operator does beside a bridge: `tidings status`, `dead-letters` and `replay`, as commands in
 //! processes of their own, over the control socket or on the journal of a bridge that is stopped.
 
 use crate::support;
@@ -12,5 +12,6 @@ mod proxies;
 mod replay;
 mod socket;
 mod stage;
+mod status;
 mod stdout;
 mod usage;

@@ -47,6 +47,14 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// The bridge, which has to run.
+    pub(super) async fn running(directory: &'a Path, hint: &str) -> Result<Self, Failure> {
+        Self::find(directory).await?.ok_or_else(|| {
+            let what = format_args!("no bridge runs on the journal {}", directory.display());
+            Failure::new(what, hint)
+        })
+    }
+
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let answer = self.ask(Method::GET, path, Vec::new()).await?;
         self.read(answer).await
@@ -116,12 +124,7 @@ impl<'a> Client<'a> {
     }
 
     async fn read<T: DeserializeOwned>(&self, answer: Response<Incoming>) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body(answer).await?).map_err(|error| {
-            Failure::new(
-                format_args!("the answer of the bridge cannot be read: {error}"),
-                "it may be of another version: run the command of that version",
-            )
-        })
+        serde_json::from_slice(&self.body(answer).await?).map_err(|error| unreadable(&error))
     }
 
     async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
@@ -139,4 +142,12 @@ impl<'a> Client<'a> {
             "it may have been stopped or killed: look at its log, and at dead-letters list",
         )
     }
+}
+
+/// An answer is not what this version expects.
+pub(super) fn unreadable(error: &serde_json::Error) -> Failure {
+    Failure::new(
+        format_args!("the answer of the bridge cannot be read: {error}"),
+        "it may be of another version: run the command of that version",
+    )
 }

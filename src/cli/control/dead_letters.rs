@@ -1,12 +1,12 @@
 //! `tidings dead-letters`.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{ArgGroup, Args, Subcommand};
 
 use super::{
     letters::Letters,
-    output::{self, Format, ListFormat},
+    output::{self, Format, ListFormat, note},
     with_journal,
 };
 use crate::{admin::api::Selection, suggest::nearest};
@@ -172,10 +172,4 @@ fn doubt(sink: Option<&str>, sinks: &[String]) -> String {
         }
         _ => String::new(),
     }
-}
-
-/// Says something beside the data.
-fn note(what: &str) {
-    // Nobody is left to tell when stderr is closed.
-    let _ = writeln!(std::io::stderr(), "{what}");
 }

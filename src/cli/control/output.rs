@@ -19,12 +19,24 @@ const LAST_CELL: usize = 60;
 
 /// Prints data on stdout.
 pub(super) fn print(text: &str) -> Result<ExitCode, Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        // `tidings dead-letters list | head` is no failure.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+    // `tidings dead-letters list | head` is no failure.
+    is_read(text).map(|_| ExitCode::SUCCESS)
+}
+
+/// Prints data on stdout; answers whether somebody still reads there.
+pub(super) fn is_read(text: &str) -> Result<bool, Failure> {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::from(&error)),
     }
+}
+
+/// Says something beside the data.
+pub(super) fn note(what: &str) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{what}");
 }
 
 /// As indented JSON.
@@ -67,20 +79,30 @@ pub(super) fn table(letters: &[Letter]) -> String {
             cut(&letter.reason, LAST_CELL),
         ]
     }));
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
+    aligned(&rows, "  ")
+}
+
+/// A line for each row, whose columns begin below each other.
+pub(super) fn aligned(rows: &[Vec<String>], gap: &str) -> String {
+    let widths = widths(rows);
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             // Writing to a string cannot fail.
-            let _ = write!(line, "{cell:width$}  ");
+            let _ = write!(line, "{cell:width$}{gap}");
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// The width of each column, in characters.
+pub(super) fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    (0..columns).map(|column| width(column).unwrap_or(0)).collect()
 }
 
 /// Everything about one.
@@ -133,7 +155,7 @@ fn object(letter: &Letter) -> String {
 }
 
 /// The beginning of a text, on one line.
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     let text = plain(text);
     if text.chars().count() <= most {
         return text.into_owned();

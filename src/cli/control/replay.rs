@@ -103,12 +103,8 @@ async fn run(
     asked: ReplayRequest,
     format: Format,
 ) -> Result<ExitCode, Failure> {
-    let Some(client) = Client::find(&journal.path).await? else {
-        return Err(Failure::new(
-            format_args!("no bridge runs on the journal {}", journal.path.display()),
-            "a replay is delivered by the running bridge: start it, and run this where it runs",
-        ));
-    };
+    let hint = "a replay is delivered by the running bridge: start it, and run this where it runs";
+    let client = Client::running(&journal.path, hint).await?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| Failure::from(&error))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| Failure::from(&error))?;
     let mut teller = Teller::new(&asked);

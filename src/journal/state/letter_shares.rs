@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::event::EnvelopeParts;
 
@@ -10,7 +10,7 @@ use crate::event::EnvelopeParts;
 const SHARE: u64 = 4;
 
 /// The dead letters of one namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceLetters {
     /// The namespace.

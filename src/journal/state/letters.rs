@@ -105,7 +105,7 @@ pub enum LetterOutcome {
 }
 
 /// What is kept of one sink's letters, and what is gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterCounts {
     /// Letters that are kept.

@@ -225,6 +225,8 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
         "journal inspect",
         "journal inspect --output json",
         "journal verify",
+        "status",
+        "status --output json",
         "replay --sink webhook --since 1ms",
     ]
     .iter()

@@ -14,8 +14,8 @@ use tokio::{
 
 use super::{commands, support::server};
 
-struct Process {
-    child: Child,
+pub(crate) struct Process {
+    pub(crate) child: Child,
     dir: PathBuf,
 }
 
@@ -39,6 +39,11 @@ impl Process {
     /// The same, with these variables.
     async fn start_with(server: &ApiServer, dir: &Path, variables: &[(&str, &str)]) -> Self {
         configured(server, dir);
+        Self::spawn(dir, variables).await
+    }
+
+    /// The same, with the configuration that is there.
+    pub(crate) async fn spawn(dir: &Path, variables: &[(&str, &str)]) -> Self {
         let log = std::fs::File::create(dir.join("log")).unwrap();
         let mut run = Command::new(env!("CARGO_BIN_EXE_tidings"));
         run.args(["run", "--config"]).arg(dir.join("tidings.yaml"));

@@ -23,6 +23,7 @@ async fn mistakes_in_the_usage_exit_with_2() {
         &["replay", "--sink", "pager", "--since", "2h", "--from", "1"],
         &["replay", "--sink", "pager", "--since", "yesterday"],
         &["replay", "--since", "2h"],
+        &["status", "--output", "yaml"],
         // Last, a configuration that is not there.
         &["dead-letters", "list"],
     ] {

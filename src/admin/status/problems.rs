@@ -1,0 +1,215 @@
+//! What needs a person, the most urgent first. Readiness and liveness state the same facts.
+
+use jiff::{
+    SignedDuration,
+    fmt::friendly::{Spacing, SpanPrinter},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{PartStatus, SinkStatus, SourceStatus, Status};
+use crate::bridge::{BlockedBy, SinkCondition};
+
+/// A watch that has been closed for so long is not one that is just being renewed.
+const STREAM_MAY_BE_CLOSED_SECONDS: f64 = 60.0;
+
+/// One fact that needs a person. Facts that nobody can mend, such as a gap or an event that was lost,
+/// are none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The part that it is about: `journal`, `cluster`, `source *`, `sink pager`, or one of
+    /// [`Status::parts`].
+    pub part: String,
+    /// The fact, with the last error where there is one.
+    pub what: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+fn problem(part: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Problem {
+    Problem { part: part.into(), what: what.into(), hint: hint.into() }
+}
+
+/// All that there are.
+pub(super) fn of(status: &Status, not_identified: Option<&str>) -> Vec<Problem> {
+    let Status { sources, journal, sinks, dead_letters, parts, .. } = status;
+    let mut problems = stuck(parts);
+    problems.extend(intake(journal.error.as_deref(), &journal.blocked_by, sources, not_identified));
+    for kind in [misconfigured, stopped, overrun, retrying] {
+        problems.extend(sinks.iter().filter_map(kind));
+    }
+    let kept = dead_letters.iter().filter(|(_, counts)| counts.letters > 0);
+    problems.extend(kept.map(|(sink, counts)| {
+        problem(
+            format!("sink {sink}"),
+            format!("{} kept", counted(counts.letters, "dead letter is", "dead letters are")),
+            format!(
+                "`tidings dead-letters list --config FILE --sink {sink}` shows them and why: `retry` \
+                 them when the receiver is corrected, or `drop` them"
+            ),
+        )
+    }));
+    problems.extend(journal.damage.as_ref().map(|damage| {
+        let newest = damage.newest.last().map_or("", |newest| &newest.message);
+        let places = counted(damage.places, "place", "places");
+        let records = counted(damage.records, "record", "records");
+        problem(
+            "journal",
+            format!("damage found since the start: {places}, at most {records} missing: {newest}"),
+            "check the disk of journal.path; `tidings journal verify --config FILE` shows where it is",
+        )
+    }));
+    problems
+}
+
+/// Why the bridge is not alive.
+pub(super) fn stuck(parts: &[PartStatus]) -> Vec<Problem> {
+    let one = |part: &PartStatus| {
+        let (doing, seconds) = (part.doing.as_ref()?, part.stuck_seconds?);
+        Some(problem(
+            &*part.part,
+            format!("{} is stuck: {doing}, for {:.0} s", part.part, seconds.floor()),
+            "check the disk of journal.path, which hangs most likely; if it stays so, restart Tidings",
+        ))
+    };
+    parts.iter().filter_map(one).collect()
+}
+
+/// Why the bridge is not ready: the journal takes events, and each source has a stream open or had one
+/// a minute ago.
+pub(super) fn intake(
+    journal_error: Option<&str>,
+    blocked: &[BlockedBy],
+    sources: &[SourceStatus],
+    not_identified: Option<&str>,
+) -> Vec<Problem> {
+    const UNCONNECTED: &str = "not connected yet";
+    let journal = journal_error.map(|error| {
+        problem(
+            "journal",
+            format!("the journal cannot be written: {error}"),
+            "free space on the disk of journal.path, or repair it; reading continues by itself",
+        )
+    });
+    let blocked = blocked.iter().map(|BlockedBy { sink, bytes }| {
+        problem(
+            format!("sink {sink}"),
+            format!("intake stands still: the sink {sink} has not had {bytes} bytes of the journal"),
+            format!(
+                "repair the receiver, raise journal.retention.size, or set sinks.{sink}.overflow to \
+                 dropOldest"
+            ),
+        )
+    });
+    let cluster = sources.is_empty().then(|| {
+        let why = not_identified.unwrap_or(UNCONNECTED);
+        problem(
+            "cluster",
+            format!("the cluster has not been identified: {why}"),
+            "check source.kubeconfig, source.proxy and the API server; Tidings tries again by itself",
+        )
+    });
+    let is_closed = |source: &&SourceStatus| {
+        source.stream_closed_seconds.is_none_or(|closed| closed > STREAM_MAY_BE_CLOSED_SECONDS)
+    };
+    let closed =
+        sources.iter().filter(is_closed).map(|SourceStatus { source, last_error, .. }| {
+            let why = last_error.as_deref().unwrap_or(UNCONNECTED);
+            problem(
+                format!("source {source}"),
+                format!("no watch stream for {source}: {why}"),
+                "check that the API server answers and that the account may list and watch events \
+             (deploy/rbac.yaml); Tidings tries again by itself",
+            )
+        });
+    journal.into_iter().chain(blocked).chain(cluster).chain(closed).collect()
+}
+
+fn misconfigured(sink: &SinkStatus) -> Option<Problem> {
+    (sink.state == SinkCondition::Misconfigured).then(|| {
+        of_sink(
+            sink,
+            format!(
+                "the sink is misconfigured and takes nothing, {} pending: {}",
+                events(sink.pending),
+                last_error(sink)
+            ),
+            format!(
+                "correct the receiver, or sinks.{} and restart Tidings; events wait within \
+                 journal.retention",
+                sink.name
+            ),
+        )
+    })
+}
+
+fn stopped(sink: &SinkStatus) -> Option<Problem> {
+    (sink.state == SinkCondition::Stopped).then(|| {
+        of_sink(
+            sink,
+            format!(
+                "the program around the bridge has stopped the sink, {} pending",
+                events(sink.pending)
+            ),
+            "start the sink again in that program; events wait within journal.retention",
+        )
+    })
+}
+
+fn overrun(sink: &SinkStatus) -> Option<Problem> {
+    (sink.overrun > 0).then(|| {
+        of_sink(
+            sink,
+            format!(
+                "the sink loses events: {} of {} pending are gone from the journal",
+                sink.overrun, sink.pending
+            ),
+            format!(
+                "repair the receiver, or raise journal.retention; with sinks.{}.overflow: block \
+                 Tidings stops reading instead",
+                sink.name
+            ),
+        )
+    })
+}
+
+fn retrying(sink: &SinkStatus) -> Option<Problem> {
+    (sink.state == SinkCondition::Retrying).then(|| {
+        of_sink(
+            sink,
+            format!(
+                "attempts fail, {} pending, the oldest for {}: {}",
+                events(sink.pending),
+                humane(sink.lag_seconds),
+                last_error(sink)
+            ),
+            "check the receiver and the way to it; Tidings tries again by itself, and events wait \
+             within journal.retention",
+        )
+    })
+}
+
+fn of_sink(sink: &SinkStatus, what: String, hint: impl Into<String>) -> Problem {
+    problem(format!("sink {}", sink.name), what, hint)
+}
+
+fn last_error(sink: &SinkStatus) -> &str {
+    sink.last_error.as_deref().unwrap_or("the receiver does not say why")
+}
+
+fn events(count: u64) -> String {
+    counted(count, "event", "events")
+}
+
+/// How many there are, in words that fit.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Seconds for people: `3m12s`.
+pub(crate) fn humane(seconds: f64) -> String {
+    const PRINTER: SpanPrinter = SpanPrinter::new().spacing(Spacing::None);
+    PRINTER.duration_to_string(&SignedDuration::from_secs(seconds as i64))
+}
+
+#[cfg(test)]
+mod tests;
