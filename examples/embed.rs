@@ -64,6 +64,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Arc::new(StdoutSink::new(Format::Envelope)?) as Arc<dyn Sink>,
             )
         }],
+        // Counters for alerts, `tidings_events_total`; see `admin::registry`.
+        counters: Vec::new(),
         objects: ObjectOptions::default(),
         own_events: None,
         heartbeat: None,

@@ -115,6 +115,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             max_event: 256 << 10,
         },
         sinks: vec![SinkOptions::new("lines", "lines", Arc::new(sink))],
+        counters: Vec::new(),
         objects: ObjectOptions::default(),
         own_events: None,
         heartbeat: None,

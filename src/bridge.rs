@@ -27,6 +27,7 @@ mod deliver;
 mod delivery;
 mod destinations;
 mod errands;
+mod event_counters;
 mod failure;
 mod feed;
 mod filter;
@@ -63,6 +64,7 @@ pub use cluster::ClusterError;
 pub use control::{
     Control, ControlError, Replay, ReplayFrom, ReplayProgress, ReplayRun, ReplayState,
 };
+pub use event_counters::{EventCounter, EventCounters, EventSeries};
 pub use failure::{Failure, FailureClass, Fault, RefusedClass, Status};
 pub use filter::{EvalError, Filter, FilterError};
 pub use gap::Gap;

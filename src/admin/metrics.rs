@@ -11,7 +11,7 @@ use prometheus_client::{
 use tokio::runtime::Handle;
 
 use super::status::{GapStatus, SinkStatus, Status, status};
-use crate::bridge::{BridgeView, Overflow, SinkCondition};
+use crate::bridge::{BridgeView, EventCounters, Overflow, SinkCondition};
 
 /// A registry with every metric of a bridge.
 pub fn registry(view: &BridgeView) -> Registry {
@@ -38,6 +38,7 @@ impl Collector for BridgeCollector {
         sinks(&mut encoder, &now)?;
         dead_letters(&mut encoder, &now)?;
         sources(&mut encoder, &now)?;
+        events(&mut encoder, &self.view.counters)?;
         journal(&mut encoder, &now)?;
         stuck(&mut encoder, &now)?;
         tasks(&mut encoder, &self.view.runtime)
@@ -137,6 +138,18 @@ fn dead_letters(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Resul
         letters.iter().map(|(s, c)| ([("sink", s.as_str())], ConstCounter::new(c.arrived)));
     let help = "Events of those that arrived all the same: they were on their way, over all runs";
     family(encoder, "dead_letters_arrived", help, None, values)
+}
+
+fn events(encoder: &mut DescriptorEncoder<'_>, counters: &EventCounters) -> fmt::Result {
+    let series = counters.series().into_iter();
+    let values = series.map(|series| (series.labels, ConstCounter::new(series.value)));
+    let help =
+        "Occurrences of events, as `metrics` of the configuration counts them, since the start";
+    family(encoder, "events", help, None, values)?;
+    let values = counters.failures();
+    let values = values.map(|(metric, count)| ([("metric", metric)], ConstCounter::new(count)));
+    let help = "Events that could not be counted, because match or a label could not be evaluated";
+    family(encoder, "events_uncounted", help, None, values)
 }
 
 fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {

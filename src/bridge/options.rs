@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Enrich, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
+use super::{Enrich, EventCounter, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
 use crate::{event::Cluster, journal::LogOptions};
 
 /// When a batch is full.
@@ -217,6 +217,8 @@ pub struct BridgeOptions {
     pub journal: JournalOptions,
     /// Where to send it.
     pub sinks: Vec<SinkOptions>,
+    /// What to count of it.
+    pub counters: Vec<EventCounter>,
     /// How objects are read that events are about, if a sink is told of them.
     pub objects: ObjectOptions,
     /// Where to record what the bridge says of itself; `None`: it is logged only.

@@ -13,10 +13,11 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    BridgeOptions, BridgeView, JournalOptions, OwnWrites, SinkProgress, TaskEnd, Watchdog,
+    BridgeOptions, BridgeView, EventCounters, JournalOptions, OwnWrites, SinkProgress, TaskEnd,
+    Watchdog,
     cluster::{ClusterError, Identity},
     control::{Control, ReplayDesk},
-    feed::LIVE,
+    feed::{Feed, LIVE},
     ingest::{Desk, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
@@ -121,8 +122,16 @@ impl Bridge {
     /// The journal cannot be used, or it is of another cluster. An API server or a sink that does
     /// not answer is no error: both are tried until they do.
     pub async fn start(client: kube::Client, options: BridgeOptions) -> Result<Self, BridgeError> {
-        let BridgeOptions { cluster, source, journal, sinks, objects, own_events, heartbeat } =
-            options;
+        let BridgeOptions {
+            cluster,
+            source,
+            journal,
+            sinks,
+            counters,
+            objects,
+            own_events,
+            heartbeat,
+        } = options;
         let restored = open_when_free(&journal).await?;
         let beats_in = heartbeat.as_ref().and_then(|heartbeat| heartbeat.about.namespace.clone());
         let own_writes = own_events.as_ref().map(|own_events| own_events.writes.clone());
@@ -198,8 +207,16 @@ impl Bridge {
             watchers.spawn_failing(format!("sink {name}"), runner.run());
         }
 
+        let counters = Arc::new(EventCounters::new(counters));
+        if !counters.is_empty() {
+            let pulse = watchdog.pulse("the counters of events");
+            let feed = Feed::new(log.clone(), broadcaster.clone(), log.tail(), pulse);
+            aside.spawn("the counters of events", Arc::clone(&counters).run(feed));
+        }
+
         let view = BridgeView {
             sinks: progresses.clone().into(),
+            counters,
             sources: Arc::default(),
             ingest: Arc::default(),
             log,

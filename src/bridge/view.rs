@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 use tokio::runtime::Handle;
 
-use super::{IngestCounters, SinkProgress, Watchdog};
+use super::{EventCounters, IngestCounters, SinkProgress, Watchdog};
 use crate::{
     cache::{Reconnect, SharedHealth},
     event::Cluster,
@@ -42,6 +42,8 @@ pub struct BridgeView {
     pub sources: Arc<Mutex<Vec<SourceView>>>,
     /// What ingest counts.
     pub ingest: Arc<IngestCounters>,
+    /// The counters that are made of Events.
+    pub counters: Arc<EventCounters>,
     /// The log, for its tail and its size on disk.
     pub log: LogHandle,
     /// The dead letters, for their counts.

@@ -6,6 +6,7 @@
 
 mod files;
 mod forwards;
+mod metrics;
 mod objects;
 mod sink;
 
@@ -144,6 +145,7 @@ impl<'a> Builder<'a> {
             journal,
             sinks,
             cluster,
+            counters: self.metrics(),
             objects: self.objects(),
             plain_secrets: std::mem::take(&mut self.checks.plain_secrets),
             server: self.server(),

@@ -106,6 +106,7 @@ impl Reader<'_> {
             source: self.section("source"),
             journal: self.section("journal"),
             sinks: self.sinks(),
+            metrics: self.section("metrics"),
             objects: self.section("objects"),
             server: self.section("server"),
             log: self.section("log"),

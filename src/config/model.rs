@@ -42,6 +42,9 @@ pub(crate) struct Model {
     /// `stdout`, and the keys that all kinds share. At least one sink.
     #[schemars(with = "BTreeMap<String, SinkModel>", transform = sink_names)]
     pub(crate) sinks: Vec<(String, SinkModel)>,
+    /// Counters that are made of Events, for alerts: `tidings_events_total{metric="<name>"}` of `/metrics`.
+    #[schemars(default)]
+    pub(crate) metrics: Vec<MetricModel>,
     /// How the objects that events are about are read, for sinks with `enrich`.
     #[schemars(default)]
     pub(crate) objects: ObjectsModel,
@@ -76,6 +79,28 @@ pub(crate) struct ClusterModel {
     pub(crate) uid: Option<Text>,
     /// Texts of your choice, such as `env: prod`. Default: none.
     pub(crate) labels: BTreeMap<String, Text>,
+}
+
+/// A counter of occurrences, from 0 at each start.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Metric")]
+pub(crate) struct MetricModel {
+    /// The value of the label `metric`: letters, digits and `_`.
+    pub(crate) name: Text,
+    /// A CEL expression, as `match` of a sink; only events for which it is true are counted. Default: all
+    /// events.
+    #[serde(rename = "match", default)]
+    pub(crate) filter: Option<Text>,
+    /// Further labels, and templates of their values, such as `namespace: "{{ event.metadata.namespace }}"`.
+    /// Default: none.
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, Text>,
+    /// The most series that the labels may make. What comes beyond them is counted in one series, whose
+    /// labels are all `other`. Default: 1000.
+    #[serde(default)]
+    #[schemars(extend("default" = 1000))]
+    pub(crate) max: Option<u64>,
 }
 
 /// Where the events come from.

@@ -23,11 +23,12 @@ use crate::{
 };
 
 /// The keys that cannot be set, and all below them; in lower case.
-const FILE_ONLY: [&str; 7] = [
+const FILE_ONLY: [&str; 8] = [
     "cluster.labels",
     "sinks",
     "source.namespaces",
     "source.allowplaintext",
+    "metrics",
     "objects",
     "server.token",
     "leaderelection",

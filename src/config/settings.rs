@@ -4,7 +4,9 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use super::model::{LogFormat, LogLevel, LogSettings, ServerDetail};
 use crate::{
-    bridge::{BridgeOptions, JournalOptions, ObjectOptions, SinkOptions, SourceOptions},
+    bridge::{
+        BridgeOptions, EventCounter, JournalOptions, ObjectOptions, SinkOptions, SourceOptions,
+    },
     event::Cluster,
     sinks::{BuildSink, Proxy, Secret, SinkBuildError},
 };
@@ -25,6 +27,8 @@ pub struct Settings {
     pub sinks: Vec<SinkSettings>,
     /// Where a secret stands in the file itself, and not a reference to one.
     pub plain_secrets: Vec<String>,
+    /// What is counted of them.
+    pub counters: Vec<EventCounter>,
     /// How objects are read that events are about, if a sink is told of them.
     pub objects: ObjectOptions,
     /// The admin server.
@@ -86,6 +90,7 @@ impl Settings {
             source: self.source.events,
             journal: self.journal,
             sinks,
+            counters: self.counters,
             objects: self.objects,
             own_events: None,
             heartbeat: None,

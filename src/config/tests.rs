@@ -139,6 +139,7 @@ sinks:
     webhook: {{url: {{env: URL}}, signing: {{secret: ["whsec_c3RhbmQtaW4gc3RhbmQtaW4gc3RhbmQtaW4h", whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=]}}, headers: }}
     batch: {{events: 2}}
     connection: {{maxAge: 90s}}
+metrics: [{{name: oom, match: "delta > 1", labels: {{ns: "{{{{ event.metadata.namespace }}}}", env: prod}}, max: 5}}, {{name: all}}]
 objects: {{watch: [jobs.batch], qps: 5, burst: 6, budget: 1s, cache: 7}}
 server: {{listen: "[::1]:0", detail: metrics, token: {{file: {token}}}}}
 log: {{level: debug, format: json}}

@@ -21,6 +21,32 @@ pub(super) fn sink_name(name: &str) -> Result<(), Wrong> {
     }
 }
 
+/// The name of a counter of events.
+pub(super) fn metric_name(name: &str) -> Result<(), Wrong> {
+    is_metric_word(name).then_some(()).ok_or_else(|| {
+        wrong(format!("expected a name for a metric, found `{name}`")).hint(METRIC_WORD)
+    })
+}
+
+/// A label of one.
+pub(super) fn metric_label(label: &str) -> Result<(), Wrong> {
+    if label == "metric" || label.starts_with("__") {
+        return Err(wrong(format!("expected a label of your own, found `{label}`"))
+            .hint("`metric` is the name of the counter, and `__` begins what Prometheus keeps"));
+    }
+    is_metric_word(label).then_some(()).ok_or_else(|| {
+        wrong(format!("expected a label of a metric, found `{label}`")).hint(METRIC_WORD)
+    })
+}
+
+const METRIC_WORD: &str = "letters, digits and `_`, not a digit first, at most 63 characters";
+
+fn is_metric_word(word: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = word.starts_with(|c: char| !c.is_ascii_digit());
+    starts && word.len() <= 63 && word.chars().all(allowed)
+}
+
 pub(super) fn namespace(name: &str) -> Result<(), Wrong> {
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-');
     if !name.is_empty()

@@ -33,6 +33,20 @@ impl Path {
 
     /// Where the value stands; where it is absent, the key that it would stand below.
     pub(crate) fn origin<'n>(&self, root: &'n Node) -> &'n Origin {
+        match self.find(root) {
+            // The key says more than the first line of a block below it.
+            (Some(Node { value: Value::Map(_) | Value::Null, .. }) | None, key) => key,
+            (Some(node), _) => &node.origin,
+        }
+    }
+
+    /// Where the key of the value stands, or that of the nearest one above it.
+    pub(crate) fn key_origin<'n>(&self, root: &'n Node) -> &'n Origin {
+        self.find(root).1
+    }
+
+    /// The value, if it is there, and where its key or that of the nearest one above it stands.
+    fn find<'n>(&self, root: &'n Node) -> (Option<&'n Node>, &'n Origin) {
         let (mut node, mut origin) = (root, &root.origin);
         for step in &self.0 {
             let next = match (step, &node.value) {
@@ -42,25 +56,10 @@ impl Path {
             };
             match next {
                 Some(next) => (node, origin) = next,
-                None => return origin,
+                None => return (None, origin),
             }
         }
-        match node.value {
-            // The key says more than the first line of a block below it.
-            Value::Map(_) | Value::Null => origin,
-            _ => &node.origin,
-        }
-    }
-
-    /// Where the key of the value stands, or that of the nearest one above it.
-    pub(crate) fn key_origin<'n>(&self, root: &'n Node) -> &'n Origin {
-        let (mut node, mut origin) = (root, &root.origin);
-        for step in &self.0 {
-            let Step::Key(key) = step else { return origin };
-            let Some(entry) = node.get(key) else { return origin };
-            (node, origin) = (&entry.node, &entry.key_origin);
-        }
-        origin
+        (Some(node), origin)
     }
 }
 

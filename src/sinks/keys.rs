@@ -245,7 +245,7 @@ pub(super) fn host_and_port<'a>(text: &'a str, example: &str) -> Result<(&'a str
 }
 
 /// Reads a text that may be a template, but not empty; `check` is of what it makes of an ordinary event.
-pub(super) fn templated(
+pub(crate) fn templated(
     text: &str,
     check: impl FnOnce(&str) -> Result<(), Wrong>,
 ) -> Result<Templated, Misplaced> {

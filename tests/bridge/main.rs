@@ -7,6 +7,7 @@ mod accounting;
 mod basics;
 mod changed_sources;
 mod correlation;
+mod counters;
 mod crash;
 mod damage;
 mod dead_letters;

@@ -118,7 +118,7 @@ pub(super) fn intake(
                 format!("source {source}"),
                 format!("no watch stream for {source}: {why}"),
                 "check that the API server answers and that the account may list and watch events \
-             (deploy/rbac.yaml); Tidings tries again by itself",
+             (deploy/install.yaml); Tidings tries again by itself",
             )
         });
     journal.into_iter().chain(blocked).chain(cluster).chain(closed).collect()

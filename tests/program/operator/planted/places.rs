@@ -6,12 +6,15 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 33] = [
+const NO_SECRETS: [&str; 36] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
     "journal.path",
     "leaderElection.lease",
+    "metrics[].labels.*",
+    "metrics[].match",
+    "metrics[].name",
     "objects.watch[]",
     "server.listen",
     "sinks.*.deadLetters.sink",

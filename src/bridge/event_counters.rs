@@ -1,0 +1,256 @@
+//! Counters that are made of Events: by how much the occurrences rose of those that match, by labels.
+//!
+//! They follow the journal as a sink does: live, and from the log where they lag, so that no event waits for them.
+//! They begin at 0 with each start, as counters of Prometheus do, and count each record that is journalled from then on,
+//! once. The series of a counter are bounded, and so are the values of their labels, which an Event's author may choose.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use tokio::task::spawn_blocking;
+
+use super::{
+    Filter,
+    feed::{Fed, Feed},
+    shared::lock,
+    tasks::answer_of,
+};
+use crate::{
+    event::{EnvelopeParts, Record},
+    plain::one_line,
+    template::{Context, Templated},
+};
+
+/// A value of a label is not much longer, in bytes.
+const LONGEST_VALUE: usize = 128;
+/// The value of every label of the series for what comes beyond the bound.
+const OTHER: &str = "other";
+
+/// A counter.
+#[derive(Clone, Debug)]
+pub struct EventCounter {
+    /// Its name, the value of the label `metric`.
+    pub name: String,
+    /// The events that it counts; `None` for all.
+    pub filter: Option<Filter>,
+    /// Its labels and how their values are made.
+    pub labels: Vec<(String, Templated)>,
+    /// The most series that it has, apart from the one for all others.
+    pub max: usize,
+}
+
+/// All counters, with what they have counted since the start.
+#[derive(Debug, Default)]
+pub struct EventCounters(Vec<Counter>);
+
+#[derive(Debug)]
+struct Counter {
+    options: EventCounter,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// By the values of the labels.
+    series: BTreeMap<Vec<String>, u64>,
+    failures: u64,
+}
+
+/// One series of a counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSeries {
+    /// The labels, that of the counter's name first.
+    pub labels: Vec<(String, String)>,
+    /// The increments of the occurrences.
+    pub value: u64,
+}
+
+impl EventCounters {
+    pub(super) fn new(counters: Vec<EventCounter>) -> Self {
+        let counter = |options: EventCounter| {
+            let mut counted = Counted::default();
+            if options.labels.is_empty() {
+                // A first increment is one only to whom a 0 was shown before.
+                counted.series.insert(Vec::new(), 0);
+            }
+            Counter { options, counted: Mutex::new(counted) }
+        };
+        Self(counters.into_iter().map(counter).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Every series, by counter and by label values.
+    pub fn series(&self) -> Vec<EventSeries> {
+        let mut all = Vec::new();
+        for Counter { options, counted } in &self.0 {
+            all.extend(lock(counted).series.iter().map(|(values, value)| {
+                let names = options.labels.iter().map(|(name, _)| name.clone());
+                let name = ("metric".to_owned(), options.name.clone());
+                let labels = names.zip(values.iter().cloned());
+                EventSeries { labels: std::iter::once(name).chain(labels).collect(), value: *value }
+            }));
+        }
+        all
+    }
+
+    /// For each counter the events that it could not count, since its `match` or a label fails on them.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|counter| (&*counter.options.name, lock(&counter.counted).failures))
+    }
+
+    /// Counts what is journalled from where the feed begins, until it ends.
+    pub(super) async fn run(self: Arc<Self>, mut feed: Feed) {
+        while let Some(fed) = feed.next().await {
+            if fed.lost > 0 {
+                tracing::warn!(
+                    events = fed.lost,
+                    "counters of events lag by more than the journal holds: these are not counted"
+                );
+            }
+            let counters = Arc::clone(&self);
+            // An expression or a template may take milliseconds on an event.
+            answer_of(spawn_blocking(move || counters.count_all(&fed))).await;
+        }
+    }
+
+    fn count_all(&self, fed: &Fed) {
+        for record in fed.records() {
+            // A version that raises nothing is none that happened.
+            let delta = EnvelopeParts::of(&record.envelope).map_or(0, |parts| parts.delta);
+            if delta > 0 {
+                self.0.iter().for_each(|counter| counter.count(&record, delta));
+            }
+        }
+    }
+}
+
+impl Counter {
+    fn count(&self, record: &Record, delta: u64) {
+        let values = self.values(record);
+        let mut counted = lock(&self.counted);
+        let values = match values {
+            Ok(None) => return,
+            Ok(Some(values)) => values,
+            Err(Uncounted) => {
+                counted.failures += 1;
+                return;
+            }
+        };
+        let series = &mut counted.series;
+        let values = if series.contains_key(&values) || series.len() < self.options.max {
+            values
+        } else {
+            vec![OTHER.to_owned(); values.len()]
+        };
+        *series.entry(values).or_default() += delta;
+    }
+
+    /// The values of the labels for a record; nothing if it does not match.
+    fn values(&self, record: &Record) -> Result<Option<Vec<String>>, Uncounted> {
+        let EventCounter { filter, labels, .. } = &self.options;
+        let wanted = filter.as_ref().map_or(Ok(true), |filter| filter.wants(record));
+        if !wanted.map_err(|_| Uncounted)? {
+            return Ok(None);
+        }
+        let mut context = None;
+        let mut context = || match &context {
+            Some(context) => Ok(Context::clone(context)),
+            None => Ok(context.insert(Context::of(record)?).clone()),
+        };
+        let value = |(_, template): &(String, Templated)| {
+            let text = template.render(&mut context).map_err(|_| Uncounted)?;
+            Ok(one_line(&text, LONGEST_VALUE))
+        };
+        labels.iter().map(value).collect::<Result<_, _>>().map(Some)
+    }
+}
+
+/// The `match` or a label of a counter fails on an event.
+struct Uncounted;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn counter(filter: &str, labels: &[(&str, &str)], max: usize) -> Counter {
+        let label =
+            |(name, text): &(&str, &str)| ((*name).to_owned(), Templated::parse(text).unwrap());
+        let counter = EventCounter {
+            name: "some".to_owned(),
+            filter: Some(Filter::compile(filter).unwrap()),
+            labels: labels.iter().map(label).collect(),
+            max,
+        };
+        EventCounters::new(vec![counter]).0.remove(0)
+    }
+
+    fn record(namespace: &str, reason: &str) -> Record {
+        let event = serde_json::json!({
+            "id": "a-1",
+            "event": {"metadata": {"namespace": namespace}, "reason": reason},
+        });
+        Record { seq: 0, envelope: Bytes::from(event.to_string()) }
+    }
+
+    /// Each series: the values of its labels and its own.
+    fn series(counter: Counter) -> Vec<String> {
+        let text = |EventSeries { labels, value }| {
+            let values: Vec<_> = labels.into_iter().map(|(_, value)| value).collect();
+            format!("{} {value}", values.join(" "))
+        };
+        EventCounters(vec![counter]).series().into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_counter_adds_the_increments_of_what_matches() {
+        let counter =
+            counter(r#"event.reason == "OOM""#, &[("ns", "{{ event.metadata.namespace }}")], 9);
+        for (namespace, reason, delta) in
+            [("shop", "OOM", 1), ("shop", "OOM", 4), ("pay", "OOM", 2), ("shop", "Pulled", 7)]
+        {
+            counter.count(&record(namespace, reason), delta);
+        }
+        assert_eq!(series(counter), ["some pay 2", "some shop 5"]);
+    }
+
+    #[test]
+    fn series_beyond_the_bound_are_one() {
+        let counter =
+            counter("true", &[("ns", "{{ event.metadata.namespace }}"), ("of", "fixed")], 2);
+        for namespace in ["a", "b", "c", "d", "a", "other"] {
+            counter.count(&record(namespace, ""), 1);
+        }
+        assert_eq!(series(counter), ["some a fixed 2", "some b fixed 1", "some other other 3"]);
+    }
+
+    #[test]
+    fn a_value_of_a_label_is_one_bounded_line() {
+        let counter = counter("true", &[("ns", "{{ event.metadata.namespace }}")], 9);
+        counter.count(&record(&format!("a\n\u{1b}[31m\u{202e}{}", "é".repeat(1 << 16)), ""), 1);
+        let series = EventCounters(vec![counter]).series();
+        let value = &series[0].labels[1].1;
+        assert!(value.starts_with("a [31mé") && value.len() < 300, "{value}");
+    }
+
+    #[test]
+    fn a_counter_without_labels_begins_at_0() {
+        assert_eq!(series(counter("true", &[], 1)), ["some 0"]);
+    }
+
+    #[test]
+    fn an_event_that_cannot_be_counted_is_a_failure() {
+        let counter = counter("1 / size(event.reason) > 0", &[], 1);
+        counter.count(&record("shop", ""), 1);
+        counter.count(&record("shop", "x"), 1);
+        let counters = EventCounters(vec![counter]);
+        assert_eq!(counters.failures().collect::<Vec<_>>(), [("some", 1)]);
+        assert_eq!(counters.series()[0].value, 1);
+    }
+}
