@@ -276,6 +276,12 @@ impl Template {
         &self.source
     }
 
+    /// Whether it speaks of `object`, which is empty for who is told nothing of objects.
+    pub(crate) fn names_object(&self) -> bool {
+        let template = self.environment.get_template(NAME);
+        template.is_ok_and(|template| template.undeclared_variables(false).contains("object"))
+    }
+
     /// How its values are written.
     pub fn escape(&self) -> Escape {
         self.escape

@@ -38,7 +38,7 @@ impl Collector for BridgeCollector {
         sinks(&mut encoder, &now)?;
         dead_letters(&mut encoder, &now)?;
         sources(&mut encoder, &now)?;
-        events(&mut encoder, &self.view.counters)?;
+        events(&mut encoder, &self.view.counters, now.journal.next_sequence)?;
         journal(&mut encoder, &now)?;
         stuck(&mut encoder, &now)?;
         tasks(&mut encoder, &self.view.runtime)
@@ -140,7 +140,12 @@ fn dead_letters(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Resul
     family(encoder, "dead_letters_arrived", help, None, values)
 }
 
-fn events(encoder: &mut DescriptorEncoder<'_>, counters: &EventCounters) -> fmt::Result {
+fn events(
+    encoder: &mut DescriptorEncoder<'_>,
+    counters: &EventCounters,
+    journalled: u64,
+) -> fmt::Result {
+    let Some(counted) = counters.next_sequence() else { return Ok(()) };
     let series = counters.series().into_iter();
     let values = series.map(|series| (series.labels, ConstCounter::new(series.value)));
     let help =
@@ -148,8 +153,11 @@ fn events(encoder: &mut DescriptorEncoder<'_>, counters: &EventCounters) -> fmt:
     family(encoder, "events", help, None, values)?;
     let values = counters.failures();
     let values = values.map(|(metric, count)| ([("metric", metric)], ConstCounter::new(count)));
-    let help = "Events that could not be counted, because match or a label could not be evaluated";
-    family(encoder, "events_uncounted", help, None, values)
+    let help = "Events that match or a label could not be evaluated for, or that were gone before";
+    family(encoder, "events_uncounted", help, None, values)?;
+    let help = "Events in the journal that are not counted yet";
+    let pending = ConstGauge::new(journalled.saturating_sub(counted));
+    single(encoder, "events_pending", help, None, &pending)
 }
 
 fn sources(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {

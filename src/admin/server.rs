@@ -15,7 +15,10 @@ use axum::{
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use rustix::{io::Errno, net::sockopt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    task::spawn_blocking,
+};
 
 use super::{
     access::{Access, Refused},
@@ -165,10 +168,14 @@ async fn metrics(
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     shared.access.permit(ServerDetail::Metrics, peer, &headers)?;
-    let mut text = String::new();
-    if encode(&mut text, &shared.registry).is_err() {
+    // Counters of events may have many series; a probe does not wait for them.
+    let encoding = spawn_blocking(move || {
+        let mut text = String::new();
+        encode(&mut text, &shared.registry).map(|()| text)
+    });
+    let Ok(Ok(text)) = encoding.await else {
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
-    }
+    };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

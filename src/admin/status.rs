@@ -171,6 +171,9 @@ pub struct JournalStatus {
     /// Why it cannot be written, while it cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Why the state beside the log cannot be saved, while it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_error: Option<String>,
     /// The sinks with `overflow: block` that intake stands still for; absent while it goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_by: Vec<BlockedBy>,
@@ -330,6 +333,7 @@ pub fn status(view: &BridgeView) -> Status {
             records: tail.ordinal().saturating_sub(oldest.ordinal()),
             next_sequence: tail.next,
             error: view.ingest.journal_error(),
+            state_error: view.state_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             blocked_by: view.ingest.blocked(),
             damage: damage(view.log.damages()),
         },
@@ -415,7 +419,17 @@ fn sources(view: &BridgeView) -> Vec<SourceStatus> {
             source: source.key.to_string(),
             stream_open: health.stream_open,
             stream_closed_seconds: health.stream_closed_for().map(|d| d.as_secs_f64()),
-            watch_age_seconds: health.last_heard_ms.map(|at| seconds(now.saturating_sub(at))),
+            // A stream that has just opened is an answer, too.
+            watch_age_seconds: [
+                health.last_heard_ms.map(|at| seconds(now.saturating_sub(at))),
+                health
+                    .stream_last_open
+                    .filter(|_| health.stream_open)
+                    .map(|open| open.elapsed().as_secs_f64()),
+            ]
+            .into_iter()
+            .flatten()
+            .reduce(f64::min),
             lists: health.lists,
             watches: health.watches,
             last_error: health.last_error,

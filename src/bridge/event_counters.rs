@@ -6,7 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tokio::task::spawn_blocking;
@@ -43,7 +46,11 @@ pub struct EventCounter {
 
 /// All counters, with what they have counted since the start.
 #[derive(Debug, Default)]
-pub struct EventCounters(Vec<Counter>);
+pub struct EventCounters {
+    counters: Vec<Counter>,
+    /// The sequence behind the last record that was counted.
+    next_sequence: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Counter {
@@ -77,17 +84,17 @@ impl EventCounters {
             }
             Counter { options, counted: Mutex::new(counted) }
         };
-        Self(counters.into_iter().map(counter).collect())
+        Self { counters: counters.into_iter().map(counter).collect(), ..Self::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.counters.is_empty()
     }
 
     /// Every series, by counter and by label values.
     pub fn series(&self) -> Vec<EventSeries> {
         let mut all = Vec::new();
-        for Counter { options, counted } in &self.0 {
+        for Counter { options, counted } in &self.counters {
             all.extend(lock(counted).series.iter().map(|(values, value)| {
                 let names = options.labels.iter().map(|(name, _)| name.clone());
                 let name = ("metric".to_owned(), options.name.clone());
@@ -98,19 +105,31 @@ impl EventCounters {
         all
     }
 
-    /// For each counter the events that it could not count, since its `match` or a label fails on them.
+    /// The sequence behind the last record that was counted; nothing without counters.
+    pub fn next_sequence(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.next_sequence.load(Ordering::Relaxed))
+    }
+
+    /// For each counter the events that it could not count: its `match` or a label fails on them, or they were gone
+    /// from the journal before.
     pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|counter| (&*counter.options.name, lock(&counter.counted).failures))
+        self.counters
+            .iter()
+            .map(|counter| (&*counter.options.name, lock(&counter.counted).failures))
     }
 
     /// Counts what is journalled from where the feed begins, until it ends.
     pub(super) async fn run(self: Arc<Self>, mut feed: Feed) {
+        self.next_sequence.store(feed.next_sequence(), Ordering::Relaxed);
         while let Some(fed) = feed.next().await {
             if fed.lost > 0 {
                 tracing::warn!(
                     events = fed.lost,
                     "counters of events lag by more than the journal holds: these are not counted"
                 );
+                self.counters
+                    .iter()
+                    .for_each(|counter| lock(&counter.counted).failures += fed.lost);
             }
             let counters = Arc::clone(&self);
             // An expression or a template may take milliseconds on an event.
@@ -123,8 +142,9 @@ impl EventCounters {
             // A version that raises nothing is none that happened.
             let delta = EnvelopeParts::of(&record.envelope).map_or(0, |parts| parts.delta);
             if delta > 0 {
-                self.0.iter().for_each(|counter| counter.count(&record, delta));
+                self.counters.iter().for_each(|counter| counter.count(&record, delta));
             }
+            self.next_sequence.store(record.seq + 1, Ordering::Relaxed);
         }
     }
 }
@@ -179,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    fn counter(filter: &str, labels: &[(&str, &str)], max: usize) -> Counter {
+    fn counters(filter: &str, labels: &[(&str, &str)], max: usize) -> EventCounters {
         let label =
             |(name, text): &(&str, &str)| ((*name).to_owned(), Templated::parse(text).unwrap());
         let counter = EventCounter {
@@ -188,7 +208,7 @@ mod tests {
             labels: labels.iter().map(label).collect(),
             max,
         };
-        EventCounters::new(vec![counter]).0.remove(0)
+        EventCounters::new(vec![counter])
     }
 
     fn record(namespace: &str, reason: &str) -> Record {
@@ -200,56 +220,56 @@ mod tests {
     }
 
     /// Each series: the values of its labels and its own.
-    fn series(counter: Counter) -> Vec<String> {
+    fn series(counters: &EventCounters) -> Vec<String> {
         let text = |EventSeries { labels, value }| {
             let values: Vec<_> = labels.into_iter().map(|(_, value)| value).collect();
             format!("{} {value}", values.join(" "))
         };
-        EventCounters(vec![counter]).series().into_iter().map(text).collect()
+        counters.series().into_iter().map(text).collect()
     }
 
     #[test]
     fn a_counter_adds_the_increments_of_what_matches() {
-        let counter =
-            counter(r#"event.reason == "OOM""#, &[("ns", "{{ event.metadata.namespace }}")], 9);
+        let counters =
+            counters(r#"event.reason == "OOM""#, &[("ns", "{{ event.metadata.namespace }}")], 9);
         for (namespace, reason, delta) in
             [("shop", "OOM", 1), ("shop", "OOM", 4), ("pay", "OOM", 2), ("shop", "Pulled", 7)]
         {
-            counter.count(&record(namespace, reason), delta);
+            counters.counters[0].count(&record(namespace, reason), delta);
         }
-        assert_eq!(series(counter), ["some pay 2", "some shop 5"]);
+        assert_eq!(series(&counters), ["some pay 2", "some shop 5"]);
     }
 
     #[test]
     fn series_beyond_the_bound_are_one() {
-        let counter =
-            counter("true", &[("ns", "{{ event.metadata.namespace }}"), ("of", "fixed")], 2);
+        let counters =
+            counters("true", &[("ns", "{{ event.metadata.namespace }}"), ("of", "fixed")], 2);
         for namespace in ["a", "b", "c", "d", "a", "other"] {
-            counter.count(&record(namespace, ""), 1);
+            counters.counters[0].count(&record(namespace, ""), 1);
         }
-        assert_eq!(series(counter), ["some a fixed 2", "some b fixed 1", "some other other 3"]);
+        assert_eq!(series(&counters), ["some a fixed 2", "some b fixed 1", "some other other 3"]);
     }
 
     #[test]
     fn a_value_of_a_label_is_one_bounded_line() {
-        let counter = counter("true", &[("ns", "{{ event.metadata.namespace }}")], 9);
-        counter.count(&record(&format!("a\n\u{1b}[31m\u{202e}{}", "é".repeat(1 << 16)), ""), 1);
-        let series = EventCounters(vec![counter]).series();
+        let counters = counters("true", &[("ns", "{{ event.metadata.namespace }}")], 9);
+        counters.counters[0]
+            .count(&record(&format!("a\n\u{1b}[31m\u{202e}{}", "é".repeat(1 << 16)), ""), 1);
+        let series = counters.series();
         let value = &series[0].labels[1].1;
         assert!(value.starts_with("a [31mé") && value.len() < 300, "{value}");
     }
 
     #[test]
     fn a_counter_without_labels_begins_at_0() {
-        assert_eq!(series(counter("true", &[], 1)), ["some 0"]);
+        assert_eq!(series(&counters("true", &[], 1)), ["some 0"]);
     }
 
     #[test]
     fn an_event_that_cannot_be_counted_is_a_failure() {
-        let counter = counter("1 / size(event.reason) > 0", &[], 1);
-        counter.count(&record("shop", ""), 1);
-        counter.count(&record("shop", "x"), 1);
-        let counters = EventCounters(vec![counter]);
+        let counters = counters("1 / size(event.reason) > 0", &[], 1);
+        counters.counters[0].count(&record("shop", ""), 1);
+        counters.counters[0].count(&record("shop", "x"), 1);
         assert_eq!(counters.failures().collect::<Vec<_>>(), [("some", 1)]);
         assert_eq!(counters.series()[0].value, 1);
     }

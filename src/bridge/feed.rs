@@ -135,6 +135,11 @@ impl Feed {
         }
     }
 
+    /// The sequence of the next record.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.position.next
+    }
+
     /// Whether everything journalled so far has been given, or is about to be published.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.mode, Mode::Live(_)) && self.fetched.is_empty()

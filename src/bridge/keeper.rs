@@ -73,7 +73,7 @@ pub(super) struct Keeper {
     pub(super) applied: u64,
     pub(super) last_positions: Instant,
     pub(super) last_seen: Instant,
-    pub(super) failing: bool,
+    pub(super) state_error: Arc<Mutex<Option<String>>>,
     /// `positions.json` could not be written when it was last tried.
     pub(super) positions_failing: bool,
     /// When it was last said that dead letters go for want of room.
@@ -115,7 +115,7 @@ pub(super) async fn run(
             _ = ticks.tick() => Wake::Save { early: false, last: false },
             Some(request) = requests.recv() => Wake::Letters(request),
             // It lives as long as the keeper. What cannot be saved is tried once a second.
-            _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.failing => {
+            _ = demand.wait_for(|demand| *demand > Demand::None), if !keeper.is_failing() => {
                 Wake::Save { early: true, last: false }
             }
             () = stop.cancelled() => Wake::Save { early: false, last: true },
@@ -232,7 +232,8 @@ impl Keeper {
                 commit.sinks.insert(name, state);
             }
         }
-        let seen_is_due = last || early || self.failing || self.last_seen.elapsed() >= SEEN_EVERY;
+        let seen_is_due =
+            last || early || self.is_failing() || self.last_seen.elapsed() >= SEEN_EVERY;
         // After the sinks: they have decided by nothing that is not in here.
         if let Some(objects) = &self.objects {
             commit.objects = objects.take_changes(seen_is_due, self.log.oldest().next);
@@ -312,13 +313,13 @@ impl Keeper {
                 if let Some(heartbeats) = commit.heartbeats {
                     self.saved_heartbeats = heartbeats;
                 }
-                if std::mem::take(&mut self.failing) {
+                if lock(&self.state_error).take().is_some() {
                     tracing::info!("the state can be saved again");
                 }
             }
             Err(error) => {
                 self.put_back(commit, waiting);
-                if !std::mem::replace(&mut self.failing, true) {
+                if lock(&self.state_error).replace(error.to_string()).is_none() {
                     tracing::error!(%error, "the state cannot be saved: after a crash now, more would be delivered again, and intake stops when too much waits");
                 }
             }
@@ -327,6 +328,10 @@ impl Keeper {
             self.last_positions = Instant::now();
             self.store_positions();
         }
+    }
+
+    fn is_failing(&self) -> bool {
+        lock(&self.state_error).is_some()
     }
 
     /// Events in dead letters that went for want of room, of all sinks.

@@ -46,6 +46,8 @@ pub struct BridgeView {
     pub counters: Arc<EventCounters>,
     /// The log, for its tail and its size on disk.
     pub log: LogHandle,
+    /// Why the state could not be saved when that was last tried.
+    pub state_error: Arc<Mutex<Option<String>>>,
     /// The dead letters, for their counts.
     pub dead_letters: DeadLettersReader,
     /// How often the API server was asked for a single object, or for its kinds; nothing where no

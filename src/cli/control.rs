@@ -15,7 +15,10 @@ mod stopped;
 use std::{fmt, path::Path, process::ExitCode};
 
 use super::{EXIT_CONFIGURATION, failed};
-use crate::config::{self, JournalOnly};
+use crate::{
+    config::{self, JournalOnly},
+    plain::visible,
+};
 
 pub(super) use dead_letters::{DeadLettersArguments, dead_letters};
 pub(super) use replay::{ReplayArguments, replay};
@@ -55,6 +58,7 @@ where
     };
     match runtime.block_on(command(journal)) {
         Ok(code) => code,
-        Err(Failure { message, code }) => failed(&message, code),
+        // It may quote what came over the socket.
+        Err(Failure { message, code }) => failed(&visible(&message), code),
     }
 }

@@ -11,6 +11,8 @@ use crate::bridge::{BlockedBy, SinkCondition};
 
 /// A watch that has been closed for so long is not one that is just being renewed.
 const STREAM_MAY_BE_CLOSED_SECONDS: f64 = 60.0;
+/// Three probes of an open watch have had no answer after so long.
+const SILENT_SECONDS: f64 = 50.0;
 
 /// One fact that needs a person. Facts that nobody can mend, such as a gap or an event that was lost,
 /// are none.
@@ -34,6 +36,15 @@ pub(super) fn of(status: &Status, not_identified: Option<&str>) -> Vec<Problem> 
     let Status { sources, journal, sinks, dead_letters, parts, .. } = status;
     let mut problems = stuck(parts);
     problems.extend(intake(journal.error.as_deref(), &journal.blocked_by, sources, not_identified));
+    problems.extend(sources.iter().filter_map(silent));
+    problems.extend(journal.state_error.as_ref().map(|error| {
+        problem(
+            "journal",
+            format!("the state beside the log cannot be saved: {error}"),
+            "check the disk of journal.path, and restart Tidings if it stays so; what was delivered since is then delivered \
+             again, under the same ids",
+        )
+    }));
     for kind in [misconfigured, stopped, overrun, retrying] {
         problems.extend(sinks.iter().filter_map(kind));
     }
@@ -84,11 +95,12 @@ pub(super) fn intake(
 ) -> Vec<Problem> {
     const UNCONNECTED: &str = "not connected yet";
     let journal = journal_error.map(|error| {
-        problem(
-            "journal",
-            format!("the journal cannot be written: {error}"),
+        // Some of these errors have a hint of their own.
+        let (error, hint) = error.split_once("\nhint: ").unwrap_or((
+            error,
             "free space on the disk of journal.path, or repair it; reading continues by itself",
-        )
+        ));
+        problem("journal", format!("the journal cannot be written: {error}"), hint)
     });
     let blocked = blocked.iter().map(|BlockedBy { sink, bytes }| {
         problem(
@@ -96,7 +108,7 @@ pub(super) fn intake(
             format!("intake stands still: the sink {sink} has not had {bytes} bytes of the journal"),
             format!(
                 "repair the receiver, raise journal.retention.size, or set sinks.{sink}.overflow to \
-                 dropOldest"
+                 dropOldest, and restart Tidings"
             ),
         )
     });
@@ -122,6 +134,16 @@ pub(super) fn intake(
             )
         });
     journal.into_iter().chain(blocked).chain(cluster).chain(closed).collect()
+}
+
+/// An API server that does not answer any more; the watch is given up later.
+fn silent(source: &SourceStatus) -> Option<Problem> {
+    let age = source.watch_age_seconds.filter(|age| source.stream_open && *age > SILENT_SECONDS)?;
+    Some(problem(
+        format!("source {}", source.source),
+        format!("the API server has not answered for {}, though the watch is open", humane(age)),
+        "check the API server and the way to it; Tidings opens the watch again by itself",
+    ))
 }
 
 fn misconfigured(sink: &SinkStatus) -> Option<Problem> {
@@ -164,8 +186,8 @@ fn overrun(sink: &SinkStatus) -> Option<Problem> {
                 sink.overrun, sink.pending
             ),
             format!(
-                "repair the receiver, or raise journal.retention; with sinks.{}.overflow: block \
-                 Tidings stops reading instead",
+                "repair the receiver, or raise journal.retention and restart Tidings; with \
+                 sinks.{}.overflow: block it stops reading instead",
                 sink.name
             ),
         )

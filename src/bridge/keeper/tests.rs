@@ -35,7 +35,7 @@ fn keeper(journal: &Path) -> Keeper {
         applied: restored.applied,
         last_positions: Instant::now(),
         last_seen: Instant::now(),
-        failing: false,
+        state_error: Arc::default(),
         positions_failing: false,
         overflow_told: None,
         pulse: Watchdog::default().pulse("the keeper"),

@@ -101,12 +101,7 @@ impl<'a> Client<'a> {
             tokio::spawn(connection);
             sender.send_request(request).await.map_err(|error| self.cut(&error))
         };
-        let answer = timeout(ANSWER_WITHIN, asking).await.map_err(|_| {
-            Failure::new(
-                format_args!("the bridge of {} does not answer", self.directory.display()),
-                "what keeps it is in its log; whether it was done, dead-letters list shows",
-            )
-        })??;
+        let answer = self.within(asking).await?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -128,8 +123,20 @@ impl<'a> Client<'a> {
     }
 
     async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
-        let body = answer.into_body().collect().await.map_err(|error| self.cut(&error))?;
-        Ok(body.to_bytes())
+        let collected = async { answer.into_body().collect().await.map_err(|e| self.cut(&e)) };
+        Ok(self.within(collected).await?.to_bytes())
+    }
+
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        timeout(ANSWER_WITHIN, work).await.unwrap_or_else(|_| {
+            Err(Failure::new(
+                format_args!("the bridge of {} does not answer", self.directory.display()),
+                "its log says what keeps it; a change may have been made all the same",
+            ))
+        })
     }
 
     /// The connection broke.
@@ -139,7 +146,7 @@ impl<'a> Client<'a> {
                 "the connection to the bridge of {} has ended: {error}",
                 self.directory.display()
             ),
-            "it may have been stopped or killed: look at its log, and at dead-letters list",
+            "it may have been stopped or killed: look at its log; a change may have been made all the same",
         )
     }
 }

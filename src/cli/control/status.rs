@@ -23,7 +23,12 @@ use super::{
     output::{self, Format, note},
     with_journal,
 };
-use crate::{admin::Status, bridge::JournalOptions, config::JournalOnly, plain::escaped};
+use crate::{
+    admin::Status,
+    bridge::JournalOptions,
+    config::JournalOnly,
+    plain::{escaped, visible},
+};
 
 /// Two samples so far apart give the first rates.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -58,6 +63,11 @@ pub(in crate::cli) fn status(arguments: StatusArguments) -> ExitCode {
         output::print(&text)?;
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// The lines of the terminal.
+fn rows() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| size.ws_row.into())
 }
 
 struct Asker<'a> {
@@ -96,6 +106,7 @@ impl Asker<'_> {
             match answer {
                 Ok((text, _)) => {
                     away = None;
+                    let text = if clear.is_empty() { text } else { screen::fitting(&text, rows()) };
                     if !output::is_read(&format!("{between}{text}"))? {
                         return Ok(ExitCode::SUCCESS);
                     }
@@ -104,7 +115,7 @@ impl Asker<'_> {
                 Err(Failure { message, .. }) if away.as_ref() != Some(&message) => {
                     self.before = None;
                     output::print(clear)?;
-                    note(&format!("{message}\nthe bridge is asked again every 2 s"));
+                    note(&format!("{}\nthe bridge is asked again every 2 s", visible(&message)));
                     away = Some(message);
                 }
                 Err(_) => {}
@@ -136,7 +147,7 @@ impl Asker<'_> {
 
     /// The document as it came, with what another version has beyond this one's, and what is known of it.
     async fn ask(&self) -> Result<(Value, Sample), Failure> {
-        let hint = "start it with `tidings run`, and run this where it runs; of a stopped bridge, \
+        let hint = "run this where the bridge runs, with its configuration; of a stopped bridge, \
                     `tidings journal inspect` shows the journal";
         let client = Client::running(&self.journal.path, hint).await?;
         let document = client.get("/api/v1/status").await?;

@@ -46,7 +46,9 @@ fn bad(status: &mut Status) {
     status.sources[0].stream_closed_seconds = None;
     status.sources[0].last_error = Some("connection refused".to_owned());
     status.journal.blocked_by = vec![BlockedBy { sink: "b".to_owned(), bytes: 4711 }];
-    status.journal.error = Some("No space left on device".to_owned());
+    status.journal.error =
+        Some("No space left on device\nhint: lower journal.retention.size".to_owned());
+    status.journal.state_error = Some("Input/output error".to_owned());
     status.parts[1].doing = Some("saving the state".into());
     status.parts[1].stuck_seconds = Some(12.3);
 }
@@ -79,6 +81,17 @@ fn a_watch_is_a_problem_when_it_has_been_closed_for_more_than_a_minute() {
     for (closed, expected) in [(Some(0.0), 0), (Some(60.0), 0), (Some(60.5), 1), (None, 1)] {
         let problems = after(|status| status.sources[0].stream_closed_seconds = closed);
         assert_eq!(problems.len(), expected, "{closed:?}: {problems:?}");
+    }
+}
+
+#[test]
+fn an_open_watch_is_a_problem_when_the_api_server_has_been_silent_for_three_probes() {
+    for (age, open, expected) in [(50.0, true, 0), (51.0, true, 1), (51.0, false, 0)] {
+        let problems = after(|status| {
+            status.sources[0].watch_age_seconds = Some(age);
+            status.sources[0].stream_open = open;
+        });
+        assert_eq!(problems.len(), expected, "{age} {open}: {problems:?}");
     }
 }
 

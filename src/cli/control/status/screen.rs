@@ -50,6 +50,16 @@ pub(super) fn screen(
     text + &gaps(&now.ingest.recent_gaps)
 }
 
+/// What of it fits a terminal with so many lines: the beginning, where the problems are.
+pub(super) fn fitting(screen: &str, rows: usize) -> String {
+    let (lines, room) = (screen.lines().count(), rows.saturating_sub(2));
+    if lines <= room {
+        return screen.to_owned();
+    }
+    let kept: String = screen.split_inclusive('\n').take(room).collect();
+    format!("{kept}… and {} more\n", counted((lines - room) as u64, "line", "lines"))
+}
+
 fn problems(problems: &[Problem]) -> String {
     let mut text = match problems.len() {
         0 => "no problems\n".to_owned(),

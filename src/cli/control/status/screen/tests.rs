@@ -27,6 +27,12 @@ fn shown(now: &Status, before: &Status) -> String {
 }
 
 #[test]
+fn a_screen_that_is_too_long_is_cut_at_its_end() {
+    assert_eq!(fitting("a\nb\nc\n", 5), "a\nb\nc\n");
+    assert_eq!(fitting("a\nb\nc\n", 3), "a\n… and 2 lines more\n");
+}
+
+#[test]
 fn a_bridge_that_is_well_is_shown_with_its_rates() {
     let (mut before, now) = (read(document()), read(document()));
     before.sinks[1].delivered -= 3;
