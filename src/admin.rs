@@ -17,6 +17,7 @@ mod server;
 mod serving;
 mod socket;
 mod status;
+mod text_format;
 
 pub use control::ControlSocket;
 pub use metrics::registry;

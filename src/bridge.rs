@@ -39,6 +39,7 @@ mod heartbeat;
 mod ingest;
 mod intake;
 mod keeper;
+mod latencies;
 mod log_lines;
 mod marks;
 mod objects;
@@ -69,6 +70,7 @@ pub use failure::{Failure, FailureClass, Fault, RefusedClass, Status};
 pub use filter::{EvalError, Filter, FilterError};
 pub use gap::Gap;
 pub use heartbeat::Heartbeat;
+pub use latencies::Latencies;
 #[cfg(feature = "kafka")]
 pub(crate) use log_lines::LogLines;
 pub use objects::{Enrich, KeyPatterns, NotAResource, ObjectOptions, ResourceName};

@@ -1,24 +1,32 @@
 //! The metrics, read at each scrape from the one place that counts.
 
+mod process;
+
 use std::fmt;
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
-    metrics::{counter::ConstCounter, gauge::ConstGauge, info::Info},
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, info::Info},
     registry::{Registry, Unit},
 };
 use tokio::runtime::Handle;
 
 use super::status::{GapStatus, SinkStatus, Status, status};
-use crate::bridge::{BridgeView, EventCounters, Overflow, SinkCondition};
+use crate::bridge::{BridgeView, EventCounters, Latencies, Overflow, SinkCondition};
 
 /// A registry with every metric of a bridge.
 pub fn registry(view: &BridgeView) -> Registry {
-    let mut registry = Registry::with_prefix("tidings");
+    registry_of(Box::new(BridgeCollector { view: view.clone() }))
+}
+
+fn registry_of(bridge: Box<dyn Collector>) -> Registry {
+    let mut registry = Registry::default();
+    let tidings = registry.sub_registry_with_prefix("tidings");
     let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-    registry.register("build", "The version that runs", build);
-    registry.register_collector(Box::new(BridgeCollector { view: view.clone() }));
+    tidings.register("build", "The version that runs", build);
+    tidings.register_collector(bridge);
+    registry.register_collector(Box::new(process::ProcessCollector));
     registry
 }
 
@@ -34,15 +42,18 @@ impl fmt::Debug for BridgeCollector {
 
 impl Collector for BridgeCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let now = status(&self.view);
-        sinks(&mut encoder, &now)?;
-        dead_letters(&mut encoder, &now)?;
-        sources(&mut encoder, &now)?;
-        events(&mut encoder, &self.view.counters, now.journal.next_sequence)?;
-        journal(&mut encoder, &now)?;
-        stuck(&mut encoder, &now)?;
+        of_status(&mut encoder, &status(&self.view))?;
+        events(&mut encoder, &self.view.counters, self.view.log.tail().next)?;
         tasks(&mut encoder, &self.view.runtime)
     }
+}
+
+fn of_status(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    sinks(encoder, now)?;
+    dead_letters(encoder, now)?;
+    sources(encoder, now)?;
+    journal(encoder, now)?;
+    stuck(encoder, now)
 }
 
 fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
@@ -93,6 +104,9 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     });
     let help = "Events by what the sink was told of their objects";
     family(encoder, "sink_enrichment", help, None, outcomes)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], Histogram(&s.latencies)));
+    let help = "Time from journalling an event to the answer of the receiver that has it";
+    family(encoder, "sink_delivery", help, Some(&Unit::Seconds), values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.overrun)));
@@ -266,6 +280,20 @@ fn tasks(encoder: &mut DescriptorEncoder<'_>, of_bridge: &Handle) -> fmt::Result
     single(encoder, "runtime_tasks", help, None, &alive)
 }
 
+struct Histogram<'a>(&'a Latencies);
+
+impl EncodeMetric for Histogram<'_> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let buckets: Vec<_> = self.0.buckets().collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        encoder.encode_histogram::<NoLabelSet>(self.0.sum_seconds(), count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
 /// One metric: its name and help, and a value for each label set.
 fn family<L: EncodeLabelSet, M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
@@ -293,3 +321,6 @@ fn single(
 ) -> fmt::Result {
     metric.encode(encoder.encode_descriptor(name, help, unit, metric.metric_type())?)
 }
+
+#[cfg(test)]
+mod tests;

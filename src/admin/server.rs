@@ -26,6 +26,7 @@ use super::{
     registry,
     serving::{ServerEnded, Serving},
     status::{self, Problem, status},
+    text_format,
 };
 use crate::{
     bridge::BridgeView,
@@ -176,8 +177,15 @@ async fn metrics(
     let Ok(Ok(text)) = encoding.await else {
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    let accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|a| a.to_str().ok());
+    let openmetrics =
+        accepts.into_iter().any(|accept| accept.contains("application/openmetrics-text"));
+    let (kind, text) = if openmetrics {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    } else {
+        (text_format::CONTENT_TYPE, text_format::text_format(&text))
+    };
+    Ok(([(header::CONTENT_TYPE, kind), (header::VARY, "accept")], text).into_response())
 }
 
 async fn serve_status(

@@ -11,7 +11,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    bridge::{BlockedBy, BridgeView, Gap, Overflow, SinkCondition, SourceView, Stuck, now_ms},
+    bridge::{
+        BlockedBy, BridgeView, Gap, Latencies, Overflow, SinkCondition, SourceView, Stuck, now_ms,
+    },
     event::Cluster,
     journal::{Damage, Damages, LetterCounts, NamespaceLetters},
 };
@@ -264,6 +266,9 @@ pub struct SinkStatus {
     pub duplicates: u64,
     /// Events that it has had cut to its own `maxEvent`.
     pub truncated: u64,
+    /// How long events took to the sink since the start of the process, for the metrics.
+    #[serde(skip)]
+    pub latencies: Latencies,
     /// Events since the start of the process by what the sink was told of their objects: `known`, or
     /// why it is missing. Absent where it is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -378,6 +383,7 @@ pub fn status(view: &BridgeView) -> Status {
                     match_errors: sink.match_errors,
                     duplicates: sink.duplicates,
                     truncated: sink.truncated,
+                    latencies: sink.latencies,
                     enrichments: sink
                         .enrichments
                         .map(|counts| counts.iter().map(|(name, n)| (name.into(), n)).collect()),

@@ -75,7 +75,8 @@ pub struct EventSeries {
 }
 
 impl EventCounters {
-    pub(super) fn new(counters: Vec<EventCounter>) -> Self {
+    /// Counters that stand at 0.
+    pub fn new(counters: Vec<EventCounter>) -> Self {
         let counter = |options: EventCounter| {
             let mut counted = Counted::default();
             if options.labels.is_empty() {

@@ -15,7 +15,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{Overflow, Reason, correlation::Correlator, log_lines::LogLines, shared::lock};
+use super::{
+    Latencies, Overflow, Reason, correlation::Correlator, log_lines::LogLines, shared::lock,
+};
 use crate::{
     event::Missing,
     journal::{
@@ -189,6 +191,8 @@ pub struct SinkSnapshot {
     pub duplicates: u64,
     /// Events that it has had cut to its `maxEvent`, since the start of the process.
     pub truncated: u64,
+    /// How long events took to it, since the start of the process.
+    pub latencies: Latencies,
     /// What it was told of objects since the start of the process; nothing if it does not ask.
     pub enrichments: Option<Enrichments>,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
@@ -272,6 +276,7 @@ impl SinkProgress {
             match_errors: 0,
             duplicates: 0,
             truncated: 0,
+            latencies: Latencies::default(),
             enrichments: None,
             oldest_in_hand_ms: None,
             errands: ErrandCounts::default(),

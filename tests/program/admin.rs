@@ -102,12 +102,31 @@ async fn status_and_metrics_say_what_became_of_each_event() {
         assert!(metrics.lines().any(|have| have == line), "{line} is not in\n{metrics}");
     }
     assert!(metrics.contains("tidings_source_watch_age_seconds{source=\"*\"} "));
-    let documented = include_str!("../../docs/metrics.md");
-    for line in metrics.lines().filter(|line| !line.starts_with('#')) {
-        let name = line.split(['{', ' ']).next().unwrap();
-        assert!(documented.contains(name), "docs/metrics.md does not say what {name} is");
+    let delivered = "tidings_sink_delivery_seconds_count{sink=\"warnings\"} 3";
+    assert!(metrics.lines().any(|line| line == delivered), "{metrics}");
+    assert!(metrics.contains("\nprocess_resident_memory_bytes "), "{metrics}");
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_come_in_the_format_that_is_asked_for() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let bridge = Setup::new(&server, dir.path()).start().await;
+    let admin = serve(&bridge);
+    let url = format!("http://{}/metrics", admin.address());
+    for (accept, kind, end) in [
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            true,
+        ),
+    ] {
+        let request = reqwest::Client::new().get(&url).header("accept", accept);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], kind);
+        assert_eq!(answer.text().await.unwrap().ends_with("# EOF\n"), end, "{accept}");
     }
-    assert!(metrics.ends_with("# EOF\n"));
     stop(bridge).await;
 }
 

@@ -3,6 +3,7 @@
 //! `deploy/install.yaml` is looked at always, the chart where Helm is: on the `PATH`, or installed by
 //! `tests/parts/install helm`.
 
+mod alerts;
 mod chart;
 mod manifests;
 

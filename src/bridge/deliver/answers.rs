@@ -5,7 +5,7 @@ use tracing::Level;
 use super::{Attempted, Deliver, fates::Fate as LiveFate};
 use crate::{
     bridge::{
-        Failure, Outcome, RefusedClass, SinkCondition,
+        Failure, Latencies, Outcome, RefusedClass, SinkCondition,
         delivery::{FIRST_ERRAND, Fate, Fated, Letter, LetterClass, Trouble},
         own_events::all_own,
         shared::now_ms,
@@ -43,7 +43,7 @@ impl Deliver {
         }
         self.delivery.answered(lane, outcome, self.now());
         let fates: Vec<Fated> = self.delivery.take_fates().collect();
-        let mut taken = false;
+        let (mut taken, mut latencies, now) = (false, Latencies::default(), now_ms());
         for Fated { tickets, fate } in fates {
             if tickets.start >= FIRST_ERRAND {
                 self.errands.fated(tickets, &fate);
@@ -56,7 +56,9 @@ impl Deliver {
                         let Some(record) = self.hand.record(number) else { continue };
                         let again = self.parts.had.add(record.seq);
                         let fate = if again { LiveFate::Redelivered } else { LiveFate::Delivered };
-                        self.hand.fate(number, fate);
+                        if let Some(journalled_ms) = self.hand.fate(number, fate) {
+                            latencies.count(now.saturating_sub(journalled_ms));
+                        }
                     }
                 }
                 Fate::DeadLetter(letter) => self.dead_letter(tickets, &letter),
@@ -64,6 +66,7 @@ impl Deliver {
         }
         if !is_errand {
             let progress = &self.parts.progress;
+            progress.update(|sink| sink.latencies += latencies);
             self.parts.had.write(now_ms(), || progress.saved_standing());
             self.note_condition(&batch.records, failed, taken);
         }

@@ -122,8 +122,8 @@ impl Hand {
         }
     }
 
-    /// Gives a record its fate.
-    pub(super) fn fate(&mut self, number: Number, fate: Fate) {
+    /// Gives a record its fate; answers the ingest time of the work that it came in, in milliseconds since the epoch.
+    pub(super) fn fate(&mut self, number: Number, fate: Fate) -> Option<u64> {
         match number.checked_sub(self.first) {
             Some(place) => self.records[place as usize] = None,
             None => _ = self.behind.remove(&number),
@@ -133,12 +133,14 @@ impl Hand {
             self.first += 1;
         }
         let at = self.work_of(number);
-        let Some(InHand::Open(open)) = self.works.get_mut(at) else { return };
+        let Some(InHand::Open(open)) = self.works.get_mut(at) else { return None };
         open.fates.set((number - open.numbers.start) as usize, fate);
         open.left -= 1;
+        let journalled_ms = open.work.oldest_ms;
         if open.left == 0 {
             self.done(at);
         }
+        Some(journalled_ms)
     }
 
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.

@@ -117,7 +117,7 @@ extraEnv: [{name: KEY, value: secret}]
     let manifests = rendered(&helm, values);
     let (settings, summary) = manifests.configuration();
     assert!(summary.contains("elastic → elasticsearch, relay → syslog"), "{summary}");
-    let written = manifests.one("ConfigMap")["data"]["tidings.yaml"].as_str().unwrap();
+    let written = manifests.configmap()["data"]["tidings.yaml"].as_str().unwrap();
     let mut written: Value = serde_saphyr::from_str(written).unwrap();
     let values: Value = serde_saphyr::from_str(values).unwrap();
     assert_eq!(written["log"].as_object_mut().unwrap().remove("format"), Some(json!("json")));
@@ -134,7 +134,10 @@ fullnameOverride: bridge
 secretName: siem
 persistence: {size: 10Gi, storageClass: fast}
 enrichment: {enabled: true, rules: [{apiGroups: [argoproj.io], resources: [rollouts], verbs: [get]}]}
-monitoring: {serviceMonitor: {enabled: true, labels: {release: prometheus}}}
+monitoring:
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+  dashboard: {enabled: true, labels: {folder: kubernetes}}
 networkPolicy: {enabled: false}
 priorityClassName: important
 imagePullSecrets: [{name: registry}]
@@ -158,6 +161,14 @@ extraVolumeMounts: [{name: ca, mountPath: /etc/ca}]
     let monitor = manifests.one("ServiceMonitor");
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
     assert_eq!(monitor["spec"]["endpoints"][0]["port"], manifests.container()["ports"][0]["name"]);
+    let rule = manifests.one("PrometheusRule");
+    assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+    assert!(rule["spec"]["groups"][0]["rules"].as_array().is_some_and(|rules| rules.len() > 5));
+    let maps = manifests.all("ConfigMap");
+    let dashboard = maps.iter().find(|map| map["data"]["tidings.json"].is_string()).unwrap();
+    assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
+    let dashboard = dashboard["data"]["tidings.json"].as_str().unwrap();
+    assert!(serde_json::from_str::<Value>(dashboard).is_ok());
     let pod = manifests.pod();
     for (key, value) in [
         ("/metadata/labels/team", "ops"),

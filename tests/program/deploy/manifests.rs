@@ -37,6 +37,12 @@ impl Manifests {
         found[0]
     }
 
+    /// That of the configuration.
+    pub(super) fn configmap(&self) -> &Value {
+        let has_it = |map: &&Value| map["data"]["tidings.yaml"].is_string();
+        self.all("ConfigMap").into_iter().find(has_it).unwrap()
+    }
+
     /// What makes the Pod: a StatefulSet, or a Deployment.
     pub(super) fn workload(&self) -> &Value {
         let kind = if self.all("Deployment").is_empty() { "StatefulSet" } else { "Deployment" };
@@ -64,7 +70,7 @@ impl Manifests {
 
     /// The configuration, as the program reads it, and the verdict of `check`.
     pub(super) fn configuration(&self) -> (Settings, String) {
-        let map = self.one("ConfigMap");
+        let map = self.configmap();
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), map["data"]["tidings.yaml"].as_str().unwrap()).unwrap();
         let summary = config::check(file.path(), self.variables(), CheckSecrets::Optional);

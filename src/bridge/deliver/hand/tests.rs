@@ -85,7 +85,7 @@ fn behind_a_record_that_is_not_taken_all_others_are_one() {
     for first in (1..40_001).step_by(20) {
         hand.push(work(first, 10, true), |_| {});
     }
-    (1..20_000).for_each(|number| hand.fate(number, Fate::Delivered));
+    (1..20_000).for_each(|number| _ = hand.fate(number, Fate::Delivered));
     assert_eq!(hand.settle(false).count(), 0);
     assert_eq!((hand.works.len(), hand.records.len(), hand.behind.len()), (2, 0, 1));
     assert_eq!(hand.record(0).unwrap().seq, 2);
