@@ -178,12 +178,13 @@ async fn metrics(
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
     let accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|a| a.to_str().ok());
-    let openmetrics =
-        accepts.into_iter().any(|accept| accept.contains("application/openmetrics-text"));
+    let openmetrics = accepts
+        .into_iter()
+        .any(|accept| accept.to_ascii_lowercase().contains("application/openmetrics-text"));
     let (kind, text) = if openmetrics {
         ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
     } else {
-        (text_format::CONTENT_TYPE, text_format::text_format(&text))
+        (text_format::CONTENT_TYPE, text_format::of_openmetrics(&text))
     };
     Ok(([(header::CONTENT_TYPE, kind), (header::VARY, "accept")], text).into_response())
 }

@@ -7,7 +7,7 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// The same metrics: there a counter and an info are named as their samples are, an info is a gauge, and there are
 /// neither units nor an end.
-pub(super) fn text_format(openmetrics: &str) -> String {
+pub(super) fn of_openmetrics(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = "";
     for line in openmetrics.lines() {
@@ -61,6 +61,6 @@ tidings_source_gap_seconds_total 0.0
 # TYPE tidings_journal_records gauge
 tidings_journal_records 7
 ";
-        assert_eq!(text_format(openmetrics), text);
+        assert_eq!(of_openmetrics(openmetrics), text);
     }
 }

@@ -21,9 +21,9 @@ impl Latencies {
         self.sum_ms += ms;
     }
 
-    /// Each bucket: its upper bound in seconds, `f64::MAX` for the last, and how many events are in it alone.
+    /// Each bucket: its upper bound in seconds, infinite for the last, and how many events are in it alone.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        let bounds = BOUNDS_MS.iter().map(|ms| *ms as f64 / 1000.0).chain([f64::MAX]);
+        let bounds = BOUNDS_MS.iter().map(|ms| *ms as f64 / 1000.0).chain([f64::INFINITY]);
         bounds.zip(self.counts)
     }
 
@@ -55,7 +55,7 @@ mod tests {
         let filled = latencies.buckets().filter(|(_, count)| *count > 0);
         assert_eq!(
             filled.collect::<Vec<_>>(),
-            [(0.005, 2), (0.01, 1), (1.0, 1), (3600.0, 1), (f64::MAX, 1)]
+            [(0.005, 2), (0.01, 1), (1.0, 1), (3600.0, 1), (f64::INFINITY, 1)]
         );
         assert!((latencies.sum_seconds() - 7_201.012).abs() < 1e-9);
     }

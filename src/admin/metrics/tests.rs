@@ -4,7 +4,7 @@ use prometheus_client::encoding::text::encode;
 
 use super::*;
 use crate::{
-    admin::{status::DamageStatus, text_format::text_format},
+    admin::{status::DamageStatus, text_format::of_openmetrics},
     bridge::EventCounter,
     journal::LetterCounts,
 };
@@ -43,7 +43,7 @@ impl Collector for Everything {
 fn scraped() -> String {
     let mut text = String::new();
     encode(&mut text, &registry_of(Box::new(Everything))).unwrap();
-    text_format(&text)
+    of_openmetrics(&text)
 }
 
 #[tokio::test]
@@ -55,6 +55,7 @@ async fn the_catalogue_of_the_manual_is_that_of_a_scrape() {
     let text = scraped();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     assert_eq!(types.collect::<BTreeSet<_>>(), listed);
+    assert!(text.contains("tidings_sink_delivery_seconds_bucket{le=\"+Inf\""), "{text}");
 }
 
 /// `promtool check metrics`, where it is installed.
