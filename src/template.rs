@@ -147,15 +147,13 @@ impl Templated {
 #[derive(Clone, Debug)]
 pub struct Context(Value);
 
-/// The texts that the keys of a sink make of one record, which is read once for all of them.
-#[cfg(any(feature = "loki", feature = "splunk"))]
+/// The texts that several keys make of one record, which is read once for all of them.
 pub(crate) struct Rendering<'a> {
     record: &'a Record,
     context: Option<Context>,
 }
 
-/// Why a key of a sink makes nothing of an event.
-#[cfg(any(feature = "loki", feature = "splunk"))]
+/// Why a key makes nothing of an event.
 #[derive(Debug, thiserror::Error)]
 #[error("`{key}`: {error}")]
 pub(crate) struct KeyError {
@@ -163,7 +161,6 @@ pub(crate) struct KeyError {
     error: RenderError,
 }
 
-#[cfg(any(feature = "loki", feature = "splunk"))]
 impl<'a> Rendering<'a> {
     pub(crate) fn of(record: &'a Record) -> Self {
         Self { record, context: None }

@@ -177,10 +177,9 @@ async fn metrics(
     let Ok(Ok(text)) = encoding.await else {
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
-    let accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|a| a.to_str().ok());
-    let openmetrics = accepts
-        .into_iter()
-        .any(|accept| accept.to_ascii_lowercase().contains("application/openmetrics-text"));
+    let mut accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|a| a.to_str().ok());
+    let openmetrics =
+        accepts.any(|accept| accept.to_ascii_lowercase().contains("application/openmetrics-text"));
     let (kind, text) = if openmetrics {
         ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
     } else {

@@ -27,7 +27,7 @@ pub(crate) use problems::{counted, humane};
 pub struct Status {
     /// The version that runs.
     pub version: Cow<'static, str>,
-    /// What needs a person, the most urgent first; empty when all is well.
+    /// The facts that need a person, the most urgent first; empty when all is well.
     pub problems: Vec<Problem>,
     /// The cluster as far as it is known.
     pub cluster: Cluster,

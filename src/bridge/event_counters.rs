@@ -1,4 +1,4 @@
-//! Counters that are made of Events: by how much the occurrences rose of those that match, by labels.
+//! Counters that are made of Events: the increments of those that match, by labels.
 //!
 //! They follow the journal as a sink does: live, and from the log where they lag, so that no event waits for them.
 //! They begin at 0 with each start, as counters of Prometheus do, and count each record that is journalled from then on,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     event::{EnvelopeParts, Record},
     plain::one_line,
-    template::{Context, Templated},
+    template::{Rendering, Templated},
 };
 
 /// A value of a label is not much longer, in bytes.
@@ -80,7 +80,7 @@ impl EventCounters {
         let counter = |options: EventCounter| {
             let mut counted = Counted::default();
             if options.labels.is_empty() {
-                // A first increment is one only to whom a 0 was shown before.
+                // Prometheus sees the first increment only if it has seen 0 before.
                 counted.series.insert(Vec::new(), 0);
             }
             Counter { options, counted: Mutex::new(counted) }
@@ -140,7 +140,7 @@ impl EventCounters {
 
     fn count_all(&self, fed: &Fed) {
         for record in fed.records() {
-            // A version that raises nothing is none that happened.
+            // A version with no further occurrence counts nothing.
             let delta = EnvelopeParts::of(&record.envelope).map_or(0, |parts| parts.delta);
             if delta > 0 {
                 self.counters.iter().for_each(|counter| counter.count(&record, delta));
@@ -178,13 +178,9 @@ impl Counter {
         if !wanted.map_err(|_| Uncounted)? {
             return Ok(None);
         }
-        let mut context = None;
-        let mut context = || match &context {
-            Some(context) => Ok(Context::clone(context)),
-            None => Ok(context.insert(Context::of(record)?).clone()),
-        };
-        let value = |(_, template): &(String, Templated)| {
-            let text = template.render(&mut context).map_err(|_| Uncounted)?;
+        let mut rendering = Rendering::of(record);
+        let value = |(name, template): &(String, Templated)| {
+            let text = rendering.text(name, template).map_err(|_| Uncounted)?;
             Ok(one_line(&text, LONGEST_VALUE))
         };
         labels.iter().map(value).collect::<Result<_, _>>().map(Some)

@@ -217,7 +217,7 @@ pub struct BridgeOptions {
     pub journal: JournalOptions,
     /// Where to send it.
     pub sinks: Vec<SinkOptions>,
-    /// What to count of it.
+    /// The counters that are made of it.
     pub counters: Vec<EventCounter>,
     /// How objects are read that events are about, if a sink is told of them.
     pub objects: ObjectOptions,

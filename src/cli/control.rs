@@ -58,7 +58,7 @@ where
     };
     match runtime.block_on(command(journal)) {
         Ok(code) => code,
-        // It may quote what came over the socket.
+        // The message may quote an answer of the socket.
         Err(Failure { message, code }) => failed(&visible(&message), code),
     }
 }

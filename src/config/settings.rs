@@ -27,7 +27,7 @@ pub struct Settings {
     pub sinks: Vec<SinkSettings>,
     /// Where a secret stands in the file itself, and not a reference to one.
     pub plain_secrets: Vec<String>,
-    /// What is counted of them.
+    /// The counters that are made of them.
     pub counters: Vec<EventCounter>,
     /// How objects are read that events are about, if a sink is told of them.
     pub objects: ObjectOptions,

@@ -1,4 +1,4 @@
-//! What the process takes, by the names that every Prometheus client has.
+//! CPU, memory and files of the process, by the names that every Prometheus client has.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What needs a person, the most urgent first. Readiness and liveness state the same facts.
+//! The facts that need a person, the most urgent first. Readiness and liveness state the same facts.
 
 use jiff::{
     SignedDuration,

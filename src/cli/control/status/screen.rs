@@ -50,7 +50,7 @@ pub(super) fn screen(
     text + &gaps(&now.ingest.recent_gaps)
 }
 
-/// What of it fits a terminal with so many lines: the beginning, where the problems are.
+/// The beginning of a screen, where the problems are, as far as it fits a terminal with so many lines.
 pub(super) fn fitting(screen: &str, rows: usize) -> String {
     let (lines, room) = (screen.lines().count(), rows.saturating_sub(2));
     if lines <= room {
