@@ -1,4 +1,4 @@
-//! The command line: `run`, `check`, `journal`, `schema`, `demo`, beside a bridge `status`,
+//! The command line: `run`, `check`, `import`, `journal`, `schema`, `demo`, beside a bridge `status`,
 //! `dead-letters` and `replay`, and about the command line itself `completions` and `man`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
@@ -6,6 +6,7 @@
 
 mod control;
 mod described;
+mod import;
 mod journal;
 mod kube_client;
 mod logging;
@@ -62,6 +63,8 @@ enum Command {
         #[arg(long)]
         without_secrets: bool,
     },
+    /// Make a configuration of that of a kubernetes-event-exporter, and say what is not carried over
+    Import(import::ImportArguments),
     /// Look at a journal, of a running or a stopped bridge, without changing it
     Journal(journal::JournalArguments),
     /// Show what the running bridge does, problems first; the exit code is 1 if there are any
@@ -116,6 +119,7 @@ pub fn main() -> ExitCode {
                 Err(error) => failed(&error, EXIT_CONFIGURATION),
             }
         }
+        Command::Import(arguments) => import::import(arguments),
         Command::Journal(arguments) => journal::journal(arguments),
         Command::Status(arguments) => control::status(arguments),
         Command::DeadLetters(arguments) => control::dead_letters(arguments),

@@ -28,6 +28,7 @@ mod tests;
 
 use std::{ffi::OsString, fmt::Write as _, path::Path};
 
+pub(crate) use self::load::text_of;
 pub use self::{
     schema::schema,
     settings::{
@@ -105,6 +106,13 @@ pub fn check(
     let loaded = load::from_file(&path.to_string_lossy(), &variables)?;
     build::check(&loaded, &variables, secrets)
         .map(|settings| summary(loaded.file.name(), &settings))
+}
+
+/// Like [`check`], of a text that errors call `name`, in an empty environment and without its secrets.
+pub(crate) fn check_text(name: &str, text: &str) -> Result<(), Error> {
+    let variables = Variables::default();
+    let loaded = load::from_text(name, text, &variables)?;
+    build::check(&loaded, &variables, CheckSecrets::Optional).map(drop)
 }
 
 fn summary(file: &str, settings: &Settings) -> String {

@@ -53,7 +53,8 @@ pub(super) fn from_text(name: &str, text: &str, variables: &Variables) -> Result
     Ok(Loaded { file, root, model, problems })
 }
 
-fn text_of(name: &str) -> Result<String, Error> {
+/// The text of a file.
+pub(crate) fn text_of(name: &str) -> Result<String, Error> {
     let bytes = secrets::read_bytes(name)
         .map_err(|wrong| Problem::of_file(name, wrong.hint("check the path")))?;
     String::from_utf8(bytes).map_err(|error| {

@@ -13,6 +13,7 @@ mod deploy;
 mod docs;
 mod examples;
 mod fuzz_seeds;
+mod import;
 mod layering;
 mod log_lines;
 mod operator;
