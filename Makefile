@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to the command of a target, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e e2e-sinks drill fuzz release-check bench schema image install-yaml
+.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e e2e-cluster e2e-sinks drill fuzz release-check bench schema image install-yaml
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -34,7 +34,11 @@ conformance: tools ## Golden vectors of client-go; TIDINGS_CONFORMANCE_DIR=dir:d
 
 e2e: tools ## Four scenarios on a real etcd, kube-apiserver, Kafka and Collector, installed first: ARGS=--all for all
 	tests/parts/install $(if $(filter --all,$(ARGS)),,etcd apiserver kafka collector)
-	$(CARGO) test --locked --test e2e -- --test-threads 1 $(if $(filter --all,$(ARGS)),--include-ignored)
+	$(CARGO) test --locked --test e2e -- --test-threads 1 $(if $(filter --all,$(ARGS)),--include-ignored --skip scenarios::cluster::)
+
+e2e-cluster: tools ## Events of a real controller manager and scheduler, about nodes of kwok, installed first; four minutes
+	tests/parts/install etcd apiserver kubectl controllers kwok
+	$(CARGO) test --locked --test e2e -- --ignored --nocapture scenarios::cluster::
 
 e2e-sinks: tools ## Ten thousand events to a real OpenSearch, Loki, Collector (HEC, syslog) and rsyslog, installed first
 	tests/parts/install etcd apiserver siem-collector opensearch loki rsyslog

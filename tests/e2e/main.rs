@@ -3,6 +3,7 @@
 //!
 //! `make e2e` installs the parts and runs four scenarios: the first list with load through all sinks, an outage of
 //! the webhook, a bridge that is killed, and an API server that restarts. `make e2e ARGS=--all` runs the others, too.
+//! `make e2e-cluster` runs the one in which controllers and a scheduler write the Events, about simulated nodes.
 //! `make e2e-sinks` runs the one with the systems of a SIEM: OpenSearch, Loki, the Collector as a HEC, and rsyslog.
 //!
 //! ```text

@@ -1,6 +1,7 @@
 //! What the bridge, the recorders and the informers are held to, each test named after what it shows.
 
 mod access;
+mod cluster;
 mod correlation;
 mod enrichment;
 mod gaps;

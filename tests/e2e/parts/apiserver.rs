@@ -13,8 +13,9 @@ use super::{Etcd, free_port, http_client, installed};
 /// The user who may do everything.
 const ADMIN: &str = "admin";
 
-/// A kube-apiserver on an [`Etcd`], with RBAC. Nothing else of a cluster runs: no controllers, no
-/// kubelets, so Events come only from the test. It does not compact etcd; the test does.
+/// A kube-apiserver on an [`Etcd`], with RBAC. Nothing else of a cluster runs, unless a scenario starts
+/// a [`Component`](super::Component), so Events come only from the test. It does not compact etcd;
+/// the test does.
 pub(crate) struct ApiServer {
     process: Process,
     http: reqwest::Client,

@@ -8,6 +8,7 @@
 
 mod apiserver;
 mod collector;
+mod controllers;
 mod etcd;
 mod kafka;
 mod process;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 pub(crate) use apiserver::{ApiServer, ApiServerOptions, token_of};
 pub(crate) use collector::{Collector, otlp_items};
+pub(crate) use controllers::Component;
 pub(crate) use etcd::Etcd;
 pub(crate) use kafka::{ACCOUNT, Kafka};
 pub(crate) use process::{Part, Process, Scratch, run};
@@ -46,12 +48,17 @@ pub(crate) fn kubectl(kubeconfig: &Path) -> Command {
     command
 }
 
-/// `file` of the installed part `part`.
-fn installed(part: &str, file: &str) -> PathBuf {
-    let version = VERSIONS
+/// The version of a part.
+pub(crate) fn version(part: &str) -> &'static str {
+    VERSIONS
         .lines()
         .find_map(|line| line.strip_prefix(part)?.strip_prefix(' '))
-        .unwrap_or_else(|| panic!("tests/parts/versions has no line for {part}"));
+        .unwrap_or_else(|| panic!("tests/parts/versions has no line for {part}"))
+}
+
+/// `file` of the installed part `part`.
+fn installed(part: &str, file: &str) -> PathBuf {
+    let version = version(part);
     let path = parts_folder().join(format!("{part}-{version}")).join(file);
     assert!(
         path.exists(),

@@ -6,7 +6,10 @@ use std::process::Command;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, Volume};
 use kube::api::{Api, ObjectMeta, PostParams};
+use kube::discovery::Discovery;
+use serde_json::{Value, json};
 
+use super::enrichment::{PERMISSIONS, tell, told};
 use crate::bridge::Bridge;
 use crate::parts::{ApiServerOptions, Part as _, kubectl, run};
 use crate::receivers::WebhookReceiver;
@@ -16,6 +19,9 @@ use crate::writers::Load;
 
 /// The manifests that are shipped.
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+
+/// The role in them without which nothing is delivered.
+const EVENTS: &str = "tidings-tidings-events";
 
 /// Applies them, over whatever has been changed of them since.
 pub(super) fn apply(admin: &Path) {
@@ -31,13 +37,11 @@ pub(super) fn shipped_account(cluster: &Cluster) -> PathBuf {
     cluster.server.kubeconfig_with_token("tidings", token.trim())
 }
 
-/// Leaves of the rule on events only these verbs.
-fn allow_only(admin: &Path, verbs: &str) {
-    let rule = format!(r#"{{"apiGroups":[""],"resources":["events"],"verbs":[{verbs}]}}"#);
-    let rules = if verbs.is_empty() { String::new() } else { rule };
-    let patch = format!(r#"{{"rules":[{rules}]}}"#);
-    let patch = ["--type=merge", "-p", &patch];
-    run(kubectl(admin).args(["patch", "clusterrole", "tidings-tidings-events"]).args(patch));
+/// Gives a role these rules.
+fn allow(admin: &Path, role: &str, rules: &Value) {
+    let patch = json!({"rules": rules}).to_string();
+    let arguments = ["--namespace", "tidings", "patch", role, "--type=merge", "-p", &patch];
+    run(kubectl(admin).args(arguments));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,11 +62,12 @@ async fn the_shipped_account_may_do_all_that_the_bridge_does() {
     stage.all_has_arrived().await;
     assert!(stage.bridge.logged("uid is not known").is_none(), "it may ask for the cluster's uid");
 
+    let list = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]});
     for (lacking, allowed, load) in [
-        ("list", "", Load { occurrences: 5..=6, ..load.clone() }),
-        ("watch", r#""list""#, Load { occurrences: 7..=8, ..load.clone() }),
+        ("list", json!([]), Load { occurrences: 5..=6, ..load.clone() }),
+        ("watch", json!([list]), Load { occurrences: 7..=8, ..load.clone() }),
     ] {
-        allow_only(&admin, allowed);
+        allow(&admin, &format!("clusterrole/{EVENTS}"), &allowed);
         // A watch that is open goes on; the next one is refused.
         stage.bridge.kill9();
         load.write(&stage.cluster.admin().await, &stage.truth).await;
@@ -173,4 +178,78 @@ async fn an_api_server_that_refuses_is_quoted_and_asked_again() {
     assert!(unknown["hint"].as_str().is_some_and(|hint| hint.contains("cluster.uid")), "{unknown}");
     assert!(!nobody.readiness().await.0);
     nobody.stop_in_order().await;
+}
+
+/// Each verb of each rule, but `list` and `watch` of Events: they are above.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "by hand: make e2e ARGS=--all"]
+async fn a_permission_that_is_missing_is_named_and_the_rest_goes_on() {
+    let cluster = Cluster::start(ApiServerOptions::default()).await;
+    let admin = cluster.server.kubeconfig("admin");
+    apply(&admin);
+    run(kubectl(&admin).args(["apply", "-f", PERMISSIONS]));
+    let kubeconfig = shipped_account(&cluster);
+    let get = ["get", "clusterroles,roles", "-A", "-l", "app.kubernetes.io/name=tidings"];
+    let roles = run(kubectl(&admin).args(get).args(["-o", "json"]));
+    let roles: Value = serde_json::from_str(&roles).expect("JSON");
+    let roles = roles["items"].as_array().expect("a list").iter();
+    let mut case = 0;
+    for role in roles.filter(|role| role["metadata"]["name"] != EVENTS) {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let name = format!("{}/{}", text(&role["kind"]), text(&role["metadata"]["name"]));
+        for (index, rule) in role["rules"].as_array().expect("rules").iter().enumerate() {
+            for verb in texts(&rule["verbs"]) {
+                let mut rules = role["rules"].as_array().expect("rules").clone();
+                let verbs = rules[index]["verbs"].as_array_mut().expect("verbs");
+                verbs.retain(|other| *other != verb);
+                rules.retain(|rule| rule["verbs"] != json!([]));
+                allow(&admin, &name, &rules.into());
+                case += 1;
+                is_named(&cluster, &kubeconfig, rule, verb, case).await;
+                allow(&admin, &name, &role["rules"]);
+            }
+        }
+    }
+}
+
+/// Runs a new bridge that lacks a verb of a rule. For each resource the log names both, and Events about all of them
+/// arrive.
+async fn is_named(cluster: &Cluster, kubeconfig: &Path, rule: &Value, verb: &str, case: usize) {
+    let receiver = WebhookReceiver::start().await;
+    let mut sinks = only_a_webhook(&receiver);
+    sinks["pager"]["enrich"] = json!({"labels": ["team"], "owners": true, "node": true});
+    let mut bridge = Bridge::configured(kubeconfig, &sinks, |config| {
+        config["objects"] = json!({"budget": "5s"});
+        config["source"]["heartbeat"] = "1s".into();
+    });
+    bridge.be_the_pod("tidings", &format!("tidings-{case}"));
+    bridge.launch().await;
+
+    let client = cluster.admin().await;
+    let resources = texts(&rule["resources"]);
+    let reason = |resource: &str| format!("{resource}-{case}");
+    let discovery = Discovery::new(client.clone()).run().await.expect("the resources");
+    for group in texts(&rule["apiGroups"]) {
+        let known = discovery.get(group).expect("a group").recommended_resources();
+        for (about, _) in known.iter().filter(|(about, _)| resources.contains(&&*about.plural)) {
+            let kind = (&*about.api_version, &*about.kind);
+            tell(&client, &reason(&about.plural), kind, "web", "uid-of-web").await;
+        }
+    }
+    for resource in resources {
+        let words = format!("cannot {verb} resource \"{resource}\"");
+        let names = |line: &Value| {
+            let mut texts = ["error", "reason"].into_iter().filter_map(|key| line[key].as_str());
+            line["hint"].is_string() && texts.any(|text| text.contains(&words))
+        };
+        until(&format!("an Event arrives, and it is said that one {words}"), async || {
+            told(&receiver).contains_key(&reason(resource)) && bridge.log().iter().any(names)
+        })
+        .await;
+    }
+    bridge.stop_in_order().await;
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }

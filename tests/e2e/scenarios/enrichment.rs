@@ -20,7 +20,8 @@ use crate::receivers::{Mode, WebhookReceiver};
 use crate::stage::{Cluster, accounts_for_everything, only_a_webhook};
 use crate::wait::until;
 
-const PERMISSIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac-enrichment.yaml");
+pub(super) const PERMISSIONS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac-enrichment.yaml");
 
 /// Creates an object in the namespace `default`; answers its uid.
 async fn create<K>(client: &Client, object: Value) -> String
@@ -54,8 +55,13 @@ fn pod(metadata: &Value) -> Value {
 }
 
 /// Writes an Event about an object; its reason is how it is found again.
-async fn tell(client: &Client, reason: &str, kind: &str, name: &str, uid: &str) {
-    let api_version = if kind == "Deployment" { "apps/v1" } else { "v1" };
+pub(super) async fn tell(
+    client: &Client,
+    reason: &str,
+    (api_version, kind): (&str, &str),
+    name: &str,
+    uid: &str,
+) {
     let event = json!({
         "metadata": {"name": format!("{name}.{}", reason.to_lowercase())},
         "involvedObject": {
@@ -68,7 +74,7 @@ async fn tell(client: &Client, reason: &str, kind: &str, name: &str, uid: &str) 
 }
 
 /// By reason, what was told of the objects.
-fn told(receiver: &WebhookReceiver) -> BTreeMap<String, Value> {
+pub(super) fn told(receiver: &WebhookReceiver) -> BTreeMap<String, Value> {
     let ledger = receiver.ledger.lock();
     let envelopes = ledger.deliveries.iter().map(|delivery| {
         serde_json::from_str::<Value>(&delivery.body).expect("the ledger has read it already")
@@ -129,16 +135,17 @@ async fn events_are_told_with_what_their_objects_are() {
     bridge.launch().await;
     until("a stream is open", async || bridge.readiness().await.0).await;
 
-    tell(&client, "Watched", "Pod", "web-5d8f-a", &web).await;
-    tell(&client, "Above", "Deployment", "web", &deployment).await;
-    tell(&client, "Fetched", "Service", "web", &service).await;
-    tell(&client, "Forbidden", "ConfigMap", "web", &secret).await;
-    tell(&client, "Never", "Pod", "never", "11111111-2222-4333-8444-555555555555").await;
-    tell(&client, "Another", "Pod", "web-5d8f-a", "11111111-2222-4333-8444-555555555556").await;
+    tell(&client, "Watched", ("v1", "Pod"), "web-5d8f-a", &web).await;
+    tell(&client, "Above", ("apps/v1", "Deployment"), "web", &deployment).await;
+    tell(&client, "Fetched", ("v1", "Service"), "web", &service).await;
+    tell(&client, "Forbidden", ("v1", "ConfigMap"), "web", &secret).await;
+    tell(&client, "Never", ("v1", "Pod"), "never", "11111111-2222-4333-8444-555555555555").await;
+    tell(&client, "Another", ("v1", "Pod"), "web-5d8f-a", "11111111-2222-4333-8444-555555555556")
+        .await;
     let pods = Api::<Pod>::namespaced(client.clone(), "default");
     let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods.delete("web-5d8f-b", &at_once).await.expect("a deletion");
-    tell(&client, "Gone", "Pod", "web-5d8f-b", &doomed).await;
+    tell(&client, "Gone", ("v1", "Pod"), "web-5d8f-b", &doomed).await;
     until("all have been told", async || told(&live).len() == 7).await;
 
     let told_live = told(&live);
