@@ -4,6 +4,7 @@
 //! AdminServer      TCP: liveness and readiness for everybody, metrics and status for whom
 //!                  `access` permits. Read-only                                            server
 //! ControlSocket    <journal.path>/admin.sock, for its user: the same, and dead letters, replay   control, socket
+//! MetricsExport    sends the metrics to an OTLP receiver                                telemetry
 //! ```
 //!
 //! Both serve within the bounds of `connections`. [`api`] has the documents of the socket.
@@ -17,6 +18,8 @@ mod server;
 mod serving;
 mod socket;
 mod status;
+#[cfg(feature = "otlp")]
+mod telemetry;
 mod text_format;
 
 pub use control::ControlSocket;
@@ -29,3 +32,5 @@ pub use status::{
     status,
 };
 pub(crate) use status::{counted, humane};
+#[cfg(feature = "otlp")]
+pub use telemetry::{Exporting, MetricsExport, TelemetryError};

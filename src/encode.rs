@@ -10,6 +10,8 @@ mod kinds;
 #[cfg(feature = "loki")]
 pub(crate) mod loki;
 #[cfg(feature = "otlp")]
+pub(crate) mod metrics;
+#[cfg(feature = "otlp")]
 pub(crate) mod otlp;
 mod parsed;
 #[cfg(feature = "otlp")]

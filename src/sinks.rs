@@ -35,6 +35,7 @@ pub use keys::{BuildSink, Kind};
 pub use loki::LokiOptions;
 use options::is_reserved_header;
 pub use options::{Compression, Proxy, Secret, TlsOptions};
+pub(crate) use otlp::OtlpModel;
 pub use otlp::{OtlpOptions, OtlpProtocol};
 pub use splunk::SplunkOptions;
 pub use stdout::StdoutSink;
@@ -44,7 +45,7 @@ pub use webhook::{SigningKeyError, WebhookBody, WebhookMethod, WebhookOptions};
 /// Every kind of sink.
 pub const KINDS: &[Kind] = &[
     Kind::of::<kafka::KafkaModel>("kafka", cfg!(feature = "kafka")),
-    Kind::of::<otlp::OtlpModel>("otlp", cfg!(feature = "otlp")),
+    Kind::of::<OtlpModel>("otlp", cfg!(feature = "otlp")),
     Kind::of::<webhook::WebhookModel>("webhook", cfg!(feature = "webhook")),
     Kind::of::<elasticsearch::ElasticsearchModel>("elasticsearch", cfg!(feature = "elasticsearch")),
     Kind::of::<splunk::SplunkModel>("splunk", cfg!(feature = "splunk")),

@@ -270,6 +270,8 @@ fn syntax(source: &str, errors: &cel::ParseErrors) -> FilterError {
     let at = &source[offset..];
     let hint = if at.starts_with("and ") || at.starts_with("or ") || at.starts_with("not ") {
         Some("CEL writes `&&`, `||` and `!`")
+    } else if at.starts_with("=~") {
+        Some("CEL writes `event.reason.matches(\"^Failed\")`")
     } else if at.starts_with('=') && !at.starts_with("==") {
         Some("CEL compares with `==`")
     } else if (at.starts_with('&') || at.starts_with('|')) && !at[1..].starts_with(&at[..1]) {

@@ -47,7 +47,7 @@ mod watching;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -163,7 +163,8 @@ impl Objects {
         let rate = Arc::new(Rate::new(qps.into(), burst, self.requests()));
         let discovery = Arc::new(Discovery::new(client.clone(), Arc::clone(&rate)));
         watching::start(self, client, &discovery, namespaces, until, tasks).await;
-        let api: Arc<dyn Api> = Arc::new(ApiServer { client: client.clone(), discovery });
+        let api: Arc<dyn Api> =
+            Arc::new(ApiServer { client: client.clone(), discovery, refused: Mutex::default() });
         resolver::start(tasks, self, &api, &rate);
         let (objects, log) = (Arc::clone(self), log.clone());
         answer_of(spawn_blocking(move || objects.recover(&log))).await;

@@ -13,6 +13,8 @@ use tokio::{
 };
 
 use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
+#[cfg(feature = "otlp")]
+use crate::admin::MetricsExport;
 use crate::{
     admin::{AdminServer, ControlSocket},
     bridge::{Bridge, BridgeView, Heartbeat},
@@ -142,6 +144,10 @@ async fn follow(
     );
     let heartbeat = settings.source.heartbeat;
     let server = configured.then(|| settings.server.clone());
+    #[cfg(feature = "otlp")]
+    let telemetry = settings.telemetry.as_ref().map(MetricsExport::new).transpose();
+    #[cfg(feature = "otlp")]
+    let telemetry = telemetry.map_err(Failure::configuration)?;
     let mut options = settings.into_bridge_options().map_err(Failure::configuration)?;
     let recording = Recording::start(&client).await?.map(|(recording, own_events)| {
         options.heartbeat =
@@ -170,6 +176,8 @@ async fn follow(
             }
         },
     };
+    #[cfg(feature = "otlp")]
+    let telemetry = telemetry.map(|export| export.start(bridge.view()));
     let mut control =
         directory.and_then(|directory| within(&serving, || control_socket(&directory, &bridge)));
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
@@ -198,6 +206,10 @@ async fn follow(
             control.stop().await;
         }
         let stopped = bridge.stop(DRAIN_WITHIN).await;
+        #[cfg(feature = "otlp")]
+        if let Some(telemetry) = telemetry {
+            telemetry.stop().await;
+        }
         if let Some(recording) = recording {
             recording.stop().await;
         }

@@ -18,14 +18,14 @@ use super::{
     validate,
 };
 use crate::{
-    bridge::{JournalOptions, SourceOptions},
+    bridge::{BatchOptions, JournalOptions, SourceOptions, TIMEOUT},
     document::{
         CheckSecrets, Checks, Error, Path, Problem, Size, Text, Variables, Wrong, secrets,
         shown_of, wrong,
     },
     event::Cluster,
     journal::LogOptions,
-    sinks::Secret,
+    sinks::{BuildSink, Compression, OtlpOptions, Secret, keys::Shared},
 };
 
 /// A journal smaller than this could not hold a segment per sixteenth of it.
@@ -71,7 +71,14 @@ pub(super) fn check(
         CheckSecrets::Required => unreadable_kubeconfig(loaded, &settings),
         CheckSecrets::Optional => None,
     };
-    let refusals = settings.sinks.iter().filter_map(|sink| refusal(loaded, sink));
+    let sinks = settings
+        .sinks
+        .iter()
+        .map(|settings| (&*settings.sink, Path::root("sinks").key(&settings.name), settings.kind));
+    let telemetry = settings.telemetry.iter();
+    let telemetry = telemetry.map(|otlp| (otlp as &dyn BuildSink, Path::root("telemetry"), "otlp"));
+    let refusals =
+        sinks.chain(telemetry).filter_map(|(of, path, kind)| refusal(loaded, of, path, kind));
     let problems: Vec<_> = kubeconfig.into_iter().chain(refusals).collect();
     if problems.is_empty() { Ok(settings) } else { Err(Error::new(problems)) }
 }
@@ -96,14 +103,10 @@ fn unreadable_kubeconfig(loaded: &Loaded, settings: &Settings) -> Option<Problem
 }
 
 /// The transport's own objection to a sink, for which it is built: where, and what.
-fn refusal(loaded: &Loaded, sink: &SinkSettings) -> Option<Problem> {
-    let error = sink.sink.build().err()?;
-    let sink_path = Path::root("sinks").key(&sink.name);
-    let kind = if error.path.first().is_some_and(|key| key == "proxy") {
-        sink_path
-    } else {
-        sink_path.key(sink.kind)
-    };
+fn refusal(loaded: &Loaded, sink: &dyn BuildSink, path: Path, kind: &str) -> Option<Problem> {
+    let error = sink.build().err()?;
+    let is_of_kind = error.path.first().is_none_or(|key| key != "proxy");
+    let kind = if is_of_kind { path.key(kind) } else { path };
     let path = error.path.iter().fold(kind, |path, key| path.key(key));
     Some(loaded.file.problem(path.origin(&loaded.root), wrong(error.reason).at(&path)))
 }
@@ -140,6 +143,7 @@ impl<'a> Builder<'a> {
         let sinks = self.sinks(cluster.name.as_deref());
         self.check_forwards(&sinks);
         self.check_files(&sinks, &journal.path);
+        let telemetry = self.telemetry();
         Settings {
             source,
             journal,
@@ -149,6 +153,7 @@ impl<'a> Builder<'a> {
             objects: self.objects(),
             plain_secrets: std::mem::take(&mut self.checks.plain_secrets),
             server: self.server(),
+            telemetry,
             log: model.log,
         }
     }
@@ -287,6 +292,25 @@ impl<'a> Builder<'a> {
             detail: model.detail,
             token,
         }
+    }
+
+    fn telemetry(&mut self) -> Option<OtlpOptions> {
+        let model = &self.loaded.model.telemetry;
+        let shared = Shared {
+            name: "telemetry",
+            path: Path::root("telemetry"),
+            cluster: None,
+            timeout: TIMEOUT,
+            batch: BatchOptions::default(),
+            concurrency: 1,
+            max_event: None,
+            format: None,
+            compression: Compression::None,
+            allow_plaintext: model.allow_plaintext,
+            proxy: None,
+            connection: None,
+        };
+        model.otlp.as_ref().map(|otlp| otlp.resolve(&shared, &mut self.checks))
     }
 
     fn sinks(&mut self, cluster: Option<&str>) -> Vec<SinkSettings> {

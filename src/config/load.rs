@@ -111,6 +111,7 @@ impl Reader<'_> {
             objects: self.section("objects"),
             server: self.section("server"),
             log: self.section("log"),
+            telemetry: self.section("telemetry"),
             leader_election: self.section("leaderElection"),
         }
     }
@@ -167,7 +168,9 @@ impl Reader<'_> {
                     }
                     _ => format!("`sinks`: expected a mapping of names, found {}", node.describe()),
                 };
-                self.wrong(key_origin, wrong(what).hint(HINT));
+                let is_list = matches!(node.value, Value::List(_));
+                let hint = if is_list { "write the name of each sink as a key" } else { HINT };
+                self.wrong(key_origin, wrong(what).hint(hint));
                 return Vec::new();
             }
         };
@@ -232,7 +235,11 @@ impl Reader<'_> {
     fn no_kind(&mut self, sink: &Entry, below: &[&Entry]) {
         let name = &sink.key;
         let common = keys_of::<CommonModel>();
-        if let Some(unknown) = below.iter().find(|below| !common.contains(&below.key)) {
+        if kind_of(name).is_some() {
+            let what = format!("sink `{name}`: expected a name with a kind below it, found a kind");
+            let hint = format!("indent `{name}` below a name of your choice");
+            self.wrong(&sink.key_origin, wrong(what).hint(hint));
+        } else if let Some(unknown) = below.iter().find(|below| !common.contains(&below.key)) {
             let what = format!("sink `{name}`: expected a known kind, found `{}`", unknown.key);
             let hint = did_you_mean(&unknown.key, kinds(), one_kind);
             self.wrong(&unknown.key_origin, wrong(what).hint(hint));

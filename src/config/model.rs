@@ -18,6 +18,7 @@ use crate::{
         values::{self, DURATION_PATTERN},
     },
     journal::Sync,
+    sinks::OtlpModel,
 };
 
 /// The configuration of `tidings`.
@@ -55,6 +56,9 @@ pub(crate) struct Model {
     /// The log of the bridge itself, on standard error.
     #[schemars(default)]
     pub(crate) log: LogSettings,
+    /// The metrics of the bridge, sent to where they are not scraped.
+    #[schemars(default)]
+    pub(crate) telemetry: TelemetryModel,
     /// Several replicas of which one works. Not available in this version.
     #[schemars(default)]
     pub(crate) leader_election: LeaderElectionModel,
@@ -364,6 +368,18 @@ pub enum LogFormat {
     #[default]
     Text,
     Json,
+}
+
+/// The metrics of the bridge, sent to where they are not scraped.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(rename = "Telemetry")]
+pub(crate) struct TelemetryModel {
+    /// The OTLP receiver that gets them every minute. Default: none.
+    pub(crate) otlp: Option<OtlpModel>,
+    /// Whether credentials may travel to it in plain text.
+    #[schemars(extend("default" = false))]
+    pub(crate) allow_plaintext: bool,
 }
 
 /// Several replicas of which one works. Not available in this version.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The keys that cannot be set, and all below them; in lower case.
-const FILE_ONLY: [&str; 8] = [
+const FILE_ONLY: [&str; 9] = [
     "cluster.labels",
     "sinks",
     "source.namespaces",
@@ -31,6 +31,7 @@ const FILE_ONLY: [&str; 8] = [
     "metrics",
     "objects",
     "server.token",
+    "telemetry",
     "leaderelection",
 ];
 

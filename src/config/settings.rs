@@ -8,7 +8,7 @@ use crate::{
         BridgeOptions, EventCounter, JournalOptions, ObjectOptions, SinkOptions, SourceOptions,
     },
     event::Cluster,
-    sinks::{BuildSink, Proxy, Secret, SinkBuildError},
+    sinks::{BuildSink, OtlpOptions, Proxy, Secret, SinkBuildError},
 };
 
 /// The options of a sink that is not made yet.
@@ -33,6 +33,8 @@ pub struct Settings {
     pub objects: ObjectOptions,
     /// The admin server.
     pub server: ServerSettings,
+    /// The OTLP receiver of the metrics.
+    pub telemetry: Option<OtlpOptions>,
     /// The log.
     pub log: LogSettings,
 }

@@ -143,6 +143,7 @@ metrics: [{{name: oom, match: "delta > 1", labels: {{ns: "{{{{ event.metadata.na
 objects: {{watch: [jobs.batch], qps: 5, burst: 6, budget: 1s, cache: 7}}
 server: {{listen: "[::1]:0", detail: metrics, token: {{file: {token}}}}}
 log: {{level: debug, format: json}}
+telemetry: {{otlp: {{endpoint: "http://c:4317", resource: {{a: b}}}}, allowPlaintext: true}}
 leaderElection: {{enabled: false, lease: l}}
 "#
     );

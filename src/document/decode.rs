@@ -220,7 +220,7 @@ impl<'de> Deserializer<'de> for NodeDe<'_> {
                 visitor.visit_seq(Items { items: items.iter().enumerate(), path })
             }
             Value::Null => visitor.visit_seq(Items { items: [].iter().enumerate(), path: "" }),
-            _ => Err(self.wrong_type("a list").hint("write `[…]`, with commas between")),
+            _ => Err(self.wrong_type("a list").hint("write `- ` before each item")),
         }
         .map_err(|error: DecodeError| self.here(error))
     }

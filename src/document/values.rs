@@ -63,6 +63,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         if unit.is_empty() {
             let what = if tail.starts_with('.') {
                 "fractions are not taken"
+            } else if tail.starts_with(' ') {
+                "a blank is not taken"
             } else {
                 "the unit is missing"
             };

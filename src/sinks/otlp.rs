@@ -4,7 +4,7 @@ mod keys;
 #[cfg(feature = "otlp")]
 mod sink;
 
-pub(super) use self::keys::OtlpModel;
+pub(crate) use self::keys::OtlpModel;
 pub use self::keys::{OtlpOptions, OtlpProtocol};
 #[cfg(all(fuzzing, feature = "otlp"))]
 pub(super) use self::sink::fuzzing;

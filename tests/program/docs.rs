@@ -206,7 +206,8 @@ fn all_keys_yaml_has_every_key_of_the_schema() {
     let has = |key: &str| {
         let shared = key.rsplitn(3, '.').take(2).collect::<Vec<_>>();
         let ends_so = |found: &String| found.rsplitn(3, '.').take(2).eq(shared.iter().copied());
-        found.contains(key) || key.starts_with("sinks.<name>.") && found.iter().any(ends_so)
+        let shares = ["sinks.<name>.", "telemetry.otlp."].iter().any(|of| key.starts_with(of));
+        found.contains(key) || shares && found.iter().any(ends_so)
     };
     let missing = keys().into_iter().filter(|key| !has(key));
     assert_none(&missing.map(|key| format!("expected {key}, found none")).collect::<Vec<_>>());

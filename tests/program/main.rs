@@ -19,3 +19,4 @@ mod log_lines;
 mod operator;
 mod stop;
 mod systems;
+mod telemetry;

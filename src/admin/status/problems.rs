@@ -128,9 +128,10 @@ pub(super) fn intake(
             let why = last_error.as_deref().unwrap_or(UNCONNECTED);
             problem(
                 format!("source {source}"),
-                format!("no watch stream for {source}: {why}"),
-                "check that the API server answers and that the account may list and watch events \
-             (deploy/install.yaml); Tidings tries again by itself",
+                format!("no Events of {source} are read: {why}"),
+                "check that the API server answers, and grant list and watch on events to the account \
+                 (deploy/install.yaml); Tidings tries again by itself. The API server deletes an Event \
+                 after an hour, by default",
             )
         });
     journal.into_iter().chain(blocked).chain(cluster).chain(closed).collect()
@@ -156,8 +157,8 @@ fn misconfigured(sink: &SinkStatus) -> Option<Problem> {
                 last_error(sink)
             ),
             format!(
-                "correct the receiver, or sinks.{} and restart Tidings; events wait within \
-                 journal.retention",
+                "correct the receiver; or sinks.{} or a secret that it refers to, and restart Tidings. \
+                 Events wait within journal.retention",
                 sink.name
             ),
         )

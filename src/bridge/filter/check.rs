@@ -402,7 +402,7 @@ fn step(id: u64, path: &[String], shape: Shape, name: &str) -> Result<Shape, Fau
                 fault.what = format!("{} in `{}`", fault.what, path.join("."));
                 // What the Event says of it, it says there.
                 let said = ["kind", "name", "namespace", "uid", "apiVersion"].contains(&name);
-                if said && path == ["object"] {
+                if said && (path == ["object"] || path == ["event"]) {
                     fault.hint = Some(format!("write `event.involvedObject.{name}`"));
                 }
                 Err(fault)

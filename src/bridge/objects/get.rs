@@ -1,6 +1,10 @@
 //! Getting one object from the API server.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use kube::{
@@ -46,6 +50,8 @@ pub(super) enum NotGot {
 pub(super) struct ApiServer {
     pub(super) client: kube::Client,
     pub(super) discovery: Arc<Discovery>,
+    /// The resources of which the log has said that they may not be read.
+    pub(super) refused: Mutex<BTreeSet<String>>,
 }
 
 impl ApiServer {
@@ -73,7 +79,13 @@ impl ApiServer {
         };
         let request = request.map_err(|_| missing)?;
         let answer = self.discovery.ask(self.client.request_text(request)).await;
-        let text = answer.map_err(|error| not_got(&error))?;
+        let text = answer.map_err(|error| {
+            let not_got = not_got(&error);
+            if not_got == NotGot::Missing(Missing::Forbidden) {
+                self.say_refused(&resource.plural, &error);
+            }
+            not_got
+        })?;
         let later = |_| NotGot::Later(None);
         let metadata: Metadata = serde_json::from_str(&text).map_err(later)?;
         // A same name with another uid is not that object.
@@ -84,6 +96,19 @@ impl ApiServer {
             if whole { serde_json::from_str(&text).map_err(later)? } else { Placed::default() };
         let node = spec.node_name.filter(|node| !node.is_empty());
         Ok(Got { object: metadata, node })
+    }
+
+    /// Says once of each resource that it may not be read.
+    fn say_refused(&self, resource: &str, error: &AskError) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.insert(resource.to_owned()) {
+            tracing::warn!(
+                resource,
+                %error,
+                hint = "grant get (deploy/rbac-enrichment.yaml), or do without: such events say `forbidden` in object.missing",
+                "the API server does not permit to get objects to enrich events with"
+            );
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Watching the kinds that are to be watched: an informer each, metadata only.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use kube::core::ApiResource;
 use tokio::{
@@ -120,12 +123,20 @@ impl Watching {
             .metadata_only();
         let objects = Arc::clone(&self.objects);
         let name = self.resource.to_string();
+        let last = Mutex::<Option<String>>::default();
         let informer = SharedInformer::builder(api)
             .transform(move |mut object: Metadata| {
                 objects.wanted.keep_of(&mut object);
                 Ok(object)
             })
-            .watch_error_handler(move |error| say(&name, error))
+            .watch_error_handler(move |error| {
+                let text = error.to_string();
+                let last =
+                    last.lock().unwrap_or_else(PoisonError::into_inner).replace(text.clone());
+                if last != Some(text) {
+                    say(&name, error);
+                }
+            })
             .build();
         let watched = Arc::clone(&self.objects.at_hand.watched);
         let replaced = Arc::clone(&watched);

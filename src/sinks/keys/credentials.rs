@@ -31,7 +31,7 @@ impl Checks<'_> {
     pub(crate) fn no_plain_query(&mut self, path: &Path, url: Option<&str>, plaintext: Plaintext) {
         let uri = url.and_then(|url| plain(url, plaintext));
         if uri.is_some_and(|uri| uri.query().is_some_and(|query| !query.is_empty())) {
-            self.wrong(path, refused("the query, which may hold a credential,"));
+            self.wrong(path, refused("the query, which may hold a credential,", path));
         }
     }
 
@@ -47,7 +47,8 @@ impl Checks<'_> {
             return;
         }
         for name in headers.keys().filter(|name| !is_harmless(name)) {
-            self.wrong_key(&path.key(name), refused("the header, which may be a credential,"));
+            let refused = refused("the header, which may be a credential,", path);
+            self.wrong_key(&path.key(name), refused);
         }
     }
 
@@ -59,7 +60,7 @@ impl Checks<'_> {
         plaintext: Plaintext,
     ) {
         if urls.into_iter().any(|url| plain(url.as_ref(), plaintext).is_some()) {
-            self.wrong_key(path, refused("the credentials"));
+            self.wrong_key(path, refused("the credentials", path));
         }
     }
 
@@ -135,12 +136,14 @@ fn plain(url: &str, plaintext: Plaintext) -> Option<Uri> {
     (uri.scheme_str() == Some("http") && !may).then_some(uri)
 }
 
-fn refused(what: &str) -> Wrong {
+fn refused(what: &str, path: &Path) -> Wrong {
+    let of_sink = path.to_string().starts_with("sinks.");
+    let place = if of_sink { "on the sink" } else { "below `telemetry`" };
     wrong(format!(
         "{what} would travel in plain text: expected `https://` or an address of this host without a \
          proxy, found `http://`"
     ))
-    .hint("use `https://`; if it is meant, write `allowPlaintext: true` on the sink")
+    .hint(format!("use `https://`; if it is meant, write `allowPlaintext: true` {place}"))
 }
 
 /// Whether a host, as it stands in an address, is this one.

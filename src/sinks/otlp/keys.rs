@@ -20,8 +20,8 @@ use crate::{
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Otlp")]
 pub(crate) struct OtlpModel {
-    /// `http://` or `https://`, host and port. For `protocol: http`, `/v1/logs` is appended unless
-    /// it is there.
+    /// `http://` or `https://`, host and port. For `protocol: http`, the path `/v1/logs` (of `telemetry`:
+    /// `/v1/metrics`) is appended unless it is there.
     #[schemars(extend("x-shown" = "address"))]
     endpoint: Text,
     /// `grpc`, or `http` with protobuf bodies.
@@ -31,7 +31,7 @@ pub(crate) struct OtlpModel {
     /// Sent with each request.
     #[serde(default)]
     headers: BTreeMap<String, Text>,
-    /// Attributes of each resource, which say what sends its records. Default: `service.name: tidings`.
+    /// Attributes of each resource, which say what sends. Default: `service.name: tidings`.
     #[serde(default)]
     resource: BTreeMap<String, Text>,
     /// TLS, for `https://`. Default: the system's authorities.
@@ -52,7 +52,7 @@ pub enum OtlpProtocol {
 /// An OTLP logs exporter.
 #[derive(Clone, Debug)]
 pub struct OtlpOptions {
-    /// Where to, and how. For HTTP `/v1/logs` is appended to the URL unless it is there.
+    /// Where to, and how. For HTTP `/v1/logs`, or for metrics `/v1/metrics`, is appended to the URL unless it is there.
     pub http: HttpOptions,
     /// gRPC or HTTP.
     pub protocol: OtlpProtocol,
@@ -60,10 +60,21 @@ pub struct OtlpOptions {
     pub resource: BTreeMap<String, String>,
 }
 
+impl OtlpOptions {
+    /// A client that sends the metrics that `message` makes, for each batch of which nothing else is looked at.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn build_for_metrics(
+        &self,
+        message: impl Fn() -> bytes::Bytes + Send + Sync + 'static,
+    ) -> Result<Arc<dyn Sink>, SinkBuildError> {
+        super::sink::metrics(self, message)
+    }
+}
+
 impl BuildSink for OtlpOptions {
     fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
         #[cfg(feature = "otlp")]
-        return super::sink::build(self);
+        return super::sink::logs(self);
         #[cfg(not(feature = "otlp"))]
         Err(SinkBuildError::at(&[], "expected a kind that is built in, found another"))
     }
@@ -73,8 +84,8 @@ impl BuildSink for OtlpOptions {
     }
 }
 
-impl Keys for OtlpModel {
-    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
+impl OtlpModel {
+    pub(crate) fn resolve(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> OtlpOptions {
         let model = HttpModel {
             headers: &self.headers,
             tls: self.tls.as_ref(),
@@ -82,7 +93,6 @@ impl Keys for OtlpModel {
             ..HttpModel::new(&sink.path.key("otlp"), "endpoint", Urls::One(&self.endpoint))
         };
         let http = model.resolve(sink, checks, |value| Ok(base_url(value).map(drop)?));
-        sink.no_format(checks, "an `otlp` sink sends OTLP log records");
         let place = sink.path.key("otlp").key("resource");
         let mut resource = BTreeMap::from([("service.name".to_owned(), "tidings".to_owned())]);
         for (key, text) in &self.resource {
@@ -93,6 +103,13 @@ impl Keys for OtlpModel {
             let value = checks.text(&place.key(key), text).unwrap_or_default();
             resource.insert(key.clone(), value);
         }
-        Arc::new(OtlpOptions { http, protocol: self.protocol, resource })
+        OtlpOptions { http, protocol: self.protocol, resource }
+    }
+}
+
+impl Keys for OtlpModel {
+    fn options(&self, sink: &Shared<'_>, checks: &mut Checks<'_>) -> Arc<dyn BuildSink> {
+        sink.no_format(checks, "an `otlp` sink sends OTLP log records");
+        Arc::new(self.resolve(sink, checks))
     }
 }

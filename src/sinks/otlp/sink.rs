@@ -1,4 +1,4 @@
-//! OTLP logs over gRPC or HTTP; what is sent is [`encode::otlp`](crate::encode::otlp)'s.
+//! OTLP over gRPC or HTTP: logs, of which [`encode::otlp`](crate::encode::otlp) makes the messages, and metrics.
 //!
 //! A partial success is the receiver's last word: it took the request, and names a number that it
 //! dropped. Nothing of it is sent again.
@@ -12,10 +12,7 @@ mod http;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
@@ -24,15 +21,32 @@ use self::grpc::GrpcSink;
 use super::{OtlpOptions, OtlpProtocol};
 use crate::{
     bridge::{Failure, Outcome, RefusedClass, Secrets, Sink},
-    encode::otlp::LogsEncoder,
+    encode::{EncodeError, otlp::LogsEncoder},
     event::Batch,
     sinks::SinkBuildError,
 };
 
-/// Checks the options and sets up the client; nothing is connected yet.
-pub(super) fn build(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
+/// Checks the options and sets up a client of logs; nothing is connected yet.
+pub(super) fn logs(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
+    let own = options.resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    // It has buffers that it uses again.
+    let encoder = Mutex::new(LogsEncoder::new(own));
+    let encode = move |batch: &Batch| {
+        encoder.lock().unwrap_or_else(PoisonError::into_inner).encode(batch).map(Bytes::from)
+    };
+    build(options, Messages { signal: &LOGS, encode: Box::new(encode) })
+}
+
+/// A client of metrics, which sends a message for each batch, of which nothing else is looked at.
+pub(super) fn metrics(
+    options: &OtlpOptions,
+    message: impl Fn() -> Bytes + Send + Sync + 'static,
+) -> Result<Arc<dyn Sink>, SinkBuildError> {
+    build(options, Messages { signal: &METRICS, encode: Box::new(move |_| Ok(message())) })
+}
+
+fn build(options: &OtlpOptions, messages: Messages) -> Result<Arc<dyn Sink>, SinkBuildError> {
     let secrets = options.http.secrets();
-    let messages = Messages::new(&options.resource);
     Ok(match options.protocol {
         OtlpProtocol::Grpc => {
             Arc::new(GrpcSink::new(&options.http, messages, Secrets::of(secrets))?)
@@ -41,19 +55,40 @@ pub(super) fn build(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildErr
     })
 }
 
-/// Makes the messages; it has buffers that it uses again.
-struct Messages(Mutex<LogsEncoder>);
+/// A kind of telemetry.
+struct Signal {
+    /// The method of gRPC.
+    method: &'static str,
+    /// The path of HTTP.
+    path: &'static str,
+    /// How many things a message may hold that a receiver can reject one by one.
+    items: fn(&Batch) -> u64,
+}
+
+const LOGS: Signal = Signal {
+    method: "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    path: "/v1/logs",
+    items: |batch| batch.records.len() as u64,
+};
+
+const METRICS: Signal = Signal {
+    method: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    path: "/v1/metrics",
+    items: |_| u64::MAX,
+};
+
+/// Makes the message of a batch.
+type Encode = dyn Fn(&Batch) -> Result<Bytes, EncodeError> + Send + Sync;
+
+/// Makes the messages.
+struct Messages {
+    signal: &'static Signal,
+    encode: Box<Encode>,
+}
 
 impl Messages {
-    fn new(resource: &BTreeMap<String, String>) -> Self {
-        let own = resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        Self(Mutex::new(LogsEncoder::new(own)))
-    }
-
     fn of(&self, batch: &Batch, secrets: &Secrets) -> Result<Bytes, Failure> {
-        let encoded = self.0.lock().unwrap_or_else(PoisonError::into_inner).encode(batch);
-        encoded
-            .map(Bytes::from)
+        (self.encode)(batch)
             .map_err(|error| Failure::refused(RefusedClass::Unsendable, secrets.reason(error)))
     }
 }

@@ -60,6 +60,8 @@ impl Stage {
         let mut variables = vec![
             ("ADMIN_TOKEN", ADMIN_TOKEN.to_owned()),
             ("SOURCE_PROXY", source_proxy),
+            ("TELEMETRY_URL", "https://127.0.0.1:1/Pl4nted-telemetry".to_owned()),
+            ("TELEMETRY_KEY", "Pl4nted-telemetry-key".to_owned()),
             ("TLS_CERT", own.cert.pem()),
             ("TLS_KEY", own.signing_key.serialize_pem()),
         ];
@@ -75,7 +77,10 @@ impl Stage {
         let config = format!(
             "source: {{kubeconfig: {0}/kubeconfig, proxy: {{env: SOURCE_PROXY}}}}\n\
              journal: {{path: {0}/journal}}\n\
-             server: {{listen: \"127.0.0.1:0\", token: {{env: ADMIN_TOKEN}}}}\nlog: {{level: trace, format: json}}\nsinks:\n{sinks}",
+             server: {{listen: \"127.0.0.1:0\", token: {{env: ADMIN_TOKEN}}}}\nlog: {{level: trace, format: json}}\n\
+             telemetry: {{otlp: {{endpoint: {{env: TELEMETRY_URL}}, protocol: http, \
+             headers: {{X-Key: {{env: TELEMETRY_KEY}}}}, tls: {{cert: {{env: TLS_CERT}}, key: {{env: TLS_KEY}}}}}}}}\n\
+             sinks:\n{sinks}",
             dir.path().display()
         );
         let path = dir.path().join("tidings.yaml");
@@ -256,6 +261,7 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
         ("log", "HTTP 403 Forbidden: no …"),
         ("log", "gRPC Unauthenticated: no Bearer …"),
         ("log", "SASL"),
+        ("log", "metrics cannot be sent by OTLP"),
         ("stdout", "HTTP 400 Bad Request: no …"),
         ("dead-letters list --limit 1000 --output json", "HTTP 400 Bad Request: no …"),
         ("dead-letters list --limit 1000 --output json", "gRPC InvalidArgument: no Bearer …"),

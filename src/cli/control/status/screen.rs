@@ -31,7 +31,7 @@ pub(super) fn screen(
     // Writing to a string cannot fail.
     let _ =
         writeln!(text, "\ntidings {}, cluster {}{}", plain(&now.version), plain(name), plain(&uid));
-    let head = ["SOURCE", "WATCH", "ANSWERED", "LAST ERROR"];
+    let head = ["SOURCE", "WATCH", "LAST DATA", "LAST ERROR"];
     text += &table(&head, now.sources.iter().map(source));
     text += &self::journal(&now.journal, journal);
     let head = [

@@ -51,8 +51,6 @@ use crate::{
     },
 };
 
-/// The method.
-const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 /// How much of an answer is kept. Words about each of a thousand rejected records fit in it.
 const RESPONSE_BYTES: usize = 1 << 20;
 /// In front of a message: whether it is compressed, and its length.
@@ -211,7 +209,7 @@ impl GrpcSink {
     ) -> Result<Response<Body>, tonic::transport::Error> {
         let mut request = Request::new(Body::new(Full::new(framed)));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from_static(EXPORT);
+        *request.uri_mut() = Uri::from_static(self.messages.signal.method);
         *request.version_mut() = Version::HTTP_2;
         *request.headers_mut() = self.headers.clone();
         let mut channel = open.channel.clone();
@@ -269,7 +267,7 @@ impl Sink for GrpcSink {
     fn send<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Outcome> {
         Box::pin(async {
             match self.export(batch).await {
-                Ok(response) => taken(response, batch.records.len() as u64, &self.secrets),
+                Ok(response) => taken(response, (self.messages.signal.items)(batch), &self.secrets),
                 Err(failure) => Outcome::Failed(failure),
             }
         })

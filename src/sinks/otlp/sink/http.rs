@@ -25,7 +25,7 @@ pub(super) fn sink(
     messages: Messages,
     secrets: Vec<String>,
 ) -> Result<HttpSink<OtlpHttp>, SinkBuildError> {
-    let url = parse_url(&["endpoint"], &logs_url(options.url.expose()))?;
+    let url = parse_url(&["endpoint"], &url_of(options.url.expose(), messages.signal.path))?;
     HttpSink::new(OtlpHttp { url: url.clone(), messages }, options, &url, secrets)
 }
 
@@ -41,7 +41,7 @@ impl HttpKind for OtlpHttp {
     }
 
     fn outcome(&self, reply: &Reply, sent: &Batch, secrets: &Secrets) -> Outcome {
-        outcome(reply, sent, sent.records.len() as u64, secrets)
+        outcome(reply, sent, (self.messages.signal.items)(sent), secrets)
     }
 }
 
@@ -58,20 +58,20 @@ pub(super) fn outcome(reply: &Reply, sent: &Batch, events: u64, secrets: &Secret
     Outcome::Failed(reply.failure(&words, sent, secrets))
 }
 
-/// The endpoint with `/v1/logs`, unless its path ends so already. A query stays behind the path.
-fn logs_url(endpoint: &str) -> String {
+/// The endpoint with the path of the signal, unless its own ends so already. A query stays behind the path.
+fn url_of(endpoint: &str, signal: &str) -> String {
     let (path, query) = match endpoint.split_once('?') {
         Some((path, query)) => (path, format!("?{query}")),
         None => (endpoint, String::new()),
     };
     let path = path.trim_end_matches('/');
-    let suffix = if path.ends_with("/v1/logs") { "" } else { "/v1/logs" };
+    let suffix = if path.ends_with(signal) { "" } else { signal };
     format!("{path}{suffix}{query}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::logs_url;
+    use super::url_of;
 
     #[test]
     fn the_path_is_appended_once() {
@@ -82,7 +82,7 @@ mod tests {
             ("http://c:4318/v1/logs", "http://c:4318/v1/logs"),
             ("http://c:4318/v1/logs/", "http://c:4318/v1/logs"),
         ] {
-            assert_eq!(logs_url(endpoint), url);
+            assert_eq!(url_of(endpoint, "/v1/logs"), url);
         }
     }
 }

@@ -1,6 +1,7 @@
 mod connection;
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -9,9 +10,18 @@ use std::{
 use bytes::Bytes;
 use http_body_util::{Full, StreamBody};
 use hyper::body::Frame;
-use opentelemetry_proto::tonic::collector::logs::v1::{
-    ExportLogsPartialSuccess, ExportLogsServiceRequest,
-    logs_service_server::{LogsService, LogsServiceServer},
+use opentelemetry_proto::tonic::{
+    collector::{
+        logs::v1::{
+            ExportLogsPartialSuccess, ExportLogsServiceRequest,
+            logs_service_server::{LogsService, LogsServiceServer},
+        },
+        metrics::v1::{
+            ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+            metrics_service_server::{MetricsService, MetricsServiceServer},
+        },
+    },
+    metrics::v1::ResourceMetrics,
 };
 use prost::Message as _;
 use tonic::{
@@ -150,6 +160,46 @@ async fn grpc_delivers_and_reads_the_answer() {
         assert_eq!(request.resource_logs.len(), 3);
     }
     assert!(received[0].0.get("user-agent").unwrap().to_str().unwrap().starts_with("tidings/"));
+}
+
+#[derive(Clone, Default)]
+struct MetricsReceiver(Arc<Mutex<Vec<ExportMetricsServiceRequest>>>);
+
+#[tonic::async_trait]
+impl MetricsService for MetricsReceiver {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        self.0.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
+#[tokio::test]
+async fn metrics_go_to_a_method_and_a_path_of_their_own() {
+    let request =
+        ExportMetricsServiceRequest { resource_metrics: vec![ResourceMetrics::default()] };
+    let message = Bytes::from(request.encode_to_vec());
+    let receiver = MetricsReceiver::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Server::builder().add_service(MetricsServiceServer::new(receiver.clone()));
+    tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
+    let server = TestServer::always("200 OK", "", "").await;
+    for options in
+        [options(url, OtlpProtocol::Grpc), options(server.url("http"), OtlpProtocol::Http)]
+    {
+        let message = message.clone();
+        let sink = options.build_for_metrics(move || message.clone()).unwrap();
+        assert_eq!(sink.send(&Batch::default()).await, Outcome::Delivered);
+    }
+    assert_eq!(*receiver.0.lock().unwrap(), [request]);
+    let received = server.received.lock().unwrap();
+    assert_eq!(
+        (received[0].line(), &received[0].body[..]),
+        ("POST /v1/metrics HTTP/1.1", &message[..])
+    );
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Texts that are no secrets: names, words, paths of files, expressions, certificates, and addresses that
 /// no key is part of.
-const NO_SECRETS: [&str; 36] = [
+const NO_SECRETS: [&str; 37] = [
     "cluster.labels.*",
     "cluster.name",
     "cluster.uid",
@@ -43,6 +43,7 @@ const NO_SECRETS: [&str; 36] = [
     "source.fieldSelector",
     "source.kubeconfig",
     "source.namespaces[]",
+    "telemetry.otlp.resource.*",
 ];
 /// The same of every kind of sink.
 const NO_SECRETS_OF_TLS: [&str; 3] = [".tls.ca", ".tls.cert", ".tls.serverName"];

@@ -1,0 +1,144 @@
+//! The metrics of the bridge, sent to an OTLP receiver.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use prometheus_client::encoding::text::encode;
+use rustix::system::uname;
+use tokio::{
+    sync::oneshot,
+    task::{JoinHandle, spawn_blocking},
+    time::timeout,
+};
+
+use super::registry;
+use crate::{
+    bridge::{BridgeView, Outcome, Sink},
+    encode::metrics::of_openmetrics,
+    event::Batch,
+    sinks::{OtlpOptions, SinkBuildError},
+};
+
+/// As the exporters of OpenTelemetry do.
+const EVERY: Duration = Duration::from_secs(60);
+/// How long the last export may take.
+const LAST_WITHIN: Duration = Duration::from_secs(2);
+
+/// The settings of the receiver cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("telemetry.otlp: {0}")]
+pub struct TelemetryError(SinkBuildError);
+
+/// A client that can send the metrics.
+pub struct MetricsExport {
+    client: Arc<dyn Sink>,
+    /// The next message of the client.
+    message: Arc<Mutex<Bytes>>,
+    resource: BTreeMap<String, String>,
+}
+
+/// The metrics are sent at the start, every minute, and at the end.
+#[derive(Debug)]
+pub struct Exporting {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl MetricsExport {
+    /// Sets it up; nothing is contacted yet.
+    ///
+    /// # Errors
+    ///
+    /// A certificate, a header or the address cannot be used; the error names the key.
+    pub fn new(options: &OtlpOptions) -> Result<Self, TelemetryError> {
+        let message = Arc::<Mutex<Bytes>>::default();
+        let next = message.clone();
+        let next = move || next.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = options.build_for_metrics(next).map_err(TelemetryError)?;
+        Ok(Self { client, message, resource: options.resource.clone() })
+    }
+
+    /// Starts it on the current runtime.
+    pub fn start(self, view: BridgeView) -> Exporting {
+        let (stop, stopped) = oneshot::channel();
+        Exporting { stop, task: tokio::spawn(self.run(view, stopped)) }
+    }
+
+    async fn run(self, view: BridgeView, mut stopped: oneshot::Receiver<()>) {
+        let mut failing = None;
+        loop {
+            let failure = tokio::select! {
+                failure = self.export(&view) => failure,
+                _ = &mut stopped => break,
+            };
+            match &failure {
+                Some(error) if failing.is_none() => tracing::warn!(
+                    error,
+                    hint = "check `telemetry.otlp`: its address, and its protocol, whose port usually is 4317 for grpc and \
+                            4318 for http",
+                    "metrics cannot be sent by OTLP"
+                ),
+                Some(error) => tracing::debug!(error, "metrics can still not be sent by OTLP"),
+                None if failing.is_some() => tracing::info!("metrics are sent by OTLP again"),
+                None => {}
+            }
+            failing = failure;
+            if timeout(EVERY, &mut stopped).await.is_ok() {
+                break;
+            }
+        }
+        let _ = timeout(LAST_WITHIN, self.export(&view)).await;
+    }
+
+    /// Sends all metrics once, and says why they were not taken.
+    async fn export(&self, view: &BridgeView) -> Option<String> {
+        let (view, resource) = (view.clone(), self.resource(view));
+        // Counters of events may have many series.
+        let messages = spawn_blocking(move || {
+            let mut text = String::new();
+            // Writing to a string cannot fail.
+            let _ = encode(&mut text, &registry(&view));
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            of_openmetrics(&text, &resource, u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+        });
+        for message in messages.await.ok()? {
+            *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message.into();
+            let failure = match self.client.send(&Batch::default()).await {
+                Outcome::Delivered | Outcome::PerEvent(_) => continue,
+                Outcome::Partial { rejected: 0, reason } => format!("the receiver warns: {reason}"),
+                Outcome::Partial { rejected, reason } => {
+                    format!("the receiver refuses {rejected} points: {reason}")
+                }
+                Outcome::Failed(failure) => failure.reason.to_string(),
+            };
+            return Some(failure);
+        }
+        None
+    }
+
+    /// The attributes of what sends: those of the configuration, and else these.
+    fn resource(&self, view: &BridgeView) -> BTreeMap<String, String> {
+        let cluster = view.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let host = uname().nodename().to_string_lossy().into_owned();
+        let known = [
+            ("k8s.cluster.name", cluster.name),
+            ("k8s.cluster.uid", cluster.uid),
+            ("service.instance.id", Some(host)),
+            ("service.version", Some(env!("CARGO_PKG_VERSION").to_owned())),
+        ];
+        let known = known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        known.chain(self.resource.clone()).collect()
+    }
+}
+
+impl Exporting {
+    /// Sends them for the last time.
+    pub async fn stop(self) {
+        drop(self.stop);
+        let _ = self.task.await;
+    }
+}
