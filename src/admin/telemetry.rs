@@ -2,11 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use bytes::Bytes;
 use prometheus_client::encoding::text::encode;
 use rustix::system::uname;
 use tokio::{
@@ -19,7 +18,7 @@ use super::registry;
 use crate::{
     bridge::{BridgeView, Outcome, Sink},
     encode::metrics::of_openmetrics,
-    event::Batch,
+    event::{Batch, Record},
     sinks::{OtlpOptions, SinkBuildError},
 };
 
@@ -36,8 +35,6 @@ pub struct TelemetryError(SinkBuildError);
 /// A client that can send the metrics.
 pub struct MetricsExport {
     client: Arc<dyn Sink>,
-    /// The next message of the client.
-    message: Arc<Mutex<Bytes>>,
     resource: BTreeMap<String, String>,
 }
 
@@ -55,11 +52,8 @@ impl MetricsExport {
     ///
     /// A certificate, a header or the address cannot be used; the error names the key.
     pub fn new(options: &OtlpOptions) -> Result<Self, TelemetryError> {
-        let message = Arc::<Mutex<Bytes>>::default();
-        let next = message.clone();
-        let next = move || next.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let client = options.build_for_metrics(next).map_err(TelemetryError)?;
-        Ok(Self { client, message, resource: options.resource.clone() })
+        let client = options.build_for_metrics().map_err(TelemetryError)?;
+        Ok(Self { client, resource: options.resource.clone() })
     }
 
     /// Starts it on the current runtime.
@@ -105,22 +99,24 @@ impl MetricsExport {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             of_openmetrics(&text, &resource, u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
         });
+        let mut failure = None;
         for message in messages.await.ok()? {
-            *self.message.lock().unwrap_or_else(PoisonError::into_inner) = message.into();
-            let failure = match self.client.send(&Batch::default()).await {
-                Outcome::Delivered | Outcome::PerEvent(_) => continue,
-                Outcome::Partial { rejected: 0, reason } => format!("the receiver warns: {reason}"),
-                Outcome::Partial { rejected, reason } => {
-                    format!("the receiver refuses {rejected} points: {reason}")
+            let batch = Batch { records: vec![Record { seq: 0, envelope: message.into() }] };
+            match self.client.send(&batch).await {
+                Outcome::Delivered | Outcome::PerEvent(_) => {}
+                Outcome::Partial { rejected: 0, reason } => {
+                    failure = Some(format!("the receiver warns: {reason}"));
                 }
-                Outcome::Failed(failure) => failure.reason.to_string(),
-            };
-            return Some(failure);
+                Outcome::Partial { rejected, reason } => {
+                    failure = Some(format!("the receiver refuses {rejected} points: {reason}"));
+                }
+                Outcome::Failed(failure) => return Some(failure.reason.to_string()),
+            }
         }
-        None
+        failure
     }
 
-    /// The attributes of what sends: those of the configuration, and else these.
+    /// The attributes of the resource: those of the configuration, and else these.
     fn resource(&self, view: &BridgeView) -> BTreeMap<String, String> {
         let cluster = view.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let host = uname().nodename().to_string_lossy().into_owned();

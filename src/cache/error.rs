@@ -142,7 +142,7 @@ impl ListWatchError {
                 "the credentials are not accepted: check the token or certificate of the kubeconfig or service account",
             ),
             Self::Status { status, .. } if status.code == 403 => Some(
-                "grant the verbs list and watch on this resource to this account (deploy/install.yaml does so for events)",
+                "grant the verbs list and watch on this resource to this account (deploy/install.yaml for events, deploy/rbac-enrichment.yaml for objects)",
             ),
             Self::List(ListError::Endless | ListError::Cut | ListError::Empty(_)) => Some(
                 "what stands in front of the API server, a proxy or a cache, has to pass on the parameters limit and continue",

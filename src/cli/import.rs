@@ -67,10 +67,9 @@ struct Imported {
 
 fn imported(name: &str, text: &str) -> Result<Imported, Error> {
     let file = SourceFile::new(name, text);
-    let (root, mistakes) = yaml::parse(text).map_err(|(at, wrong)| file.problem_at(at, wrong))?;
+    let (root, mistakes) = yaml::parse(text).map_err(|mistake| file.mistakes([mistake]))?;
     if !mistakes.is_empty() {
-        let problems = mistakes.into_iter().map(|(at, wrong)| file.problem_at(at, wrong));
-        return Err(Error::new(problems.collect()));
+        return Err(file.mistakes(mistakes));
     }
     let (Some(route), Some(_)) = (root.get("route"), root.get("receivers")) else {
         let what = "expected `route` and `receivers`, found a file without them";
@@ -107,13 +106,13 @@ fn imported(name: &str, text: &str) -> Result<Imported, Error> {
 struct Import<'a> {
     file: &'a SourceFile,
     problems: Vec<Problem>,
-    /// What is not carried over, by line.
+    /// The things that are not carried over, by line.
     remarks: BTreeSet<(usize, String)>,
     /// Variables of the environment, that the file refers to or that are to be set.
     variables: BTreeSet<String>,
     /// The receivers that rules name, and where.
     named: BTreeMap<String, Origin>,
-    /// Whether labels and annotations are not known to the exporter.
+    /// Whether the exporter reads no labels and annotations.
     omits_lookup: bool,
     /// The labels and annotations that rules speak of: kind, key, and how a condition names them.
     facts: BTreeSet<(&'static str, String, String)>,
@@ -139,8 +138,7 @@ impl<'a> Import<'a> {
 
     fn remark(&mut self, at: &Origin, what: String) {
         let Origin::File(span) = at else { return };
-        let before = self.file.text().get(..span.start).unwrap_or_default();
-        self.remarks.insert((before.matches('\n').count() + 1, what));
+        self.remarks.insert((self.file.line(span.start), what));
     }
 
     /// The mappings of a list, which may be absent.
@@ -176,10 +174,11 @@ impl<'a> Import<'a> {
         let mut head = json!({});
         for Entry { key, key_origin, node } in root.entries() {
             let text = scalar(node).unwrap_or_default();
+            if text.is_empty() && node.entries().is_empty() {
+                continue;
+            }
             let path = match (&**key, text) {
-                ("route" | "receivers" | "omitLookup", _) | ("logFormat", "" | "pretty") => {
-                    continue;
-                }
+                ("route" | "receivers" | "omitLookup", _) | ("logFormat", "pretty") => continue,
                 ("clusterName", _) => "cluster.name",
                 ("namespace", _) => "source.namespaces",
                 ("kubeconfig", _) => "source.kubeconfig",
@@ -216,34 +215,34 @@ impl<'a> Import<'a> {
     fn sinks(&mut self, root: &Node, route: &Route) -> Value {
         let mut sinks = json!({});
         let nodes = self.list(root, "receivers");
-        let name_of =
-            |node: &Node| node.get("name").and_then(|e| scalar(&e.node).map(str::to_owned));
+        let is_named = |node: &Node, name: &str| {
+            node.get("name").is_some_and(|entry| scalar(&entry.node) == Some(name))
+        };
         for (at, node) in nodes.iter().enumerate() {
             let Some((entry, name)) = self.text(node, "name") else {
                 let what = "`receivers`: expected a `name` in each, found none";
                 self.wrong(&node.origin, what, "write the name that a route has");
                 continue;
             };
-            let is_named = self.named.remove(name).is_some();
-            let sink =
-                if nodes[at + 1..].iter().any(|later| name_of(later).as_deref() == Some(name)) {
-                    self.named
-                        .extend(is_named.then(|| (name.to_owned(), entry.node.origin.clone())));
-                    Err("the last one of that name counts: remove this".to_owned())
-                } else if !is_named {
-                    Err("no route leads to it: remove it, or add a route".to_owned())
-                } else if let Some(conditions) = route.to(name) {
-                    let ours = unique(name, &sinks);
-                    self.sink(node, &ours, &conditions).map(|sink| sinks[ours] = sink)
-                } else {
-                    Err("an empty rule of `drop` drops everything: remove that".to_owned())
-                };
+            let sink = if nodes[at + 1..].iter().any(|later| is_named(later, name)) {
+                Err("the last one of that name counts: remove this".to_owned())
+            } else if !self.named.contains_key(name) {
+                Err("no route leads to it: remove it, or add a route".to_owned())
+            } else if let Some(conditions) = route.to(name) {
+                let ours = unique(name, &sinks);
+                self.sink(node, &ours, &conditions).map(|sink| sinks[ours] = sink)
+            } else {
+                Err("an empty rule of `drop` drops everything: remove that".to_owned())
+            };
             if let Err(why) = sink {
                 self.remark(&entry.node.origin, format!("receiver `{name}`: {why}"));
             }
         }
         for (name, at) in std::mem::take(&mut self.named) {
-            self.remark(&at, format!("receiver `{name}`: expected one of that name, found none"));
+            if !nodes.iter().any(|node| is_named(node, &name)) {
+                let what = format!("receiver `{name}`: expected one of that name, found none");
+                self.remark(&at, what);
+            }
         }
         sinks
     }
@@ -275,7 +274,7 @@ fn set(of: &mut Value, path: &str, value: Value) {
     *path.split('.').fold(of, |at, key| &mut at[key]) = value;
 }
 
-/// A text for a tree, which always has one.
+/// The YAML of a tree, which always has one: its keys are texts.
 fn yaml_of(value: &Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_default()
 }

@@ -74,12 +74,11 @@ fn tree(
 ) -> Result<(SourceFile, Node, Vec<Problem>), Error> {
     let mut file = SourceFile::new(name, text);
     let (mut root, mistakes) =
-        yaml::parse(file.text()).map_err(|(at, wrong)| file.problem_at(at, wrong))?;
+        yaml::parse(file.text()).map_err(|mistake| file.mistakes([mistake]))?;
     let masked = masked(file.text(), &root);
     file.show(&masked);
     if !mistakes.is_empty() {
-        let problems = mistakes.into_iter().map(|(at, wrong)| file.problem_at(at, wrong));
-        return Err(Error::new(problems.collect()));
+        return Err(file.mistakes(mistakes));
     }
     let problems = overlay::apply(&mut root, variables);
     if !matches!(root.value, Value::Map(_) | Value::Null) {

@@ -7,7 +7,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 
-use super::yaml::Origin;
+use super::yaml::{Mistake, Origin};
 use crate::{
     bridge::FilterError,
     plain::{plain, visible},
@@ -189,13 +189,24 @@ impl SourceFile {
         self.excerpt = Some(Arc::new(source));
     }
 
+    /// The line of a byte, from 1.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.text.get(..at).unwrap_or(&self.text).matches('\n').count() + 1
+    }
+
+    /// All mistakes in the bytes of the file.
+    pub(crate) fn mistakes(&self, mistakes: impl IntoIterator<Item = Mistake>) -> Error {
+        let problem = |(at, wrong)| self.problem_at(at, wrong);
+        Error::new(mistakes.into_iter().map(problem).collect())
+    }
+
     /// A problem at some bytes of the file.
     pub(crate) fn problem_at(&self, span: Range<usize>, wrong: Wrong) -> Problem {
         let before = self.text.get(..span.start).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
         let place = Place::At {
             file: self.name.clone(),
-            line: before.matches('\n').count() + 1,
+            line: self.line(span.start),
             column: before[line_start..].chars().count() + 1,
             span,
         };

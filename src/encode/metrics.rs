@@ -18,7 +18,8 @@ use prost::Message as _;
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// A message is no longer, in bytes, unless one point is; servers of gRPC take 4 MiB by default.
+/// How many bytes the metrics of a message may have; servers of gRPC take 4 MiB by default. Only counters can have more,
+/// and go in several messages.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The messages for a scrape at `now`, in nanoseconds since the epoch.
@@ -87,19 +88,18 @@ fn metrics(text: &str, now: u64) -> Vec<Metric> {
             }),
             (Some("#"), Some(what @ ("TYPE" | "UNIT")), Some(_), Some(value)) => {
                 let Some(metric) = metrics.last_mut() else { continue };
-                let cumulative = CUMULATIVE;
                 match (what, value) {
                     ("UNIT", "seconds") => "s".clone_into(&mut metric.unit),
                     ("UNIT", "bytes") => "By".clone_into(&mut metric.unit),
                     ("UNIT", _) => {}
                     (_, "counter") => {
-                        let (aggregation_temporality, is_monotonic) = (cumulative, true);
+                        let (aggregation_temporality, is_monotonic) = (CUMULATIVE, true);
                         let data_points = Vec::new();
                         let sum = Sum { data_points, aggregation_temporality, is_monotonic };
                         metric.data = Some(Data::Sum(sum));
                     }
                     (_, "histogram") => {
-                        let aggregation_temporality = cumulative;
+                        let aggregation_temporality = CUMULATIVE;
                         let histogram = Histogram { aggregation_temporality, ..Default::default() };
                         metric.data = Some(Data::Histogram(histogram));
                     }

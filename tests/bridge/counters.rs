@@ -48,7 +48,7 @@ async fn counters_add_increments_and_begin_at_0_after_a_crash() {
     settled(&bridge.view(), "sink", 3).await;
     drop(bridge);
 
-    // What happened meanwhile is journalled now, and nothing else.
+    // The events of the meantime, and no others, are journalled now.
     server.patch_count("shop", &written.name, 7, Timestamp::now()).unwrap();
     sink.hold(true);
     let bridge = setup().sink("sink", &sink).start().await;

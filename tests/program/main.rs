@@ -19,4 +19,3 @@ mod log_lines;
 mod operator;
 mod stop;
 mod systems;
-mod telemetry;

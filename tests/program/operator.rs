@@ -1,5 +1,5 @@
-//! What an operator does beside a bridge: `tidings status`, `dead-letters` and `replay`, as commands in
-//! processes of their own, over the control socket or on the journal of a bridge that is stopped.
+//! The program as an operator has it: a bridge in a process of its own, and `tidings status`, `dead-letters` and
+//! `replay` beside it, over the control socket or on the journal of a bridge that is stopped.
 
 use crate::support;
 
@@ -14,4 +14,5 @@ mod socket;
 mod stage;
 mod status;
 mod stdout;
+mod telemetry;
 mod usage;

@@ -1,9 +1,6 @@
 //! Watching the kinds that are to be watched: an informer each, metadata only.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use kube::core::ApiResource;
 use tokio::{
@@ -18,7 +15,7 @@ use crate::{
         now_ms,
         tasks::{Tasks, answer_of},
     },
-    cache::{HandlerFuncs, ListWatchError, Metadata, ResourceApi, SharedInformer},
+    cache::{HandlerFuncs, Metadata, ResourceApi, SharedInformer},
 };
 
 /// The wait before it is asked again what a resource is.
@@ -122,20 +119,10 @@ impl Watching {
             .namespace(namespace.unwrap_or_default())
             .metadata_only();
         let objects = Arc::clone(&self.objects);
-        let name = self.resource.to_string();
-        let last = Mutex::<Option<String>>::default();
         let informer = SharedInformer::builder(api)
             .transform(move |mut object: Metadata| {
                 objects.wanted.keep_of(&mut object);
                 Ok(object)
-            })
-            .watch_error_handler(move |error| {
-                let text = error.to_string();
-                let last =
-                    last.lock().unwrap_or_else(PoisonError::into_inner).replace(text.clone());
-                if last != Some(text) {
-                    say(&name, error);
-                }
             })
             .build();
         let watched = Arc::clone(&self.objects.at_hand.watched);
@@ -154,19 +141,5 @@ impl Watching {
         // It has not been stopped before it runs.
         let _ = informer.add_handler(handler);
         informer
-    }
-}
-
-fn say(resource: &str, error: &ListWatchError) {
-    match error {
-        ListWatchError::Status { status, .. } if matches!(status.code, 401 | 403) => {
-            tracing::error!(
-                resource,
-                %error,
-                hint = "grant get, list and watch (deploy/rbac-enrichment.yaml), or take it out of objects.watch",
-                "the API server does not permit to watch objects to enrich events with"
-            );
-        }
-        _ => tracing::warn!(resource, %error, "watching objects to enrich events with"),
     }
 }

@@ -125,7 +125,7 @@ impl Asker<'_> {
         }
     }
 
-    /// What is to be printed next, and whether there are no problems.
+    /// The next text to print, and whether there are no problems.
     async fn next(&mut self) -> Result<(String, bool), Failure> {
         if self.format == Format::Text && self.before.is_none() {
             self.before = Some(self.ask().await?.1);

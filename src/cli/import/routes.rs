@@ -47,7 +47,7 @@ impl Route {
     }
 }
 
-/// The conditions that one of these ways is open.
+/// The conditions for an event to go one of these ways; nothing if there is none.
 fn any(ways: impl IntoIterator<Item = Conditions>) -> Option<Conditions> {
     let mut distinct: Vec<Conditions> = Vec::new();
     for way in ways {
@@ -77,10 +77,8 @@ impl Import<'_> {
             let (conditions, is_whole) = self.rule(rule, true);
             is_whole.then_some(conditions)
         });
-        let drops: Vec<_> = drops.collect();
-        let drops = drops.iter().map(|conditions| match conditions.len() {
-            0 => None,
-            _ => Some(format!("!({})", conditions.join(" && "))),
+        let drops = drops.map(|conditions| {
+            (!conditions.is_empty()).then(|| format!("!({})", conditions.join(" && ")))
         });
         let drops = drops.collect();
         let mut rules = Vec::new();
@@ -157,7 +155,8 @@ impl Import<'_> {
     }
 }
 
-/// What Go refuses, or reads in another way: other escapes, flags and sets, doubled repetitions, long ones.
+/// Parts of patterns that Go refuses or reads in another way: some escapes, flags and sets; a repetition of a
+/// repetition; one of more than a thousand.
 const ODD: &str = r"(?x)
     \\ [uUbB] | \(\? [imsU-]* [xuR] | [*+?}] [*+] | [*+?}] \?? \{ | [*+?}] \? [?*+] | \{ , | [0-9]{4}
     | \[ (?s:.*) ( && | -- | ~~ | \[ [^:] )";
@@ -174,7 +173,7 @@ fn pattern(key: &str, field: &str, pattern: &str) -> Result<Option<String>, Stri
     if Regex::new(ODD).is_ok_and(|odd| odd.is_match(pattern)) {
         return Err(format!("{written} may mean something else here"));
     }
-    // There they are of ASCII, and `\<` is no boundary.
+    // In Go these sets are of ASCII characters, and `\<` is `<`.
     let escapes = Regex::new(r"(?s)\\(.)").map_err(|error| error.to_string())?;
     let pattern = escapes.replace_all(pattern, |escape: &Captures<'_>| {
         let of_ascii = match &escape[1] {

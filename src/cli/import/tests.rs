@@ -146,7 +146,7 @@ impl Rule {
 }
 
 impl Route {
-    /// What the exporter does with an event.
+    /// Adds the receivers to which the exporter sends an event.
     fn process(&self, event: &Value, sent: &mut BTreeSet<&'static str>) {
         if self.drop.iter().any(|rule| rule.matches(event)) {
             return;

@@ -61,13 +61,10 @@ pub struct OtlpOptions {
 }
 
 impl OtlpOptions {
-    /// A client that sends the metrics that `message` makes, for each batch of which nothing else is looked at.
+    /// A client of metrics: a batch has one record, whose envelope is an encoded message.
     #[cfg(feature = "otlp")]
-    pub(crate) fn build_for_metrics(
-        &self,
-        message: impl Fn() -> bytes::Bytes + Send + Sync + 'static,
-    ) -> Result<Arc<dyn Sink>, SinkBuildError> {
-        super::sink::metrics(self, message)
+    pub(crate) fn build_for_metrics(&self) -> Result<Arc<dyn Sink>, SinkBuildError> {
+        super::sink::metrics(self)
     }
 }
 

@@ -29,7 +29,7 @@ use crate::{
 /// Checks the options and sets up a client of logs; nothing is connected yet.
 pub(super) fn logs(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
     let own = options.resource.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    // It has buffers that it uses again.
+    // Its buffers are used again.
     let encoder = Mutex::new(LogsEncoder::new(own));
     let encode = move |batch: &Batch| {
         encoder.lock().unwrap_or_else(PoisonError::into_inner).encode(batch).map(Bytes::from)
@@ -37,12 +37,13 @@ pub(super) fn logs(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildErro
     build(options, Messages { signal: &LOGS, encode: Box::new(encode) })
 }
 
-/// A client of metrics, which sends a message for each batch, of which nothing else is looked at.
-pub(super) fn metrics(
-    options: &OtlpOptions,
-    message: impl Fn() -> Bytes + Send + Sync + 'static,
-) -> Result<Arc<dyn Sink>, SinkBuildError> {
-    build(options, Messages { signal: &METRICS, encode: Box::new(move |_| Ok(message())) })
+/// A client of metrics: a batch has one record, whose envelope is an encoded message.
+pub(super) fn metrics(options: &OtlpOptions) -> Result<Arc<dyn Sink>, SinkBuildError> {
+    let message = |batch: &Batch| {
+        let record = batch.records.first();
+        Ok(record.map(|record| record.envelope.clone()).unwrap_or_default())
+    };
+    build(options, Messages { signal: &METRICS, encode: Box::new(message) })
 }
 
 fn build(options: &OtlpOptions, messages: Messages) -> Result<Arc<dyn Sink>, SinkBuildError> {

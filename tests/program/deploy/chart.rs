@@ -27,7 +27,7 @@ fn helm() -> Option<PathBuf> {
     helm.exists().then_some(helm)
 }
 
-/// What the chart makes of values; the error is Helm's.
+/// The objects that the chart makes of values; the error is Helm's.
 fn render(helm: &Path, values: &str) -> Result<Manifests, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), values).unwrap();

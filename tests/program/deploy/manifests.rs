@@ -43,7 +43,7 @@ impl Manifests {
         self.all("ConfigMap").into_iter().find(has_it).unwrap()
     }
 
-    /// What makes the Pod: a StatefulSet, or a Deployment.
+    /// The object that makes the Pod: a StatefulSet, or a Deployment.
     pub(super) fn workload(&self) -> &Value {
         let kind = if self.all("Deployment").is_empty() { "StatefulSet" } else { "Deployment" };
         self.one(kind)
@@ -78,7 +78,7 @@ impl Manifests {
         (config::load(file.path(), self.variables()).unwrap(), summary)
     }
 
-    /// What holds for every set of values.
+    /// Checks that hold for every set of values.
     pub(super) fn check(&self) {
         let (settings, _) = self.configuration();
         let (workload, pod, container) = (self.workload(), self.pod(), self.container());
@@ -165,7 +165,7 @@ impl Manifests {
     }
 }
 
-/// What the account may do: verb, resource, names, and the namespace if it is one.
+/// The permissions of the account: verb, resource, names, and the namespace if it is one.
 pub(super) fn granted(manifests: &Manifests) -> Vec<String> {
     let mut granted = BTreeSet::new();
     for role in manifests.roles() {

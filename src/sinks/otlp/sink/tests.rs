@@ -39,6 +39,7 @@ use super::{
 };
 use crate::{
     bridge::{self, FailureClass, Secrets},
+    event::Record,
     sinks::{
         BuildSink as _, Compression, HttpOptions, Secret, TlsOptions,
         fixtures::batch,
@@ -190,9 +191,9 @@ async fn metrics_go_to_a_method_and_a_path_of_their_own() {
     for options in
         [options(url, OtlpProtocol::Grpc), options(server.url("http"), OtlpProtocol::Http)]
     {
-        let message = message.clone();
-        let sink = options.build_for_metrics(move || message.clone()).unwrap();
-        assert_eq!(sink.send(&Batch::default()).await, Outcome::Delivered);
+        let batch = Batch { records: vec![Record { seq: 0, envelope: message.clone() }] };
+        let sink = options.build_for_metrics().unwrap();
+        assert_eq!(sink.send(&batch).await, Outcome::Delivered);
     }
     assert_eq!(*receiver.0.lock().unwrap(), [request]);
     let received = server.received.lock().unwrap();

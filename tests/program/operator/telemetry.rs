@@ -1,9 +1,8 @@
 //! The metrics of the program itself, sent by OTLP.
 
 use std::{
-    process::Stdio,
+    process::Command,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use axum::{Router, body::Bytes, extract::State, routing::post};
@@ -13,9 +12,11 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 use tidings::demo::api_server::EventObject;
-use tokio::process::{Child, Command};
 
-use crate::support::{server, until};
+use super::{
+    process::Process,
+    support::{server, until},
+};
 
 type Received = Arc<Mutex<Vec<ExportMetricsServiceRequest>>>;
 
@@ -28,11 +29,6 @@ fn metric(request: &ExportMetricsServiceRequest, name: &str) -> Metric {
     metrics.iter().find(|metric| metric.name == name).unwrap().clone()
 }
 
-fn terminate(child: &Child) {
-    let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_sent_at_the_start_and_at_the_end() {
     let (server, dir, received) = (server(), tempfile::tempdir().unwrap(), Received::default());
@@ -43,22 +39,21 @@ async fn metrics_are_sent_at_the_start_and_at_the_end() {
     std::fs::write(dir.path().join("kubeconfig"), server.kubeconfig()).unwrap();
     let config = format!(
         "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
+         server: {{listen: \"127.0.0.1:0\"}}\n\
          telemetry: {{otlp: {{endpoint: \"http://{address}\", protocol: http, resource: {{site: a}}}}}}\n\
          sinks: {{out: {{file: {{path: {0}/out}}}}}}\n",
         dir.path().display()
     );
     std::fs::write(dir.path().join("tidings.yaml"), config).unwrap();
     server.create(EventObject::about_pod("shop", "web-0", "BackOff", "try")).unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_tidings"));
-    run.args(["run", "--config"]).arg(dir.path().join("tidings.yaml")).kill_on_drop(true);
-    let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut process = Process::spawn(dir.path(), &[]).await;
     until("metrics come", || !received.lock().unwrap().is_empty()).await;
     let out = dir.path().join("out");
     until("the event comes", || std::fs::metadata(&out).is_ok_and(|file| file.len() > 0)).await;
 
-    terminate(&child);
-    let ended = tokio::time::timeout(Duration::from_mins(1), child.wait()).await;
-    assert!(ended.unwrap().unwrap().success());
+    let pid = process.child.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(process.child.wait().await.unwrap().success());
     let last = received.lock().unwrap().pop().unwrap();
     let attributes = &last.resource_metrics[0].resource.as_ref().unwrap().attributes;
     let keys: Vec<_> = attributes.iter().map(|attribute| &*attribute.key).collect();
