@@ -10,9 +10,9 @@
 //! feed      the journal's frames in order for one sink: live, or from the log
 //! objects   what is known of the objects that events are about, for sinks that ask for it
 //! gather    match, enrichment, correlation, and batches by count, bytes and linger
-//! deliver   attempts, several at once, until each event has a fate
+//! sender    attempts, several at once, until each event has a fate
 //! delivery  which events are sent next, and what the answers make of them
-//! errands   dead letters once more, dead letters of other sinks, replays: beside the journal's order
+//! redelivery  dead letters once more, dead letters of other sinks, replays: beside the journal's order
 //! progress  the position of a sink and its totals, always together
 //! keeper    saves them once a second
 //! control   what may be asked of all this while it runs
@@ -23,10 +23,8 @@
 mod cluster;
 mod control;
 mod correlation;
-mod deliver;
 mod delivery;
 mod destinations;
-mod errands;
 mod event_counters;
 mod failure;
 mod feed;
@@ -50,9 +48,11 @@ mod past;
 mod progress;
 mod published;
 mod reason;
+mod redelivery;
 mod restore;
 mod run;
 mod seen;
+mod sender;
 mod shared;
 mod sink;
 mod smaller;

@@ -1,64 +1,78 @@
 //! Delivery without I/O: which records are sent next, and what the answer to an attempt makes of them.
-//! Live batches, dead letters and replays go by it alike.
 //!
-//! Delivery sends nothing, sleeps nowhere and asks no clock. Its caller pushes [tickets](Ticket), sends what
-//! [`Delivery::next_send`] says, brings the outcomes, and takes the [fates](Fated) out:
+//! Delivery sends nothing, sleeps nowhere and asks no clock. Its caller [pushes](Delivery::push) batches of gathering,
+//! sends what [`Delivery::next`] answers, brings the outcome of each [`Attempt`], and
+//! [settles](Delivery::settle) what has its fate.
 //!
-//! ```text
-//! push ─▶ window ─▶ lanes ─▶ next_send ─▶ (the sink) ─▶ answered ─▶ take_fates
-//! ```
+//! **Order.** Records of one object are sent in the order of the journal: while one is in flight or waits, later ones
+//! wait behind it. Records of different objects may overtake each other.
 //!
-//! **Lanes.** Several attempts are under way at once, one for each lane. While a record is under way,
-//! waits to be tried again or stands in a queue, its key keeps to that lane, and later records of the
-//! key queue up behind it; so the order of each key is the journal's. A lane whose batch fails waits
-//! for its next attempt and holds up its own keys; the others go on. With one lane the order is the
-//! journal's altogether.
+//! **Failures.** One Event must not stop a sink, and what fails for all of them is no Event's fault:
 //!
-//! **Answers.** A batch that is refused is halved until the culprit stands alone. Records that are
-//! answered one by one have their fates, and the others of their batch are sent again. A request for
-//! less, or for time, slows all lanes.
+//! 1. A batch that fails is sent once more; failing again it is parted by namespace. One that is refused or not answered
+//!    in time is parted at once. Each of its namespaces is *apart* then: its records are sent by themselves, half as
+//!    many at each failure, down to one, and twice as many at each success, until they are a batch again.
+//! 2. A record that fails alone waits by itself, with jittered backoff, and only later ones of its object wait behind it.
+//! 3. Such records and namespaces apart have every second turn of a free lane, and are sent beside the lanes, too: a
+//!    quarter as many attempts as there are lanes. What was not answered in time is sent beside the lanes only.
+//! 4. No connection, TLS, credentials, or a request for less or for time is no record's fault: the batch is sent again
+//!    after a wait.
+//! 5. When each namespace has failed and nothing is taken, the sink is *failing*: it is tried with one record at a time,
+//!    of another namespace each time, with backoff, until one is taken.
+//!
+//! A record is given up when it is refused alone, but not while everything is, or after `retry.maxAttempts` failures.
 
 mod answers;
 mod backoff;
-mod errand;
-mod fates;
 mod keys;
-mod lane;
 #[cfg(test)]
 mod tests;
-mod ticket;
 mod window;
 
-use super::{Failure, FailureClass, RetryOptions};
+use std::collections::{BTreeMap, HashSet};
 
-use self::{
-    keys::Keys,
-    lane::{Lane, Piece},
-    window::Window,
-};
+use rustc_hash::FxBuildHasher;
 
 pub(super) use self::{
-    fates::{Fate, Fated, Letter, LetterClass},
-    ticket::{FIRST_ERRAND, Millis, Number, Ticket},
+    answers::{Consequences, GivenUp, LetterClass, Moment},
+    backoff::wait_after,
 };
+use self::{
+    keys::{Hashes, Keys},
+    window::{Entry, State, Window},
+};
+use super::{
+    BatchOptions, Failure, FailureClass, Fault, RetryOptions, gather::Work, progress::Settled,
+};
+use crate::event::Batch;
 
-/// So many batches in a row go before an errand that waits.
-const LIVE_FIRST: u32 = 7;
-/// So many batches are in hand, beside one for each lane.
+/// Milliseconds since any moment that the caller has chosen.
+pub(super) type Millis = u64;
+/// The number of a record: dense, in the journal's order.
+type Number = u64;
+
+/// After so many failures one after the other, with nothing taken, the sink is failing.
+const FAILING: u32 = 3;
+/// If they are of one namespace: after so long.
+const LONG: Millis = 10_000;
+/// So many records are in the window at least,
+const LEAST_IN_WINDOW: usize = 1024;
+/// and so many for each lane: those of objects that no other lane has are found among them;
+const LEAST_FOR_LANE: usize = 32;
+/// and so many batches, beside one for each lane.
 const BATCHES_AHEAD: usize = 2;
-/// So many records are in hand at least for each lane, if they are small: those of keys that no other
-/// lane has are found among them.
-const LEAST_IN_HAND: usize = 32;
+/// Beside the lanes there is one attempt in flight for so many of them, and one at least.
+const LANES_FOR_ONE_BESIDE: usize = 4;
 
-/// The bounds of delivery.
-#[derive(Clone, Copy, Debug)]
+/// The bounds of delivery, and the names in its dead letters.
+#[derive(Clone, Debug)]
 pub(super) struct DeliveryOptions {
-    /// How many attempts are under way at once; at least 1.
+    pub(super) sink: String,
+    /// The sink that dead letters are forwarded to.
+    pub(super) forward: Option<String>,
+    /// How many attempts are in flight at once; at least 1.
     pub(super) lanes: usize,
-    /// The most records of a batch,
-    pub(super) batch_events: usize,
-    /// and its most bytes; a larger record goes alone.
-    pub(super) batch_bytes: u64,
+    pub(super) batch: BatchOptions,
     pub(super) retry: RetryOptions,
 }
 
@@ -67,208 +81,346 @@ pub(super) struct DeliveryOptions {
 pub(super) struct Delivery {
     options: DeliveryOptions,
     random: fastrand::Rng,
-    live: Window,
-    errands: Window,
-    /// The first live ticket that no lane has.
-    fresh: Number,
-    /// The first errand that no lane has.
-    fresh_errand: Number,
-    /// Batches of live records since the last errand.
-    live_in_a_row: u32,
-    lanes: Vec<Lane>,
-    keys: Keys,
-    /// Errands that failed, and when they are sent again.
-    waiting: Vec<(Millis, Piece)>,
-    /// Errands that nobody waits for any more, which are not sent again.
-    cancelled: Vec<Number>,
+    hashes: Hashes,
+    window: Window,
+    /// Namespaces whose records are sent by themselves.
+    apart: BTreeMap<u64, Apart>,
+    in_lanes: usize,
+    beside: usize,
+    /// Whether the last turn of a lane was a regular one,
+    was_regular: bool,
+    /// and the last one that was not went to a record that failed alone.
+    was_alone: bool,
+    /// When the next attempt was asked for last.
+    asked: Millis,
     /// Nothing is sent before that, because the receiver asked for less.
     paused_until: Millis,
-    /// How many attempts had something taken.
-    taken: u64,
-    under_way: usize,
-    fates: Vec<Fated>,
-    /// Vectors for other batches.
-    spare: Vec<Vec<Number>>,
+    health: Health,
+    /// Objects of which an earlier record is not sent: for one look through the window.
+    held_up: HashSet<u64, FxBuildHasher>,
 }
 
-/// How the attempts do, all lanes together.
+/// A namespace whose records are sent by themselves.
+#[derive(Clone, Copy, Debug)]
+struct Apart {
+    /// So many at a time.
+    most: usize,
+    /// It failed by itself, not only with others.
+    has_failed: bool,
+    /// An attempt was not answered in time: after so many successes it is sent in the lanes again.
+    silence: u32,
+    /// The attempt that had its last turn.
+    turn: u64,
+}
+
+/// How the attempts do, all together.
+#[derive(Debug, Default)]
+struct Health {
+    /// Failures since anything was taken. Attempts that were in flight at the same time count as one.
+    failures: u32,
+    failed_at: Millis,
+    /// When anything was taken.
+    taken_at: Option<Millis>,
+    /// The namespace that failed by itself, and whether others did, too.
+    namespace: Option<u64>,
+    of_several: bool,
+    /// Refusals of single records since anything was taken.
+    refused: u32,
+    last: Option<Failure>,
+    /// While the sink is failing: when it is tried next,
+    next_at: Millis,
+    /// whether it is being tried,
+    is_tried: bool,
+    /// and with a record of which namespace it was tried last.
+    tried: u64,
+    /// How many attempts were made.
+    attempts: u64,
+}
+
+/// What an attempt is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Regular,
+    /// Records of a namespace apart.
+    Apart(u64),
+    /// A record that failed alone.
+    Alone,
+    /// A record by which a failing sink is tried.
+    Trial,
+}
+
+/// An attempt to be made.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    records: Vec<Number>,
+    kind: Kind,
+    beside: bool,
+    sent: Millis,
+}
+
+/// How a sink does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble<'a> {
-    /// No lane fails.
+    /// Nothing fails.
     None,
-    /// Attempts fail, and are made again.
+    /// Records failed, and are sent again.
     Retrying(&'a Failure),
-    /// Only a person can mend what the receiver complains of, and no lane is taken.
+    /// Nothing is taken, and only a person can mend what the receiver complains of.
     Misconfigured(&'a Failure),
 }
 
 impl Delivery {
-    /// The first live ticket has the number `first`. The seed is that of the waits.
-    pub(super) fn new(options: DeliveryOptions, first: Number, seed: u64) -> Self {
+    /// The seed is that of the waits.
+    pub(super) fn new(options: DeliveryOptions, seed: u64) -> Self {
         Self {
             options,
             random: fastrand::Rng::with_seed(seed),
-            live: Window::new(first),
-            errands: Window::new(FIRST_ERRAND),
-            fresh: first,
-            fresh_errand: FIRST_ERRAND,
-            live_in_a_row: 0,
-            lanes: (0..options.lanes.max(1)).map(|_| Lane::default()).collect(),
-            keys: Keys::new(options.lanes),
-            waiting: Vec::new(),
-            cancelled: Vec::new(),
+            hashes: Hashes::default(),
+            window: Window::default(),
+            apart: BTreeMap::new(),
+            in_lanes: 0,
+            beside: 0,
+            was_regular: false,
+            was_alone: false,
+            asked: 0,
             paused_until: 0,
-            taken: 0,
-            under_way: 0,
-            fates: Vec::new(),
-            spare: Vec::new(),
+            health: Health::default(),
+            held_up: HashSet::default(),
         }
     }
 
-    /// Whether it takes more live records. One that does not still takes some: the bound keeps records
-    /// in the log instead of in memory.
+    /// Whether it takes another batch: the bound keeps records in the log instead of in memory.
     pub(super) fn has_room(&self) -> bool {
-        let batches = self.lanes.len() + BATCHES_AHEAD;
-        self.live.open()
-            < (batches * self.options.batch_events).max(self.lanes.len() * LEAST_IN_HAND)
-            && self.live.open_bytes() < batches as u64 * self.options.batch_bytes
+        let DeliveryOptions { lanes, batch, .. } = &self.options;
+        let batches = lanes + BATCHES_AHEAD;
+        let records = (batches * batch.events).max(lanes * LEAST_FOR_LANE).max(LEAST_IN_WINDOW);
+        self.window.open() < records && self.window.open_bytes() < batches as u64 * batch.bytes
     }
 
-    /// Takes the next live record, and answers its number.
-    pub(super) fn push(&mut self, ticket: Ticket) -> Number {
-        self.live.push(ticket)
+    /// Takes a batch of gathering.
+    pub(super) fn push(&mut self, work: Work) {
+        self.window.push(work);
     }
 
-    /// Takes a record that is sent beside the journal's order, and answers its number. Errands that are
-    /// pushed one after the other may share a batch.
-    pub(super) fn push_errand(&mut self, ticket: Ticket) -> Number {
-        self.errands.push(ticket)
-    }
-
-    /// The lane that sends its [tickets](Self::tickets) now, if one does. To be asked until none does,
-    /// after anything was pushed or answered and when the time has [come](Self::wake_at).
-    pub(super) fn next_send(&mut self, now: Millis) -> Option<usize> {
-        if now < self.paused_until || self.under_way == self.lanes.len() {
+    /// The next attempt, if one is to be made now. To be asked until there is none, after anything was pushed or
+    /// answered and when the time has [come](Self::wake_at).
+    pub(super) fn next(&mut self, now: Millis) -> Option<Attempt> {
+        self.asked = now;
+        if now < self.paused_until {
             return None;
         }
-        let lane = (0..self.lanes.len()).find(|at| {
-            let lane = &self.lanes[*at];
-            !lane.sending && lane.due <= now && (!lane.pieces.is_empty() || self.fill(*at, now))
-        })?;
-        let sent = &mut self.lanes[lane];
-        sent.sending = true;
-        self.under_way += 1;
-        if let Some(piece) = sent.pieces.front_mut() {
-            piece.first.get_or_insert(now);
-            piece.attempts += 1;
-            piece.taken_before = self.taken;
+        if self.health.failures > 0 {
+            self.window.entries_mut().for_each(|entry| _ = entry.keys(&self.hashes));
         }
-        Some(lane)
+        let has_lane = self.in_lanes < self.options.lanes.max(1);
+        let has_room_beside = self.beside < (self.options.lanes / LANES_FOR_ONE_BESIDE).max(1);
+        let in_lane = if self.is_failing() {
+            let is_due = has_lane && !self.health.is_tried && now >= self.health.next_at;
+            Some((Kind::Trial, is_due.then(|| self.trial()).flatten()?))
+        } else if has_lane {
+            self.turn(now)
+        } else {
+            None
+        };
+        let beside = in_lane.is_none();
+        let (kind, records) = match in_lane {
+            Some(found) => found,
+            None if has_room_beside => self.apart(now, true)?,
+            None => return None,
+        };
+        for number in &records {
+            let entry = self.window.get(*number);
+            entry.state = State::InFlight;
+            entry.attempts += 1;
+            entry.first.get_or_insert(now);
+        }
+        *if beside { &mut self.beside } else { &mut self.in_lanes } += 1;
+        self.health.is_tried |= kind == Kind::Trial;
+        self.health.attempts += 1;
+        Some(Attempt { records, kind, beside, sent: now })
     }
 
-    /// The tickets that a lane sends, in order.
-    pub(super) fn tickets(&self, lane: usize) -> &[Number] {
-        self.lanes[lane].pieces.front().map_or(&[], |piece| &piece.tickets)
+    /// The records of an attempt.
+    pub(super) fn batch(&mut self, attempt: &Attempt) -> Batch {
+        let record = |number: &Number| self.window.get(*number).record.clone();
+        Batch { records: attempt.records.iter().map(record).collect() }
     }
 
     /// When there is something to send although nothing is pushed or answered until then.
     pub(super) fn wake_at(&self) -> Option<Millis> {
-        let fresh = self.has_fresh();
-        let due = |lane: &Lane| match (lane.pieces.is_empty(), lane.backlog.is_empty()) {
-            _ if lane.sending => None,
-            (true, true) => fresh.then_some(0),
-            _ => Some(lane.due),
+        let is_well = self.health.failures as usize + self.window.failed() == 0;
+        let is_failing = self.is_failing();
+        if is_well && self.paused_until <= self.asked || is_failing && self.health.is_tried {
+            return None;
+        }
+        let at_least = if is_failing { self.health.next_at } else { 0 }.max(self.paused_until);
+        let due = |entry: &Entry| match entry.state {
+            State::Waiting(due) if entry.is_alone || !is_failing => Some(due.max(at_least)),
+            State::Queued | State::Waiting(_) => Some(at_least),
+            State::InFlight | State::Done => None,
         };
-        let lanes = self.lanes.iter().filter_map(due).min();
-        let is_idle = |lane: &Lane| !lane.sending && lane.pieces.is_empty();
-        let waiting = self.waiting.iter().map(|(due, _)| *due).min();
-        let waiting = waiting.filter(|_| self.lanes.iter().any(is_idle));
-        Some(lanes.into_iter().chain(waiting).min()?.max(self.paused_until))
+        // What could be sent before that waits for an answer.
+        self.window.entries().filter_map(due).filter(|due| *due > self.asked).min()
     }
 
-    /// The fates since the last call: those of one answer at least, in the order of its records.
-    pub(super) fn take_fates(&mut self) -> std::vec::Drain<'_, Fated> {
-        self.fates.drain(..)
+    /// Until when nothing is sent, because the receiver asked for less.
+    pub(super) fn paused_until(&self) -> Millis {
+        self.paused_until
     }
 
-    /// How the attempts do. What only a person can mend is no more than a lane's while others are
-    /// taken.
+    /// Whether the last attempts had nothing taken.
+    pub(super) fn fails(&self) -> bool {
+        self.health.failures > 0
+    }
+
+    /// Takes what can be settled since the last call.
+    pub(super) fn settle(&mut self) -> std::vec::Drain<'_, Settled> {
+        self.window.settle()
+    }
+
+    /// The ingest time of the oldest record without a fate, in milliseconds since the epoch.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.window.oldest_ms()
+    }
+
+    /// How the sink does.
     pub(super) fn trouble(&self) -> Trouble<'_> {
-        let mut trouble = Trouble::None;
-        for piece in self.lanes.iter().filter_map(|lane| lane.pieces.front()) {
-            let Some(failure) = &piece.failure else { continue };
-            if failure.class == FailureClass::Misconfigured && piece.taken_before == self.taken {
-                return Trouble::Misconfigured(failure);
-            }
-            trouble = Trouble::Retrying(failure);
+        let Health { failures, last: Some(last), .. } = &self.health else {
+            return Trouble::None;
+        };
+        let nothing_is_taken = *failures > 0 && (last.fault == Fault::Sink || self.is_failing());
+        if nothing_is_taken && last.class == FailureClass::Misconfigured {
+            return Trouble::Misconfigured(last);
         }
-        trouble
+        if *failures > 0 || self.window.failed() > 0 {
+            Trouble::Retrying(last)
+        } else {
+            Trouble::None
+        }
     }
 
-    fn has_fresh(&self) -> bool {
-        self.fresh < self.live.next() || self.fresh_errand < self.errands.next()
+    /// Whether nothing is taken any more: not while a record is queued whose namespace has not failed by itself, and of
+    /// one namespace only after a while.
+    fn is_failing(&self) -> bool {
+        let Self { health, window, apart, .. } = self;
+        if health.failures < FAILING {
+            return false;
+        }
+        let is_long = health.taken_at.is_none_or(|at| health.failed_at >= at + LONG);
+        let has_failed = |entry: &Entry| {
+            let apart = entry.keys.and_then(|keys| apart.get(&keys.namespace));
+            apart.is_some_and(|apart| apart.has_failed)
+        };
+        let is_queued = |entry: &&Entry| entry.state == State::Queued && !entry.is_alone;
+        let mut queued = window.entries().filter(is_queued);
+        let is_the_sinks = health.last.as_ref().is_some_and(|last| last.fault == Fault::Sink);
+        is_the_sinks || (health.of_several || is_long) && queued.all(has_failed)
     }
 
-    /// Makes the next batch of an idle lane: what queues up there goes first.
-    fn fill(&mut self, at: usize, now: Millis) -> bool {
-        self.skip_cancelled();
-        let Self { fresh, fresh_errand, .. } = *self;
-        if self.lanes[at].backlog.is_empty() {
-            let turn = fresh == self.live.next() || self.live_in_a_row >= LIVE_FIRST;
-            if turn && self.fill_with_waiting(at, now) {
-                return true;
-            }
-            if !self.has_fresh() {
-                return false;
+    /// What a free lane sends.
+    fn turn(&mut self, now: Millis) -> Option<(Kind, Vec<Number>)> {
+        if std::mem::take(&mut self.was_regular)
+            && let Some(found) = self.apart(now, false)
+        {
+            return Some(found);
+        }
+        if let Some(records) = self.fill(Kind::Regular, self.options.batch.events, now, false) {
+            self.was_regular = true;
+            return Some((Kind::Regular, records));
+        }
+        self.apart(now, false)
+    }
+
+    /// What is sent next of records that failed alone and of namespaces apart, in turns.
+    fn apart(&mut self, now: Millis, silent: bool) -> Option<(Kind, Vec<Number>)> {
+        if self.window.failed() == 0 && self.apart.is_empty() {
+            return None;
+        }
+        let next = if self.apart.is_empty() { None } else { self.next_apart(now, silent) };
+        // What may fail only because of others goes first.
+        let alone_first = !self.was_alone && next.is_none_or(|(_, apart)| apart.has_failed);
+        for is_alone in [alone_first, !alone_first] {
+            let (kind, most) = match next {
+                _ if is_alone => (Kind::Alone, 1),
+                Some((namespace, apart)) => (Kind::Apart(namespace), apart.most),
+                None => continue,
+            };
+            if let Some(records) = self.fill(kind, most, now, silent) {
+                self.was_alone = is_alone;
+                if let Kind::Apart(namespace) = kind
+                    && let Some(apart) = self.apart.get_mut(&namespace)
+                {
+                    apart.turn = self.health.attempts + 1;
+                }
+                return Some((kind, records));
             }
         }
-        let mut tickets = self.spare.pop().unwrap_or_default();
-        let mut bytes = 0;
-        let backlog = self.lanes[at].backlog.front().copied();
-        let errands = match backlog {
-            Some(first) => first >= FIRST_ERRAND,
-            None if fresh == self.live.next() => true,
-            None => fresh_errand < self.errands.next() && self.live_in_a_row >= LIVE_FIRST,
+        None
+    }
+
+    /// The namespace apart with records to send whose last turn was the longest ago; first those that failed only with
+    /// others.
+    fn next_apart(&mut self, now: Millis, silent: bool) -> Option<(u64, Apart)> {
+        let firsts = self.firsts(now);
+        let of = |(_, namespace)| Some((namespace, *self.apart.get(&namespace)?));
+        let firsts = firsts.into_iter().filter_map(of);
+        let firsts = firsts.filter(|(_, apart)| silent || apart.silence == 0);
+        firsts.min_by_key(|(_, apart)| (apart.has_failed, apart.turn))
+    }
+
+    /// The first record of each object that can be sent and has not failed alone, with its namespace.
+    fn firsts(&mut self, now: Millis) -> Vec<(Number, u64)> {
+        let Self { window, held_up, hashes, .. } = self;
+        held_up.clear();
+        let firsts = window.entries_mut().filter_map(|entry| {
+            let Keys { object, namespace } = entry.keys(hashes);
+            let is_sent = held_up.insert(object) && entry.is_due(now) && !entry.is_alone;
+            is_sent.then_some((entry.number, namespace))
+        });
+        firsts.collect()
+    }
+
+    /// One record of a sink that is failing, of another namespace than the last.
+    fn trial(&mut self) -> Option<Vec<Number>> {
+        let firsts = self.firsts(Millis::MAX);
+        let is_other = |(_, namespace): &(Number, u64)| *namespace != self.health.tried;
+        let others: Vec<_> = firsts.iter().copied().filter(is_other).collect();
+        let of = if others.is_empty() { firsts } else { others };
+        // At random: those that fail may stand one after the other.
+        let Some((number, namespace)) = self.random.choice(of) else {
+            return self.fill(Kind::Alone, 1, self.asked, true);
         };
-        let window = if errands { &self.errands } else { &self.live };
-        let DeliveryOptions { batch_events, batch_bytes, .. } = self.options;
-        let fits = |tickets: &[Number], bytes: u64, more: u32| {
-            tickets.is_empty()
-                || (tickets.len() < batch_events && bytes + u64::from(more) <= batch_bytes)
-        };
-        let backlog = &mut self.lanes[at].backlog;
-        while let Some(next) = backlog.front().filter(|next| (**next >= FIRST_ERRAND) == errands) {
-            let size = window.get(*next).bytes;
-            if !fits(&tickets, bytes, size) {
+        self.health.tried = namespace;
+        Some(vec![number])
+    }
+
+    /// Takes records to send, at most so many, in the order of the journal.
+    fn fill(&mut self, kind: Kind, most: usize, now: Millis, silent: bool) -> Option<Vec<Number>> {
+        let Self { window, hashes, apart, held_up, options, .. } = self;
+        // Where nothing is in the way nobody asks what a record is about.
+        let is_free = self.in_lanes + self.beside + window.failed() == 0 && apart.is_empty();
+        held_up.clear();
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for entry in window.entries_mut() {
+            let Keys { object, namespace } =
+                if is_free { Keys::default() } else { entry.keys(hashes) };
+            let is_of_kind = match kind {
+                Kind::Regular => !entry.is_alone && !apart.contains_key(&namespace),
+                Kind::Apart(wanted) => !entry.is_alone && namespace == wanted,
+                Kind::Alone | Kind::Trial => entry.is_alone && (silent || !entry.is_silent),
+            };
+            if !is_of_kind || !entry.is_due(now) || held_up.contains(&object) {
+                held_up.insert(object);
+                continue;
+            }
+            let more = entry.record.envelope.len() as u64;
+            let fits = found.len() < most && bytes + more <= options.batch.bytes;
+            if !fits && !found.is_empty() {
                 break;
             }
-            bytes += u64::from(size);
-            tickets.extend(backlog.pop_front());
+            bytes += more;
+            found.push(entry.number);
         }
-        // Behind what queues up there may be more of the same keys.
-        let free = backlog.is_empty();
-        let fresh = if errands { &mut self.fresh_errand } else { &mut self.fresh };
-        while free && *fresh < window.next() {
-            let ticket = window.get(*fresh);
-            if !fits(&tickets, bytes, ticket.bytes) || self.cancelled.contains(fresh) {
-                break;
-            }
-            let lane = self.keys.claim(ticket.key, at);
-            if lane == at {
-                bytes += u64::from(ticket.bytes);
-                tickets.push(*fresh);
-            } else {
-                self.lanes[lane].backlog.push_back(*fresh);
-            }
-            *fresh += 1;
-        }
-        if tickets.is_empty() {
-            self.spare.push(tickets);
-            // All of them keep to other lanes. An errand may not.
-            return self.fill(at, now);
-        }
-        self.live_in_a_row = if errands { 0 } else { self.live_in_a_row.saturating_add(1) };
-        self.lanes[at].pieces.push_back(Piece::new(tickets));
-        true
+        (!found.is_empty()).then_some(found)
     }
 }

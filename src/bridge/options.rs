@@ -143,7 +143,7 @@ pub struct SinkOptions<S = Arc<dyn Sink>> {
     /// How long one attempt may take.
     pub timeout: Duration,
     /// How many attempts are under way at once; at least 1. Events of one object are delivered in order
-    /// however many there are, and with 1 all events are.
+    /// however many there are.
     pub concurrency: usize,
     /// An Event is cut so that the envelope which it is sent in takes no more bytes than this, where
     /// that is less than [`JournalOptions::max_event`]; `None`: it is sent as it was journalled.

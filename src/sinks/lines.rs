@@ -34,10 +34,13 @@ struct Writing {
     jobs: mpsc::Sender<Job>,
     /// A write whose answer has not come.
     unanswered: Option<(Lengths, oneshot::Receiver<Written>)>,
-    /// Records of the last batch that are written although it was not delivered: the bridge gave up
+    /// Records that are written although their batch was not delivered: the bridge gave up
     /// waiting for it, or it failed in the midst. They are not written again.
     written: Vec<u64>,
 }
+
+/// More than are in the hands of the bridge.
+const MOST_WRITTEN: usize = 1 << 13;
 
 impl LineWriter {
     /// Starts the thread, which gives lines to `write`.
@@ -73,9 +76,9 @@ impl LineWriter {
 
 impl Writing {
     async fn send(&mut self, batch: &Batch) -> Outcome {
-        if self.unanswered.is_some() {
-            // The rest of an earlier batch does not come again: it was given up for good.
-            self.written.clear();
+        if let Some(beyond) = self.written.len().checked_sub(MOST_WRITTEN) {
+            // They were given up for good.
+            self.written.drain(..beyond);
         }
         if let Err(failure) = self.answer().await {
             return Outcome::Failed(failure);

@@ -82,35 +82,6 @@ fn moody(seed: u64) -> MemorySink {
     sink
 }
 
-/// A sink that answers in order, as one that is a log does: it takes some of a batch from the first
-/// on, refuses what it refuses, and halves or fails the rest.
-fn orderly(seed: u64) -> MemorySink {
-    let sink = MemorySink::default();
-    let mut random = fastrand::Rng::with_seed(seed);
-    sink.respond(move |events: &[Received]| {
-        let poison = |event: &Received| event.envelope.contains("\"reason\":\"Poison\"");
-        match random.u8(..10) {
-            0..2 => Some(retry(FailureClass::Unavailable)),
-            2..7 => {
-                let taken = random.usize(..=events.len());
-                let fate = |(place, event): (usize, &Received)| {
-                    if place >= taken {
-                        return EventFate::Failed(failure(FailureClass::Unavailable));
-                    }
-                    let reason = Secrets::none().reason("poison");
-                    let refused =
-                        EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason));
-                    if poison(event) { refused } else { EventFate::Delivered }
-                };
-                let fates = events.iter().enumerate().map(fate).collect();
-                Some(Outcome::PerEvent(fates))
-            }
-            _ => events.iter().any(poison).then(|| invalid("poison")),
-        }
-    });
-    sink
-}
-
 /// What was written, by its fate.
 #[derive(Default)]
 struct Truth {
@@ -236,19 +207,6 @@ proptest! {
         steps in prop::collection::vec(step(), 1..20),
     ) {
         conserves(&mut World::new(moody(seed)), steps);
-    }
-
-    #[test]
-    fn a_stop_repeats_nothing_that_was_answered(
-        seed in any::<u64>(),
-        steps in prop::collection::vec(
-            step().prop_map(|step| if let Step::Crash = step { Step::Stop } else { step }),
-            1..20,
-        ),
-    ) {
-        let mut world = World::new(orderly(seed));
-        conserves(&mut world, steps);
-        prop_assert_eq!(world.sink.received().len(), world.truth.wanted.len());
     }
 }
 

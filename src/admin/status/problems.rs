@@ -196,7 +196,7 @@ fn overrun(sink: &SinkStatus) -> Option<Problem> {
 }
 
 fn retrying(sink: &SinkStatus) -> Option<Problem> {
-    (sink.state == SinkCondition::Retrying).then(|| {
+    (sink.state == SinkCondition::Retrying && sink.pending > 0).then(|| {
         of_sink(
             sink,
             format!(

@@ -1,171 +1,404 @@
 //! The answer to an attempt, and what it makes of the records that were sent.
 
 use super::{
-    super::{EventFate, Failure, FailureClass, Outcome, Reason, RefusedClass},
-    Delivery, FIRST_ERRAND, Fate, Letter, LetterClass, Millis, Number,
-    backoff::{long_wait, wait},
-    fates,
-    lane::Piece,
+    Apart, Attempt, Delivery, FAILING, Kind, Millis, Number,
+    backoff::wait_after,
+    keys::Keys,
+    window::{Entry, Fate, State},
+};
+use crate::{
+    bridge::{
+        EventFate, Failure, FailureClass, Fault, Latencies, Outcome, Reason, RefusedClass, Secrets,
+        Status,
+    },
+    event::Record,
+    journal::{DeadLetter, LetterState},
 };
 
+/// After so many refusals of single events, with nothing taken, it is the sink that is wrong, not the events.
+const REFUSALS_IN_A_ROW: u32 = 20;
+
+/// After silence so many successes of a namespace are beside the lanes.
+const SILENCE: u32 = 16;
+
+/// The moment of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::bridge) struct Moment {
+    pub(in crate::bridge) now: Millis,
+    /// The same, in milliseconds since the epoch.
+    pub(in crate::bridge) time_ms: u64,
+}
+
+/// What an answer led to.
+#[derive(Debug, Default)]
+pub(in crate::bridge) struct Consequences {
+    /// How many records were taken.
+    pub(in crate::bridge) taken: usize,
+    /// How long they took.
+    pub(in crate::bridge) latencies: Latencies,
+    pub(in crate::bridge) letters: Vec<GivenUp>,
+}
+
+/// Records that were given up for one reason.
+#[derive(Debug)]
+pub(in crate::bridge) struct GivenUp {
+    pub(in crate::bridge) class: LetterClass,
+    pub(in crate::bridge) reason: Reason,
+    /// Of the first of them,
+    pub(in crate::bridge) attempts: u32,
+    /// and its id.
+    pub(in crate::bridge) id: String,
+    /// How many they are.
+    pub(in crate::bridge) events: u64,
+}
+
+/// An answer that is being taken in.
+struct Answer<'a> {
+    at: Moment,
+    /// Whether an earlier run had delivered a record.
+    had: &'a mut dyn FnMut(&Record) -> bool,
+    consequences: Consequences,
+}
+
+/// The kinds of dead letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bridge) enum LetterClass {
+    /// The receiver refused it by itself.
+    Refused(RefusedClass),
+    /// One of so many of a batch that were refused without being named; one dead letter stands for them.
+    PartialSuccess,
+    /// The record failed as often as `retry.maxAttempts` allows.
+    MaxAttempts,
+}
+
+impl LetterClass {
+    /// The spelling in dead letters and metrics.
+    pub(in crate::bridge) fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused(class) => class.as_str(),
+            Self::PartialSuccess => "partial-success",
+            Self::MaxAttempts => "max-attempts",
+        }
+    }
+}
+
 impl Delivery {
-    /// Takes the outcome of what a lane sent.
-    pub(in crate::bridge) fn answered(&mut self, lane: usize, outcome: Outcome, now: Millis) {
-        let sent = &mut self.lanes[lane];
-        debug_assert!(sent.sending, "lane {lane} sends nothing");
-        sent.sending = false;
-        sent.due = 0;
-        self.under_way -= 1;
-        let Some(mut piece) = sent.pieces.pop_front() else { return };
-        let sent = piece.tickets.len() as u64;
+    /// Takes the outcome of an attempt. Of each record that was taken it is asked whether an earlier run `had`
+    /// delivered it.
+    pub(in crate::bridge) fn answered(
+        &mut self,
+        attempt: Attempt,
+        outcome: Outcome,
+        at: Moment,
+        had: &mut dyn FnMut(&Record) -> bool,
+    ) -> Consequences {
+        let mut answer = Answer { at, had, consequences: Consequences::default() };
+        *if attempt.beside { &mut self.beside } else { &mut self.in_lanes } -= 1;
+        self.health.is_tried &= attempt.kind != Kind::Trial;
+        let records = attempt.records.len() as u64;
         match outcome {
-            Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => self.taken(piece),
+            Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => {
+                self.all_taken(&attempt, &attempt.records, &mut answer);
+            }
+            Outcome::Partial { rejected, reason } if rejected < records => {
+                let rejected = usize::try_from(rejected).unwrap_or(usize::MAX);
+                let (rejected, taken) = attempt.records.split_at(rejected);
+                for number in rejected {
+                    self.give_up(*number, LetterClass::PartialSuccess, &reason, &mut answer);
+                }
+                self.all_taken(&attempt, taken, &mut answer);
+            }
             // That all were rejected names them.
-            Outcome::Partial { rejected, reason } if rejected >= sent => {
-                let class = FailureClass::Refused(RefusedClass::Invalid);
-                self.failed(lane, piece, Failure::new(class, reason), now);
+            Outcome::Partial { reason, .. } => {
+                let failure = Failure::refused(RefusedClass::Invalid, reason);
+                self.failed(attempt, failure, &mut answer);
             }
-            Outcome::Partial { rejected, reason } => {
-                let rejected = usize::try_from(rejected).unwrap_or(piece.tickets.len());
-                let letter = letter_of(&piece, LetterClass::PartialSuccess, reason);
-                for number in piece.tickets.drain(..rejected) {
-                    self.finish(number, Fate::DeadLetter(letter.clone()));
+            Outcome::PerEvent(fates) => self.sort(&attempt, fates, &mut answer),
+            Outcome::Failed(failure) => self.failed(attempt, failure, &mut answer),
+        }
+        answer.consequences
+    }
+
+    fn all_taken(&mut self, attempt: &Attempt, records: &[Number], answer: &mut Answer<'_>) {
+        for number in records {
+            self.taken(*number, answer);
+        }
+        self.has_taken(attempt.kind, answer.at.now);
+    }
+
+    fn taken(&mut self, number: Number, answer: &mut Answer<'_>) {
+        let again = (answer.had)(&self.window.get(number).record);
+        let fate = if again { Fate::Redelivered } else { Fate::Delivered };
+        let journalled_ms = self.window.close(number, fate, None);
+        answer.consequences.taken += 1;
+        answer.consequences.latencies.count(answer.at.time_ms.saturating_sub(journalled_ms));
+        self.health.refused = 0;
+    }
+
+    /// Something was taken: the sink does not fail for all.
+    fn has_taken(&mut self, kind: Kind, now: Millis) {
+        if kind == Kind::Trial {
+            self.window.stop_waiting();
+        }
+        self.health.failures = 0;
+        self.health.taken_at = Some(now);
+        if let Kind::Apart(namespace) = kind
+            && let Some(apart) = self.apart.get_mut(&namespace)
+        {
+            let all = self.options.batch.events;
+            apart.most = (2 * apart.most).min(all);
+            apart.silence = apart.silence.saturating_sub(1);
+            if !apart.has_failed || apart.most == all && apart.silence == 0 {
+                self.apart.remove(&namespace);
+            }
+        }
+        self.bring_back();
+    }
+
+    /// Namespaces of which nothing is left but what failed alone, and what waits behind that, are apart no more.
+    fn bring_back(&mut self) {
+        if self.apart.is_empty() {
+            return;
+        }
+        let Self { window, hashes, held_up, apart, .. } = self;
+        held_up.clear();
+        let mut left: Vec<u64> = Vec::new();
+        for entry in window.entries_mut() {
+            let Keys { object, namespace } = entry.keys(hashes);
+            if entry.is_alone {
+                held_up.insert(object);
+            } else if !held_up.contains(&object) && left.last() != Some(&namespace) {
+                left.push(namespace);
+            }
+        }
+        apart.retain(|namespace, _| left.contains(namespace));
+    }
+
+    /// Gives records that were answered one by one their fates. The others are sent again.
+    fn sort(&mut self, attempt: &Attempt, fates: Vec<EventFate>, answer: &mut Answer<'_>) {
+        let mut fates = fates.into_iter();
+        let mut left: Vec<(Number, Failure)> = Vec::new();
+        let before = answer.consequences.taken;
+        for number in attempt.records.iter().copied() {
+            match fates.next() {
+                Some(EventFate::Delivered | EventFate::Duplicate) => self.taken(number, answer),
+                Some(EventFate::Failed(failure)) => {
+                    left.extend(self.refused(number, failure, answer).map(|why| (number, why)));
                 }
-                self.taken(piece);
+                // A sink that answers for too few has not said that it took the others.
+                None => left.push((number, Failure::unanswered())),
             }
-            Outcome::PerEvent(answers) => {
-                if let Some(failure) = self.sort(&mut piece, answers) {
-                    self.failed(lane, piece, failure, now);
-                } else {
-                    self.spare(piece);
-                }
+        }
+        let is_taken = answer.consequences.taken > before;
+        if is_taken {
+            self.has_taken(attempt.kind, answer.at.now);
+        } else if let Some((_, failure)) = left.first() {
+            self.note(attempt, failure, answer.at.now);
+        }
+        left.retain(|(number, failure)| self.count(*number, failure, true, answer));
+        let is_a_persons = |failure: &Failure| failure.class == FailureClass::Misconfigured;
+        let (waits, mends_itself) = left.into_iter().partition(|(_, why)| is_a_persons(why));
+        for left in [waits, mends_itself] {
+            let left: Vec<(Number, Failure)> = left;
+            let records: Vec<_> = left.iter().map(|(number, _)| *number).collect();
+            if let Some((_, failure)) = left.into_iter().max_by_key(|(_, failure)| failure.after) {
+                self.wait(&records, &failure, attempt.kind, answer.at.now);
             }
-            Outcome::Failed(failure) => self.failed(lane, piece, failure, now),
         }
     }
 
-    fn taken(&mut self, mut piece: Piece) {
-        self.taken += 1;
-        for number in piece.tickets.drain(..) {
-            self.finish(number, Fate::Delivered);
+    /// Takes in that nothing of an attempt was taken: its records are sent again, parted, or given up.
+    fn failed(&mut self, attempt: Attempt, mut failure: Failure, answer: &mut Answer<'_>) {
+        let (now, kind) = (answer.at.now, attempt.kind);
+        if let [number] = attempt.records[..] {
+            match self.refused(number, failure, answer) {
+                Some(of_the_sink) => failure = of_the_sink,
+                None => return,
+            }
         }
-        self.spare(piece);
+        self.note(&attempt, &failure, now);
+        let mut records = attempt.records;
+        let is_silent = failure.status == Status::Silence;
+        let is_the_sinks = failure.fault == Fault::Sink;
+        let is_own = is_the_sinks || records.len() == 1;
+        records.retain(|number| self.count(*number, &failure, is_own, answer));
+        if records.is_empty() {
+            // With that there is an end of waiting for it.
+            self.health.failures = self.health.failures.min(FAILING);
+            self.health.next_at = now;
+            return;
+        }
+        let tries = records.first().map_or(0, |number| self.window.get(*number).tries);
+        let may_pass = failure.fault == Fault::RecordForNow && !is_silent && tries == 0;
+        let is_once_more = may_pass && records.len() > 1 && kind == Kind::Regular;
+        if is_the_sinks || is_once_more || kind == Kind::Trial {
+            self.wait(&records, &failure, kind, now);
+            return;
+        }
+        if kind != Kind::Alone {
+            self.part(&records, is_silent);
+        }
+        if let [number] = records[..] {
+            let entry = self.window.get(number);
+            entry.is_alone = true;
+            entry.is_silent |= is_silent;
+            self.wait(&records, &failure, kind, now);
+        } else {
+            for number in records {
+                self.window.fail(number, State::Queued);
+                self.window.get(number).attempts = 0;
+            }
+        }
     }
 
-    /// Gives records that were answered one by one their fates. Those to be sent again stay, and why is
-    /// answered.
-    fn sort(&mut self, piece: &mut Piece, answers: Vec<EventFate>) -> Option<Failure> {
-        let mut answers = answers.into_iter();
-        let mut left: Option<Failure> = None;
-        let mut taken = false;
-        let tickets = std::mem::take(&mut piece.tickets);
-        for number in &tickets {
-            // A sink that answers for too few has not said that it took the others.
-            let failure = match answers.next() {
-                Some(EventFate::Delivered) => {
-                    taken = true;
-                    self.finish(*number, Fate::Delivered);
-                    continue;
-                }
-                Some(EventFate::Duplicate) => {
-                    taken = true;
-                    self.finish(*number, Fate::Duplicate);
-                    continue;
-                }
-                Some(EventFate::Failed(failure)) => failure,
-                None => Failure::unanswered(),
-            };
-            if let FailureClass::Refused(class) = failure.class {
-                let letter = letter_of(piece, LetterClass::Refused(class), failure.reason);
-                self.finish(*number, Fate::DeadLetter(letter));
-                continue;
-            }
-            piece.tickets.push(*number);
-            left = Some(match left {
-                Some(before) => graver(before, failure),
-                None => failure,
-            });
+    /// Counts a failure of the sink, after which it waits before it tries again.
+    fn note(&mut self, attempt: &Attempt, failure: &Failure, now: Millis) {
+        let Self { health, window, hashes, .. } = self;
+        if health.failures == 0 {
+            (health.namespace, health.of_several) = (None, false);
         }
-        self.taken += u64::from(taken);
-        left
+        let mut namespaces: Vec<u64> = Vec::new();
+        for number in &attempt.records {
+            // Those that were refused have left it.
+            namespaces.extend(window.find(*number).map(|entry| entry.keys(hashes).namespace));
+        }
+        namespaces.dedup();
+        if let [namespace] = namespaces[..] {
+            health.of_several |= *health.namespace.get_or_insert(namespace) != namespace;
+        }
+        if health.failures == 0 || attempt.sent >= health.failed_at {
+            health.failures += 1;
+            health.failed_at = now;
+        }
+        let wait = wait_after(&self.options.retry, failure, health.failures, &mut self.random);
+        health.next_at = now + wait;
+        health.last = Some(failure.clone());
     }
 
-    /// Takes in a failure: the piece is halved, given up, or sent again after a wait.
-    fn failed(&mut self, lane: usize, mut piece: Piece, failure: Failure, now: Millis) {
-        self.drop_cancelled(&mut piece);
-        if piece.tickets.is_empty() {
-            return;
-        }
-        if let FailureClass::Refused(class) = failure.class {
-            if piece.tickets.len() > 1 {
-                // One event may spoil the batch. The first half goes first: order counts.
-                let second = piece.split_off_half();
-                self.lanes[lane].pieces.push_front(second);
-                self.lanes[lane].pieces.push_front(piece);
-            } else {
-                self.give_up(piece, LetterClass::Refused(class), failure.reason);
+    /// Has the namespaces of records that failed sent by themselves.
+    fn part(&mut self, records: &[Number], is_silent: bool) {
+        let mut counts: Vec<(u64, usize)> = Vec::new();
+        for number in records {
+            let Keys { namespace, .. } = self.window.get(*number).keys(&self.hashes);
+            match counts.iter_mut().find(|(known, _)| *known == namespace) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((namespace, 1)),
             }
-            return;
         }
-        piece.in_a_row += 1;
-        // What somebody has to mend is waited for: given up, an expired token would empty the
-        // journal into the dead letters.
-        let mends_itself = failure.class != FailureClass::Misconfigured;
-        piece.failures += u32::from(mends_itself);
-        let retry = self.options.retry;
-        if mends_itself && retry.max_attempts.is_some_and(|most| piece.failures >= most) {
-            self.give_up(piece, LetterClass::MaxAttempts, failure.reason);
-            return;
+        let is_one = counts.len() == 1;
+        for (namespace, count) in counts {
+            let most = self.options.batch.events;
+            let new = Apart { most, has_failed: false, silence: 0, turn: 0 };
+            let apart = self.apart.entry(namespace).or_insert(new);
+            apart.most = apart.most.min(if is_one { count / 2 } else { count }).max(1);
+            apart.has_failed |= is_one;
+            apart.silence = if is_silent { SILENCE } else { apart.silence };
         }
-        let due = now
-            + if mends_itself {
-                wait(&retry, piece.in_a_row, failure.after, &mut self.random)
-            } else {
-                long_wait(&retry, failure.after, &mut self.random)
-            };
+    }
+
+    /// Has records sent again after a wait. While the sink is failing, that is as long as it is tried.
+    fn wait(&mut self, records: &[Number], failure: &Failure, kind: Kind, now: Millis) {
+        let tries = records.first().map_or(0, |number| self.window.get(*number).tries);
+        let wait = wait_after(&self.options.retry, failure, tries + 1, &mut self.random);
         if failure.class == FailureClass::Throttled || failure.after.is_some() {
-            self.paused_until = self.paused_until.max(due);
+            self.paused_until = self.paused_until.max(now + wait);
         }
-        piece.failure = Some(failure);
-        if piece.tickets[0] >= FIRST_ERRAND {
-            self.wait_apart(piece, due);
-            return;
+        self.health.last = Some(failure.clone());
+        let state = if kind == Kind::Trial { State::Queued } else { State::Waiting(now + wait) };
+        for number in records {
+            self.window.fail(*number, state);
         }
-        self.lanes[lane].due = due;
-        self.lanes[lane].pieces.push_front(piece);
     }
 
-    fn give_up(&mut self, mut piece: Piece, class: LetterClass, reason: Reason) {
-        let letter = letter_of(&piece, class, reason);
-        for number in piece.tickets.drain(..) {
-            self.finish(number, Fate::DeadLetter(letter.clone()));
+    /// Counts a failure for `retry.maxAttempts`, and answers whether the record is sent again. A failure that may be
+    /// another record's does not give it up.
+    fn count(
+        &mut self,
+        number: Number,
+        failure: &Failure,
+        is_own: bool,
+        answer: &mut Answer<'_>,
+    ) -> bool {
+        use FailureClass::{Throttled, Timeout, Unavailable};
+        let Some(most) = self.options.retry.max_attempts else { return true };
+        // What a person has to mend is waited for: given up, an expired token would empty the journal into the dead
+        // letters.
+        if !matches!(failure.class, Unavailable | Throttled | Timeout) {
+            return true;
         }
-        self.spare(piece);
+        let failures = &mut self.window.get(number).failures;
+        *failures += 1;
+        if !is_own {
+            *failures = (*failures).min(most.saturating_sub(1));
+        }
+        let is_sent_again = *failures < most;
+        if !is_sent_again {
+            self.give_up(number, LetterClass::MaxAttempts, &failure.reason, answer);
+        }
+        is_sent_again
     }
 
-    fn finish(&mut self, number: Number, fate: Fate) {
-        let window = if number < FIRST_ERRAND { &mut self.live } else { &mut self.errands };
-        let ticket = window.close(number);
-        self.keys.release(ticket.key);
-        self.cancelled.retain(|cancelled| *cancelled != number);
-        fates::add(&mut self.fates, number, fate);
+    /// Gives up a record that is refused by itself. Answers any other failure: where too much is refused it is the
+    /// sink that is wrong.
+    fn refused(
+        &mut self,
+        number: Number,
+        failure: Failure,
+        answer: &mut Answer<'_>,
+    ) -> Option<Failure> {
+        let FailureClass::Refused(class) = failure.class else { return Some(failure) };
+        if class != RefusedClass::Unsendable {
+            if self.health.refused >= REFUSALS_IN_A_ROW {
+                let Failure { reason, .. } = &failure;
+                let words = format_args!(
+                    "refuses everything, {REFUSALS_IN_A_ROW} events in a row: {reason}"
+                );
+                let reason = Secrets::none().reason(words);
+                return Some(Failure { class: FailureClass::Misconfigured, reason, ..failure });
+            }
+            self.health.refused += 1;
+        }
+        self.give_up(number, LetterClass::Refused(class), &failure.reason, answer);
+        None
     }
 
-    fn spare(&mut self, mut piece: Piece) {
-        piece.tickets.clear();
-        self.spare.push(piece.tickets);
+    fn give_up(
+        &mut self,
+        number: Number,
+        class: LetterClass,
+        reason: &Reason,
+        answer: &mut Answer<'_>,
+    ) {
+        let Entry { record, attempts, failures, first, .. } = self.window.get(number);
+        let attempts = if class == LetterClass::MaxAttempts { failures } else { attempts };
+        let after = answer.at.now.saturating_sub(first.unwrap_or(answer.at.now));
+        let is_named = class != LetterClass::PartialSuccess;
+        let letter = DeadLetter {
+            number: 0,
+            state: LetterState::Kept,
+            // Which events were rejected is not known.
+            forward: self.options.forward.clone().filter(|_| is_named),
+            unidentified: u64::from(!is_named),
+            sink: self.options.sink.clone(),
+            seq: record.seq,
+            id: record.id().to_owned(),
+            class: class.as_str().to_owned(),
+            reason: reason.clone().into(),
+            attempts: *attempts,
+            first_ms: answer.at.time_ms.saturating_sub(after),
+            time_ms: answer.at.time_ms,
+            envelope: record.envelope.clone(),
+        };
+        match answer.consequences.letters.last_mut() {
+            Some(last) if last.class == class && last.reason == *reason => last.events += 1,
+            _ => answer.consequences.letters.push(GivenUp {
+                class,
+                reason: reason.clone(),
+                attempts: letter.attempts,
+                id: letter.id.clone(),
+                events: 1,
+            }),
+        }
+        self.window.close(number, Fate::DeadLettered, Some(letter));
     }
-}
-
-fn letter_of(piece: &Piece, class: LetterClass, reason: Reason) -> Letter {
-    Letter { class, reason, attempts: piece.attempts, first: piece.first.unwrap_or_default() }
-}
-
-/// The failure that decides when both are tried again: a request for less, else the first, with the
-/// longer wait.
-fn graver(before: Failure, other: Failure) -> Failure {
-    let after = before.after.max(other.after);
-    let throttled = |failure: &Failure| failure.class == FailureClass::Throttled;
-    let graver = if throttled(&other) && !throttled(&before) { other } else { before };
-    Failure { after, ..graver }
 }

@@ -2,14 +2,29 @@
 
 use std::time::Duration;
 
-use super::{super::RetryOptions, ticket::Millis};
+use super::Millis;
+use crate::bridge::{Failure, FailureClass, Fault, RetryOptions};
 
 /// The longest that a receiver can make us wait.
 const MOST_ASKED: Duration = Duration::from_mins(10);
 
+/// The wait after a failure, so many of which came in a row.
+pub(in crate::bridge) fn wait_after(
+    retry: &RetryOptions,
+    failure: &Failure,
+    failures: u32,
+    random: &mut fastrand::Rng,
+) -> Millis {
+    if failure.class == FailureClass::Misconfigured && failure.fault == Fault::Sink {
+        long_wait(retry, failure.after, random)
+    } else {
+        wait(retry, failures, failure.after, random)
+    }
+}
+
 /// Exponential with full jitter: uniform between nothing and a bound that doubles with each failure in
 /// a row, but no shorter than the receiver asks for.
-pub(super) fn wait(
+fn wait(
     retry: &RetryOptions,
     in_a_row: u32,
     asked: Option<Duration>,
@@ -20,12 +35,8 @@ pub(super) fn wait(
     at_least(bound.mul_f64(random.f64()), asked)
 }
 
-/// Near the longest bound from the start: for what only a person can mend.
-pub(super) fn long_wait(
-    retry: &RetryOptions,
-    asked: Option<Duration>,
-    random: &mut fastrand::Rng,
-) -> Millis {
+/// Near the longest bound from the start: for what only a person can mend, and no record's text brings about.
+fn long_wait(retry: &RetryOptions, asked: Option<Duration>, random: &mut fastrand::Rng) -> Millis {
     at_least(retry.max.mul_f64(0.5 + random.f64() / 2.0), asked)
 }
 

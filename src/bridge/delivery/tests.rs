@@ -1,4 +1,5 @@
-//! Each ticket has one fate and no key is overtaken, whatever a receiver says and when.
+//! Each record has one fate and no object is overtaken, whatever a receiver says and when; and one Event stops no sink.
 
 mod harness;
-mod lanes;
+mod model;
+mod rules;

@@ -10,15 +10,16 @@ use crate::{
         Sink, SinkOptions, SinkProgress,
         control::ReplayDesk,
         correlation::Stage,
-        deliver::{Deliver, DeliverParts},
+        delivery::DeliveryOptions,
         destinations::Bounded,
-        errands::{Courier, LetterRound, Replays},
         feed::Feed,
         gather::Gather,
         objects::Enricher,
         own_writes::OwnWrites,
         published::Published,
+        redelivery::{DeadLetters, Redelivery, Replays},
         restore::RestoredSink,
+        sender::{Sender, SenderParts, Traffic, Transport},
         smaller::Smaller,
         stop::Stop,
         tasks::Tasks,
@@ -86,21 +87,34 @@ impl SinkParts {
             .handing_over(handing_over.clone());
         tasks.spawn(format!("gathering for sink {name}"), gather.run(feed));
 
-        let (courier, errands) = Courier::new();
-        let letters = LetterRound {
+        let most = sink.max_destinations;
+        let bounded = Arc::new(Bounded { sink: sink.sink, most, progress: Arc::clone(progress) });
+        let transport: Arc<dyn Sink> = match sink.max_event {
+            Some(most) => Arc::new(Smaller { sink: bounded, most, progress: Arc::clone(progress) }),
+            None => bounded,
+        };
+        transport.begin(has_past);
+        let transport = Transport { sink: transport, timeout: sink.timeout };
+        let (traffic, seen) = watch::channel(Traffic::default());
+        let redelivery = Redelivery {
             sink: name.clone(),
+            transport: transport.clone(),
+            retry: sink.retry,
+            progress: Arc::clone(progress),
+            traffic: seen,
+            stop: stop.clone(),
+            next: Arc::default(),
+        };
+        let letters = DeadLetters {
             letters: self.letters.clone(),
             changed: self.letters_changed.clone(),
-            progress: Arc::clone(progress),
-            courier: courier.clone(),
+            redelivery: redelivery.clone(),
         };
         tasks.spawn(format!("sending dead letters to sink {name}"), letters.run());
         let replays = Replays {
-            sink: name.clone(),
             orders: self.replays.open(),
             log: log.clone(),
-            progress: Arc::clone(progress),
-            courier,
+            redelivery,
             batch,
             filter,
             enricher: enricher.clone(),
@@ -108,32 +122,25 @@ impl SinkParts {
         tasks.spawn(format!("replays to sink {name}"), replays.run());
 
         let task = format!("delivery to sink {name}");
-        let (most, progress) = (sink.max_destinations, Arc::clone(progress));
-        let bounded = Arc::new(Bounded { sink: sink.sink, most, progress: Arc::clone(&progress) });
-        let transport: Arc<dyn Sink> = match sink.max_event {
-            Some(most) => {
-                let progress = Arc::clone(&progress);
-                Arc::new(Smaller { sink: bounded, most, progress })
-            }
-            None => bounded,
-        };
-        transport.begin(has_past);
-        let deliver = Deliver::new(DeliverParts {
-            name,
-            sink: transport,
+        let options = DeliveryOptions {
+            sink: name,
+            forward: sink.forward_dead_letters,
             lanes: sink.concurrency,
             batch,
             retry: sink.retry,
-            timeout: sink.timeout,
-            progress,
+        };
+        let sender = Sender::new(SenderParts {
+            transport,
+            options,
+            progress: Arc::clone(progress),
             had,
             notes_inputs,
             stop: stop.clone(),
-            forward: sink.forward_dead_letters,
             own_writes: self.own_writes.clone(),
             pulse: self.delivery.clone(),
+            traffic,
         });
-        tasks.spawn(task, deliver.run(works, errands));
+        tasks.spawn(task, sender.run(works));
         Run { tasks, stop, handing_over }
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct CommonModel {
     #[schemars(with = "Option<Span>", extend("default" = "10s"))]
     pub(crate) timeout: Option<Span>,
     /// How many attempts are under way at once, each with a batch of its own. Events of one object arrive
-    /// in order all the same; with 1 all do. Default: 8 for splunk, and for webhook with one
+    /// in order all the same. Default: 8 for splunk, and for webhook with one
     /// event a batch, else 1; syslog, file and stdout take no other.
     #[schemars(with = "Option<u32>", range(min = 1, max = 128))]
     pub(crate) concurrency: Option<u64>,

@@ -6,7 +6,7 @@
 //! Timestamp: the envelope's `time`, within `event::bounded`.
 //!
 //! Order and loss. librdkafka keeps the order of each partition and retries by itself, without an
-//! end. Several attempts share one producer; no two of them have events of one object. When librdkafka
+//! end. Several attempts share one producer; no two live ones have events of one object. When librdkafka
 //! does report an error, the attempt that it is about queues nothing more, waits for all its outstanding
 //! reports, and has everything from the first record without an acknowledgement on sent again, in
 //! the order of the journal: also what was acknowledged behind it, for a consumer that takes the

@@ -1,21 +1,47 @@
-//! A caller of delivery that looks on: the order of each key, one fate for each ticket.
+//! A caller of delivery that looks on: the order of each object, one fate for each record.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use proptest::prelude::*;
-
-use crate::bridge::{
-    EventFate, Failure, FailureClass, Outcome, RefusedClass, RetryOptions, Secrets,
-    delivery::{Delivery, DeliveryOptions, FIRST_ERRAND, Fate, Fated, Number, Ticket},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
 };
 
-pub(super) fn options(lanes: usize, batch_events: usize) -> DeliveryOptions {
-    let retry = RetryOptions::default();
-    DeliveryOptions { lanes, batch_events, batch_bytes: 1 << 20, retry }
+use crate::{
+    bridge::{
+        BatchOptions, EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions,
+        Secrets,
+        delivery::{Attempt, Delivery, DeliveryOptions, Millis, Moment},
+        gather::Work,
+    },
+    event::{Batch, Record},
+    journal::DeadLetter,
+};
+
+pub(super) fn options(lanes: usize, events: usize) -> DeliveryOptions {
+    DeliveryOptions {
+        sink: "a".to_owned(),
+        forward: None,
+        lanes,
+        batch: BatchOptions { events, bytes: 1 << 20, linger: Duration::ZERO },
+        retry: RetryOptions::default(),
+    }
 }
 
+/// A failure of the sink, or a refusal.
 pub(super) fn failure(class: FailureClass) -> Failure {
     Failure::new(class, Secrets::none().reason("no"))
+}
+
+/// A failure that may be a record's.
+pub(super) fn of_record(class: FailureClass) -> Outcome {
+    let fault = match class {
+        FailureClass::Misconfigured => Fault::RecordForGood,
+        _ => Fault::RecordForNow,
+    };
+    Outcome::Failed(Failure { fault, ..failure(class) })
+}
+
+pub(super) fn silence() -> Outcome {
+    Outcome::Failed(Failure::silence(Secrets::none().reason("no answer")))
 }
 
 pub(super) fn failed(class: FailureClass) -> Outcome {
@@ -37,133 +63,171 @@ pub(super) fn each(answers: &str) -> Outcome {
     Outcome::PerEvent(answers.chars().map(fate).collect())
 }
 
+/// The fate of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Delivered,
+    DeadLetter { class: String, attempts: u32, unidentified: u64 },
+}
+
+/// A record in the journal: its namespace, and its object.
+pub(super) type About = (u64, u64);
+
 /// See the [module](self).
 pub(super) struct Caller {
     pub(super) delivery: Delivery,
-    pub(super) now: u64,
-    tickets: BTreeMap<Number, Ticket>,
-    pub(super) fates: BTreeMap<Number, Fate>,
-    /// Errands that nobody waits for.
-    cancelled: BTreeSet<Number>,
-    /// The tickets that each lane has under way.
-    pub(super) sent: BTreeMap<usize, Vec<Number>>,
+    pub(super) now: Millis,
+    /// By sequence.
+    pub(super) records: BTreeMap<u64, About>,
+    pub(super) fates: BTreeMap<u64, Fate>,
+    /// What is in flight.
+    pub(super) sent: Vec<(Attempt, Vec<u64>)>,
+    /// The records that are settled by the totals.
+    settled: u64,
+    /// Before that the position stands.
+    pub(super) next: u64,
 }
 
 impl Caller {
     pub(super) fn new(options: DeliveryOptions) -> Self {
         Self {
-            delivery: Delivery::new(options, 1, 7),
+            delivery: Delivery::new(options, 7),
             now: 0,
-            tickets: BTreeMap::new(),
+            records: BTreeMap::new(),
             fates: BTreeMap::new(),
-            cancelled: BTreeSet::new(),
-            sent: BTreeMap::new(),
+            sent: Vec::new(),
+            settled: 0,
+            next: 1,
         }
     }
 
-    /// Pushes a record of a key.
-    pub(super) fn push(&mut self, key: u64) -> Number {
-        let ticket = Ticket { key, bytes: 1000 };
-        let number = self.delivery.push(ticket);
-        self.tickets.insert(number, ticket);
-        number
-    }
-
-    pub(super) fn push_all(&mut self, keys: impl IntoIterator<Item = u64>) {
-        for key in keys {
-            self.push(key);
+    /// Pushes a batch of gathering.
+    pub(super) fn push(&mut self, records: impl IntoIterator<Item = About>) -> Vec<u64> {
+        let mut work = Work { settles: true, ..Work::default() };
+        for about in records {
+            let seq = self.records.last_key_value().map_or(1, |(seq, _)| seq + 1);
+            self.records.insert(seq, about);
+            work.batch.records.push(record(seq, about));
+            work.reached.standing.position.next = seq + 1;
+            work.marks.push(work.end());
         }
-    }
-
-    pub(super) fn push_errand(&mut self, key: u64) -> Number {
-        let ticket = Ticket { key, bytes: 1000 };
-        let number = self.delivery.push_errand(ticket);
-        assert!(number >= FIRST_ERRAND);
-        self.tickets.insert(number, ticket);
-        number
-    }
-
-    /// Cancels an errand that has no fate, if there is one.
-    pub(super) fn cancel(&mut self, at: prop::sample::Index) {
-        let open =
-            |number: &&Number| !self.fates.contains_key(number) && !self.cancelled.contains(number);
-        let errands = self.tickets.range(FIRST_ERRAND..).map(|(number, _)| number);
-        let errands: Vec<Number> = errands.filter(open).copied().collect();
-        if !errands.is_empty() {
-            let number = errands[at.index(errands.len())];
-            self.delivery.cancel_errand(number);
-            self.cancelled.insert(number);
-        }
+        let seqs: Vec<u64> = work.batch.records.iter().map(|record| record.seq).collect();
+        self.delivery.push(work);
+        self.settle();
+        seqs
     }
 
     /// Sends all that can be sent now, and answers what is new.
-    pub(super) fn send(&mut self) -> Vec<(usize, Vec<Number>)> {
+    pub(super) fn send(&mut self) -> Vec<Vec<u64>> {
         let mut new = Vec::new();
-        while let Some(lane) = self.delivery.next_send(self.now) {
-            let tickets = self.delivery.tickets(lane).to_vec();
-            assert!(!tickets.is_empty());
-            self.look_at(&tickets);
-            assert!(self.sent.insert(lane, tickets.clone()).is_none(), "lane {lane} is taken");
-            new.push((lane, tickets));
+        while let Some(attempt) = self.delivery.next(self.now) {
+            let Batch { records } = self.delivery.batch(&attempt);
+            let seqs: Vec<u64> = records.iter().map(|record| record.seq).collect();
+            self.look_at(&seqs);
+            self.sent.push((attempt, seqs.clone()));
+            new.push(seqs);
         }
+        let wake = self.delivery.wake_at();
+        assert!(wake.is_none_or(|at| at > self.now), "{wake:?} is not after {}", self.now);
         new
     }
 
-    /// Tickets that are sent overtake nothing of their keys.
-    fn look_at(&self, tickets: &[Number]) {
-        let live = tickets.iter().filter(|number| **number < FIRST_ERRAND);
-        for (at, number) in tickets.iter().enumerate() {
-            assert!(!self.fates.contains_key(number), "{number} has a fate");
-            assert!(!self.cancelled.contains(number), "{number} is cancelled");
-            assert!(!tickets[..at].contains(number));
-            let key = self.tickets[number].key;
-            let under_way = self.sent.values().flatten();
-            for other in under_way {
-                assert_ne!(self.tickets[other].key, key, "{number} and {other} are under way");
+    /// Records that are sent overtake nothing of their objects.
+    fn look_at(&self, seqs: &[u64]) {
+        assert!(!seqs.is_empty() && seqs.is_sorted());
+        let open: BTreeSet<u64> =
+            self.delivery.window.entries().map(|entry| entry.record.seq).collect();
+        for seq in seqs {
+            assert!(open.contains(seq), "{seq} has a fate");
+            let about = self.records[seq];
+            let in_flight = self.sent.iter().flat_map(|(_, seqs)| seqs);
+            for other in in_flight {
+                assert_ne!(self.records[other], about, "{seq} and {other} are in flight");
             }
-        }
-        for number in live {
-            let key = self.tickets[number].key;
-            for (before, ticket) in self.tickets.range(..number) {
-                let open = ticket.key == key && !self.fates.contains_key(before);
-                assert!(!open || tickets.contains(before), "{number} overtakes {before}");
+            let of_object = self.records.range(..seq).filter(|(_, other)| **other == about);
+            for (before, _) in of_object {
+                let is_sent = !open.contains(before) || seqs.contains(before);
+                assert!(is_sent, "{seq} overtakes {before}");
             }
-        }
-        let mut of_key = BTreeMap::new();
-        for number in tickets.iter().filter(|number| **number < FIRST_ERRAND) {
-            let last = of_key.insert(self.tickets[number].key, number);
-            assert!(last.is_none_or(|last| last < number), "{tickets:?}");
         }
     }
 
-    pub(super) fn answer(&mut self, lane: usize, outcome: Outcome) {
-        assert!(self.sent.remove(&lane).is_some());
-        self.delivery.answered(lane, outcome, self.now);
-        for Fated { tickets, fate } in self.delivery.take_fates() {
-            for number in tickets {
-                assert_eq!(self.fates.insert(number, fate.clone()), None, "a second fate");
-            }
+    /// Answers one of the attempts in flight.
+    pub(super) fn answer(&mut self, at: usize, outcome: Outcome) {
+        let (attempt, seqs) = self.sent.remove(at);
+        let mut taken = Vec::new();
+        let moment = Moment { now: self.now, time_ms: self.now };
+        let mut had = |record: &Record| {
+            taken.push(record.seq);
+            false
+        };
+        let consequences = self.delivery.answered(attempt, outcome, moment, &mut had);
+        assert_eq!(consequences.taken, taken.len());
+        for seq in taken {
+            assert!(seqs.contains(&seq));
+            assert_eq!(self.fates.insert(seq, Fate::Delivered), None, "a second fate");
         }
+        self.settle();
+    }
+
+    /// Answers the attempt that has a record.
+    pub(super) fn answer_of(&mut self, seq: u64, outcome: Outcome) {
+        let at = self.sent.iter().position(|(_, seqs)| seqs.contains(&seq)).unwrap();
+        self.answer(at, outcome);
+    }
+
+    pub(super) fn settle(&mut self) {
+        for settled in self.delivery.settle() {
+            let totals = settled.totals;
+            self.settled += totals.delivered + totals.dead_lettered;
+            self.next = self.next.max(settled.standing.position.next);
+            let mut letters = 0;
+            for letter in settled.dead_letters {
+                let DeadLetter { seq, class, attempts, unidentified, .. } = letter;
+                letters += unidentified.max(1);
+                let fate = Fate::DeadLetter { class, attempts, unidentified };
+                assert_eq!(self.fates.insert(seq, fate), None, "a second fate");
+            }
+            assert_eq!(letters, totals.dead_lettered);
+        }
+    }
+
+    /// Goes on to when something is sent again.
+    pub(super) fn wake(&mut self) {
+        self.now = self.delivery.wake_at().unwrap();
     }
 
     /// Answers that all is taken until nothing is left.
     pub(super) fn drain(&mut self) {
         loop {
             self.send();
-            if let Some(lane) = self.sent.keys().next().copied() {
-                self.answer(lane, Outcome::Delivered);
-            } else if let Some(wake) = self.delivery.wake_at() {
-                assert!(wake > self.now, "{wake} is not after {}", self.now);
-                self.now = wake;
+            if !self.sent.is_empty() {
+                self.answer(0, Outcome::Delivered);
+            } else if self.delivery.wake_at().is_some() {
+                self.wake();
             } else {
                 break;
             }
         }
-        self.tickets.retain(|number, _| !self.cancelled.contains(number));
-        assert!(self.tickets.keys().all(|number| self.fates.contains_key(number)));
+        assert_eq!(self.settled, self.records.len() as u64);
+        assert_eq!(self.next, self.settled + 1);
+        assert_eq!(self.delivery.oldest_ms(), None);
     }
 
-    pub(super) fn fate(&self, number: Number) -> Option<&Fate> {
-        self.fates.get(&number)
+    pub(super) fn class(&self, seq: u64) -> Option<&str> {
+        match self.fates.get(&seq) {
+            Some(Fate::DeadLetter { class, .. }) => Some(class),
+            _ => None,
+        }
     }
+}
+
+/// A record of 1 000 bytes.
+pub(super) fn record(seq: u64, (namespace, object): About) -> Record {
+    let mut envelope = format!(
+        r#"{{"id":"e-{seq}","event":{{"involvedObject":{{"kind":"Pod","namespace":"n{namespace}","name":"p{object}"}},"message":""#
+    );
+    envelope.push_str(&"x".repeat(1000 - 3 - envelope.len()));
+    envelope.push_str("\"}}");
+    Record { seq, envelope: envelope.into() }
 }

@@ -5,20 +5,22 @@
 //! holds: behind that live delivery is under way, and an event must not come a second time before it
 //! has come once.
 
-use std::{io, sync::Arc};
+use std::{future::ready, io};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
+    time::sleep,
 };
 use tracing::Level;
 
-use super::{Courier, Ended};
+use super::{PATIENCE, Redelivery, Refusal};
 use crate::{
     bridge::{
-        BatchOptions, Filter, Reason, ReplayFrom, ReplayProgress, ReplayState, SinkProgress,
-        control::ReplayOrder, delivery::Letter, objects::Enricher, tasks::answer_of,
+        BatchOptions, Filter, Reason, ReplayFrom, ReplayProgress, ReplayState,
+        control::ReplayOrder, objects::Enricher, tasks::answer_of,
     },
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position},
@@ -30,11 +32,9 @@ const REFUSED: &str = "replayed events are refused; they become no dead letters"
 
 /// See the [module](self).
 pub(in crate::bridge) struct Replays {
-    pub(in crate::bridge) sink: String,
     pub(in crate::bridge) orders: mpsc::Receiver<ReplayOrder>,
     pub(in crate::bridge) log: LogHandle,
-    pub(in crate::bridge) progress: Arc<SinkProgress>,
-    pub(in crate::bridge) courier: Courier,
+    pub(in crate::bridge) redelivery: Redelivery,
     pub(in crate::bridge) batch: BatchOptions,
     /// The sink's own `match`.
     pub(in crate::bridge) filter: Option<Filter>,
@@ -71,25 +71,25 @@ impl Replays {
         loop {
             let order = tokio::select! {
                 order = self.orders.recv() => order,
-                () = self.courier.ended() => None,
+                () = self.redelivery.ended() => None,
             };
             let Some(order) = order else { return };
             let progress = &order.progress;
-            let replayed = tokio::select! {
-                replayed = self.replay(&order) => replayed,
+            let done = tokio::select! {
+                () = self.replay(&order) => true,
+                () = self.redelivery.ended() => false,
                 () = progress.closed() => {
                     let ReplayProgress { position, delivered, .. } = *progress.borrow();
-                    tracing::info!(sink = self.sink, position, delivered, "the replay was ended");
+                    tracing::info!(sink = self.redelivery.sink, position, delivered, "the replay was ended");
                     continue;
                 }
             };
-            let done = replayed.is_ok();
             progress.send_modify(|replay| {
                 replay.state = if done { ReplayState::Done } else { ReplayState::Stopped };
             });
             let ReplayProgress { position, delivered, refused, gone, .. } = *progress.borrow();
             tracing::info!(
-                sink = self.sink,
+                sink = self.redelivery.sink,
                 position,
                 delivered,
                 refused,
@@ -100,10 +100,10 @@ impl Replays {
         }
     }
 
-    async fn replay(&self, order: &ReplayOrder) -> Result<(), Ended> {
+    async fn replay(&self, order: &ReplayOrder) {
         let ReplayOrder { from, filter, progress, .. } = order;
         let (oldest, tail) = (self.log.oldest(), self.log.tail());
-        let standing = self.progress.snapshot().standing;
+        let standing = self.redelivery.progress.snapshot().standing;
         let (until, reached) = (standing.unsettled_from().min(tail.next), standing.position.next);
         // What is gone before the oldest record is missing from where it was asked for; of a time it
         // is not known where that is. Not even what was skipped there is, but from the start on.
@@ -123,7 +123,7 @@ impl Replays {
             filters: self.filter.iter().chain(filter).cloned().collect(),
             enricher: self.enricher.clone(),
         };
-        tracing::info!(sink = self.sink, from = first, until, "a replay begins");
+        tracing::info!(sink = self.redelivery.sink, from = first, until, "a replay begins");
         progress.send_modify(|replay| {
             (replay.position, replay.until, replay.reached) = (first, until, reached);
         });
@@ -138,7 +138,7 @@ impl Replays {
                 Err(error) => {
                     let why = format!("the journal cannot be read: {error}");
                     progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
-                    self.courier.sleep(super::PATIENCE).await?;
+                    sleep(PATIENCE).await;
                     continue;
                 }
             };
@@ -148,20 +148,16 @@ impl Replays {
                 replay.oldest_ms = replay.oldest_ms.or(stretch.first_ms);
                 replay.matched += stretch.envelopes.len() as u64;
             });
-            self.send(stretch.envelopes, progress).await?;
+            self.send(stretch.envelopes, progress).await;
             progress.send_modify(|replay| replay.position = wanted.at.next.min(until).max(first));
             if stretch.ends {
-                return Ok(());
+                return;
             }
         }
     }
 
     /// Sends events in batches as the sink is configured.
-    async fn send(
-        &self,
-        envelopes: Vec<Bytes>,
-        progress: &watch::Sender<ReplayProgress>,
-    ) -> Result<(), Ended> {
+    async fn send(&self, envelopes: Vec<Bytes>, progress: &watch::Sender<ReplayProgress>) {
         let most = usize::try_from(self.batch.bytes).unwrap_or(usize::MAX);
         let mut envelopes = envelopes.into_iter().peekable();
         while let Some(first) = envelopes.next() {
@@ -179,27 +175,27 @@ impl Replays {
                 let why = failed.clone().map_or_else(|| self.what_for(), String::from);
                 progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
             };
-            let tally = self.courier.send(batch).await?.done(waits).await?;
-            if let Some(Letter { class, reason, .. }) = tally.refusal {
+            let sent = self.redelivery.send(batch, || ready(true).boxed(), waits).await;
+            let tally = sent.unwrap_or_default();
+            if let Some(Refusal { class, reason, .. }) = tally.refusal {
                 let (class, events) = (class.as_str(), tally.refused);
-                if self.progress.lines.admit(Level::WARN, REFUSED, class, events) {
+                if self.redelivery.progress.lines.admit(Level::WARN, REFUSED, class, events) {
                     let reason = &*reason;
-                    tracing::warn!(sink = self.sink, events, class, reason, "{REFUSED}");
+                    tracing::warn!(sink = self.redelivery.sink, events, class, reason, "{REFUSED}");
                 }
             }
-            self.progress.update(|sink| sink.errands.replayed += tally.delivered);
+            self.redelivery.progress.update(|sink| sink.errands.replayed += tally.delivered);
             progress.send_modify(|replay| {
                 replay.delivered += tally.delivered;
                 replay.refused += tally.refused;
                 replay.state = ReplayState::Running;
             });
         }
-        Ok(())
     }
 
     /// The reason for which a batch waits that is not taken at once.
     fn what_for(&self) -> String {
-        match self.progress.snapshot().last_error {
+        match self.redelivery.progress.snapshot().last_error {
             Some(error) => format!("the sink does not take events: {error}"),
             None => "live events go first, and the sink takes its time".to_owned(),
         }

@@ -1,0 +1,132 @@
+//! The consequences of an answer: totals, the sink's condition, and lines in the log.
+
+use tracing::Level;
+
+use super::{Attempted, Sender};
+use crate::{
+    bridge::{
+        Failure, Outcome, RefusedClass, SinkCondition,
+        delivery::{Consequences, GivenUp, LetterClass, Moment, Trouble},
+        own_events::all_own,
+        shared::now_ms,
+    },
+    event::Record,
+};
+
+const MISCONFIGURED: &str =
+    "the sink is misconfigured: nothing is lost, but somebody has to mend it";
+const NOT_TAKEN: &str = "the sink does not take events";
+const REJECTED: &str = "the receiver rejected events without saying which";
+const REFUSED: &str = "the receiver refuses an event: dead-lettered";
+const UNSENDABLE: &str = "there is no request for an event: dead-lettered";
+const RECOVERED: &str = "the sink takes events again";
+const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
+
+impl Sender {
+    /// Takes in the outcome of an attempt.
+    pub(super) fn answered(&mut self, attempted: Attempted) {
+        let Attempted { attempt, batch, outcome } = attempted;
+        let (failed, duplicates) = (outcome.is_to_be_retried(), outcome.duplicates());
+        if let Outcome::Partial { rejected: 0, reason } = &outcome {
+            self.parts.progress.lines.warn_of(reason, batch.records.len() as u64);
+        }
+        let moment = Moment { now: self.now(), time_ms: now_ms() };
+        let had = &mut self.parts.had;
+        let had = &mut |record: &Record| had.add(record.seq);
+        let Consequences { taken, latencies, letters } =
+            self.delivery.answered(attempt, outcome, moment, had);
+        for letter in &letters {
+            self.log_letter(letter);
+        }
+        let progress = &self.parts.progress;
+        progress.update(|sink| {
+            sink.attempts += 1;
+            sink.failed_attempts += u64::from(failed);
+            sink.duplicates += duplicates;
+            sink.latencies += latencies;
+        });
+        self.parts.had.write(now_ms(), || progress.saved_standing());
+        self.parts.traffic.send_modify(|traffic| traffic.answered += 1);
+        self.note_condition(&batch.records, failed, taken > 0);
+        self.settle();
+    }
+
+    fn log_letter(&self, letter: &GivenUp) {
+        let GivenUp { class, reason, attempts, id, events } = letter;
+        let (sink, reason) = (&self.parts.options.sink, &**reason);
+        let lines = &self.parts.progress.lines;
+        let admits = |level, text| lines.admit(level, text, class.as_str(), *events);
+        match class {
+            LetterClass::Refused(refused) => {
+                let is_asked = *refused != RefusedClass::Unsendable;
+                let text = if is_asked { REFUSED } else { UNSENDABLE };
+                if admits(Level::WARN, text) {
+                    tracing::warn!(sink, id, reason, "{text}");
+                }
+            }
+            LetterClass::PartialSuccess if admits(Level::ERROR, REJECTED) => {
+                tracing::error!(sink, events, reason, "{REJECTED}");
+            }
+            LetterClass::MaxAttempts if admits(Level::ERROR, GIVEN_UP) => {
+                tracing::error!(sink, events, attempts, reason, "{GIVEN_UP}");
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings what is known of the sink up to an answer to live records, some of which `failed` or were
+    /// `taken`.
+    fn note_condition(&self, records: &[Record], failed: bool, taken: bool) {
+        let own = self.parts.own_writes.as_ref();
+        let (condition, failure) = match self.delivery.trouble() {
+            Trouble::Misconfigured(failure) => (SinkCondition::Misconfigured, failure),
+            Trouble::Retrying(failure) => (SinkCondition::Retrying, failure),
+            Trouble::None => {
+                if taken {
+                    self.note_recovery(records.len() as u64);
+                }
+                return;
+            }
+        };
+        let mut news = false;
+        self.parts.progress.update(|sink| {
+            let before = sink.last_error.replace(failure.reason.clone());
+            news = sink.condition != condition || before.as_ref() != Some(&failure.reason);
+            sink.condition = condition;
+            if failed && sink.trouble != Some(condition) && !all_own(records, own) {
+                sink.trouble = Some(condition);
+            }
+        });
+        self.log_failure(condition, failure, records.len() as u64, news);
+    }
+
+    fn note_recovery(&self, events: u64) {
+        let mut recovered = false;
+        self.parts.progress.update(|sink| {
+            recovered = sink.last_error.take().is_some();
+            sink.condition = SinkCondition::Healthy;
+            sink.trouble = None;
+        });
+        if recovered && self.parts.progress.lines.admit(Level::INFO, RECOVERED, "", events) {
+            tracing::info!(sink = self.parts.options.sink, "{RECOVERED}");
+        }
+    }
+
+    fn log_failure(&self, condition: SinkCondition, failure: &Failure, events: u64, news: bool) {
+        let Failure { class, reason, .. } = failure;
+        let (sink, reason) = (&self.parts.options.sink, &**reason);
+        let wait_ms = self.delivery.wake_at().map_or(0, |at| at.saturating_sub(self.now()));
+        let retry_in = format!("{}.{}s", wait_ms / 1000, wait_ms % 1000 / 100);
+        let lines = &self.parts.progress.lines;
+        let admit = |level, what| lines.admit(level, what, class.as_str(), events);
+        if !news {
+            tracing::debug!(sink, reason, retry_in, "still failing");
+        } else if condition == SinkCondition::Misconfigured {
+            if admit(Level::ERROR, MISCONFIGURED) {
+                tracing::error!(sink, reason, retry_in, "{MISCONFIGURED}");
+            }
+        } else if admit(Level::WARN, NOT_TAKEN) {
+            tracing::warn!(sink, reason, retry_in, "{NOT_TAKEN}");
+        }
+    }
+}
