@@ -109,6 +109,9 @@ fn sinks(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     family(encoder, "sink_delivery", help, Some(&Unit::Seconds), values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.pending)));
     family(encoder, "sink_pending", "Events in the journal without a fate", None, values)?;
+    let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.parked)));
+    let help = "Dead letters that are parked: the receiver fails for them alone";
+    family(encoder, "sink_parked", help, None, values)?;
     let values = now.sinks.iter().map(|s| ([("sink", &*s.name)], ConstGauge::new(s.overrun)));
     let help = "Events without a fate that the journal no longer has";
     family(encoder, "sink_overrun", help, None, values)?;

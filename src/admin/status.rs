@@ -237,6 +237,10 @@ pub struct SinkStatus {
     pub correlated_away: u64,
     /// The receiver refused them.
     pub dead_lettered: u64,
+    /// Those of them that are parked, as the receiver fails for them alone; they are sent again by themselves.
+    pub parked: u64,
+    /// There is no room left in `journal.deadLetters` to park more: they wait, and hold up the position.
+    pub parking_full: bool,
     /// They were gone from the journal before they had a fate.
     pub lost: u64,
     /// Without a fate yet, held ones included.
@@ -313,6 +317,7 @@ pub fn status(view: &BridgeView) -> Status {
     let now = now_ms();
     let (oldest, tail) = (view.log.oldest(), view.log.tail());
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let dead_letters = view.dead_letters.counts();
     let mut status = Status {
         version: env!("CARGO_PKG_VERSION").into(),
         problems: Vec::new(),
@@ -359,6 +364,9 @@ pub fn status(view: &BridgeView) -> Status {
                 let lag = sink
                     .oldest_in_hand_ms
                     .or_else(|| view.log.time_of(sink.standing.position.next));
+                // Saved later than the totals.
+                let parked = dead_letters.get(&sink.name).map_or(0, |counts| counts.parked);
+                let parked = parked.min(totals.dead_lettered);
                 let backlog_bytes = view.log.bytes_from(sink.standing.unsettled_from());
                 SinkStatus {
                     name: sink.name,
@@ -369,6 +377,8 @@ pub fn status(view: &BridgeView) -> Status {
                     filtered: totals.filtered,
                     correlated_away: totals.correlated_away,
                     dead_lettered: totals.dead_lettered,
+                    parked,
+                    parking_full: sink.parking_full,
                     lost: totals.lost,
                     pending,
                     overrun: behind.min(overrun),
@@ -395,7 +405,7 @@ pub fn status(view: &BridgeView) -> Status {
                 }
             })
             .collect(),
-        dead_letters: view.dead_letters.counts(),
+        dead_letters,
         dead_letter_namespaces: view.dead_letters.namespaces(),
         parts: parts(view),
     };

@@ -20,31 +20,40 @@
 //! 5. When each namespace has failed and nothing is taken, the sink is *failing*: it is tried with one record at a time,
 //!    of another namespace each time, with backoff, until one is taken.
 //!
+//! 6. A record is *parked* once it has failed alone for a minute or longer, and others were taken after at least five of
+//!    its failures: it becomes a dead letter that is sent again by itself.
+//! 7. A namespace is *shut* when its records failed alone eight times in a row and none was taken, if they fill half of
+//!    the window or were not answered in time. Its records are parked without being sent, but for a probe now and then,
+//!    until one is taken.
+//!
 //! A record is given up when it is refused alone, but not while everything is, or after `retry.maxAttempts` failures.
 
 mod answers;
 mod backoff;
 mod keys;
+mod parking;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rustc_hash::FxBuildHasher;
 
+use self::{
+    answers::Answer,
+    keys::{Hashes, Keys},
+    parking::Blame,
+    window::{Entry, State, Window},
+};
 pub(super) use self::{
     answers::{Consequences, GivenUp, LetterClass, Moment},
     backoff::wait_after,
 };
-use self::{
-    keys::{Hashes, Keys},
-    window::{Entry, State, Window},
-};
 use super::{
     BatchOptions, Failure, FailureClass, Fault, RetryOptions, gather::Work, progress::Settled,
 };
-use crate::event::Batch;
+use crate::event::{Batch, Record};
 
 /// Milliseconds since any moment that the caller has chosen.
 pub(super) type Millis = u64;
@@ -57,10 +66,16 @@ const FAILING: u32 = 3;
 const LONG: Millis = 10_000;
 /// So many records are in the window at least,
 const LEAST_IN_WINDOW: usize = 1024;
-/// and so many for each lane: those of objects that no other lane has are found among them;
+/// and so many for each lane, so that each finds objects that no other lane has;
 const LEAST_FOR_LANE: usize = 32;
 /// and so many batches, beside one for each lane.
 const BATCHES_AHEAD: usize = 2;
+/// The window grows to so many times its size for records that fail and those behind them,
+const MOST_WINDOWS: usize = 16;
+/// and to so many bytes,
+const MOST_BYTES: u64 = 32 << 20;
+/// but, while nothing is taken, not with records of so many namespaces.
+const NAMESPACES_THAT_FAIL: usize = 8;
 /// Beside the lanes there is one attempt in flight for so many of them, and one at least.
 const LANES_FOR_ONE_BESIDE: usize = 4;
 
@@ -96,8 +111,19 @@ pub(super) struct Delivery {
     /// Nothing is sent before that, because the receiver asked for less.
     paused_until: Millis,
     health: Health,
+    /// Namespaces of which records failed alone, and none was taken since.
+    blames: HashMap<u64, Blame, FxBuildHasher>,
     /// Objects of which an earlier record is not sent: for one look through the window.
     held_up: HashSet<u64, FxBuildHasher>,
+}
+
+/// The caller's answers about records.
+pub(super) trait Caller {
+    /// Whether an earlier run had delivered it.
+    fn had(&mut self, record: &Record) -> bool;
+    /// Whether there is room for it among the parked letters, of which those that were not even sent have less. If so, it
+    /// becomes one.
+    fn has_room(&mut self, record: &Record, is_sent: bool) -> bool;
 }
 
 /// A namespace whose records are sent by themselves.
@@ -119,8 +145,10 @@ struct Health {
     /// Failures since anything was taken. Attempts that were in flight at the same time count as one.
     failures: u32,
     failed_at: Millis,
-    /// When anything was taken.
+    /// When anything was taken,
     taken_at: Option<Millis>,
+    /// and how many attempts had something taken.
+    successes: u64,
     /// The namespace that failed by itself, and whether others did, too.
     namespace: Option<u64>,
     of_several: bool,
@@ -137,7 +165,7 @@ struct Health {
     attempts: u64,
 }
 
-/// What an attempt is made of.
+/// The records that an attempt is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Regular,
@@ -185,21 +213,70 @@ impl Delivery {
             asked: 0,
             paused_until: 0,
             health: Health::default(),
+            blames: HashMap::default(),
             held_up: HashSet::default(),
         }
     }
 
     /// Whether it takes another batch: the bound keeps records in the log instead of in memory.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_room(&mut self) -> bool {
+        let (records, bytes) = self.most_in_window();
+        self.window.open() < records && self.window.bytes() < bytes && !self.is_full()
+    }
+
+    /// The size of the window, in records and bytes.
+    fn window_size(&self) -> (usize, u64) {
         let DeliveryOptions { lanes, batch, .. } = &self.options;
         let batches = lanes + BATCHES_AHEAD;
         let records = (batches * batch.events).max(lanes * LEAST_FOR_LANE).max(LEAST_IN_WINDOW);
-        self.window.open() < records && self.window.open_bytes() < batches as u64 * batch.bytes
+        (records, batches as u64 * batch.bytes)
+    }
+
+    /// The size to which it grows at most.
+    fn most_in_window(&self) -> (usize, u64) {
+        let (records, bytes) = self.window_size();
+        let grown = bytes.saturating_mul(MOST_WINDOWS as u64).min(MOST_BYTES);
+        (MOST_WINDOWS * records, bytes.max(grown))
+    }
+
+    /// Whether the window is full. Records of namespaces that fail, and those behind a record that failed alone, do not
+    /// count, unless nothing is taken of several namespaces.
+    fn is_full(&mut self) -> bool {
+        let (records, bytes) = self.window_size();
+        if self.window.open() < records && self.window.bytes() < bytes {
+            return false;
+        }
+        let is_the_sinks = self.health.last.as_ref().is_some_and(|last| last.fault == Fault::Sink);
+        let is_failing = self.is_failing();
+        if self.window.failed() == 0 || is_failing && is_the_sinks {
+            return true;
+        }
+        let Self { window, held_up, hashes, apart, blames, .. } = self;
+        held_up.clear();
+        let mut namespaces = HashSet::<u64, FxBuildHasher>::default();
+        let (mut counted, mut size) = (0, 0);
+        for entry in window.entries_mut() {
+            let Keys { object, namespace } = entry.keys(hashes);
+            let has_failed = apart.get(&namespace).is_some_and(|apart| apart.has_failed);
+            namespaces.insert(namespace);
+            if entry.alone.is_some() || held_up.contains(&object) {
+                held_up.insert(object);
+            } else if !has_failed && !blames.contains_key(&namespace) {
+                counted += 1;
+                size += entry.record.envelope.len() as u64;
+            }
+        }
+        counted >= records
+            || size >= bytes
+            || is_failing && namespaces.len() >= NAMESPACES_THAT_FAIL
     }
 
     /// Takes a batch of gathering.
-    pub(super) fn push(&mut self, work: Work) {
+    pub(super) fn push(&mut self, work: Work, at: Moment, caller: &mut dyn Caller) -> Consequences {
         self.window.push(work);
+        let mut answer = Answer { at, caller, consequences: Consequences::default() };
+        self.park_shut(&mut answer);
+        answer.consequences
     }
 
     /// The next attempt, if one is to be made now. To be asked until there is none, after anything was pushed or
@@ -255,11 +332,11 @@ impl Delivery {
         }
         let at_least = if is_failing { self.health.next_at } else { 0 }.max(self.paused_until);
         let due = |entry: &Entry| match entry.state {
-            State::Waiting(due) if entry.is_alone || !is_failing => Some(due.max(at_least)),
+            State::Waiting(due) if entry.alone.is_some() || !is_failing => Some(due.max(at_least)),
             State::Queued | State::Waiting(_) => Some(at_least),
             State::InFlight | State::Done => None,
         };
-        // What could be sent before that waits for an answer.
+        // Records that are due already wait for an answer, not for a time.
         self.window.entries().filter_map(due).filter(|due| *due > self.asked).min()
     }
 
@@ -311,7 +388,7 @@ impl Delivery {
             let apart = entry.keys.and_then(|keys| apart.get(&keys.namespace));
             apart.is_some_and(|apart| apart.has_failed)
         };
-        let is_queued = |entry: &&Entry| entry.state == State::Queued && !entry.is_alone;
+        let is_queued = |entry: &&Entry| entry.state == State::Queued && entry.alone.is_none();
         let mut queued = window.entries().filter(is_queued);
         let is_the_sinks = health.last.as_ref().is_some_and(|last| last.fault == Fault::Sink);
         is_the_sinks || (health.of_several || is_long) && queued.all(has_failed)
@@ -324,7 +401,7 @@ impl Delivery {
         {
             return Some(found);
         }
-        if let Some(records) = self.fill(Kind::Regular, self.options.batch.events, now, false) {
+        if let Some(records) = self.fill(Kind::Regular, self.options.batch.events, now) {
             self.was_regular = true;
             return Some((Kind::Regular, records));
         }
@@ -337,7 +414,7 @@ impl Delivery {
             return None;
         }
         let next = if self.apart.is_empty() { None } else { self.next_apart(now, silent) };
-        // What may fail only because of others goes first.
+        // Records that may have failed only because of others go first.
         let alone_first = !self.was_alone && next.is_none_or(|(_, apart)| apart.has_failed);
         for is_alone in [alone_first, !alone_first] {
             let (kind, most) = match next {
@@ -345,7 +422,11 @@ impl Delivery {
                 Some((namespace, apart)) => (Kind::Apart(namespace), apart.most),
                 None => continue,
             };
-            if let Some(records) = self.fill(kind, most, now, silent) {
+            let found = match kind {
+                Kind::Alone => self.alone(now, silent),
+                _ => self.fill(kind, most, now),
+            };
+            if let Some(records) = found {
                 self.was_alone = is_alone;
                 if let Kind::Apart(namespace) = kind
                     && let Some(apart) = self.apart.get_mut(&namespace)
@@ -374,7 +455,7 @@ impl Delivery {
         held_up.clear();
         let firsts = window.entries_mut().filter_map(|entry| {
             let Keys { object, namespace } = entry.keys(hashes);
-            let is_sent = held_up.insert(object) && entry.is_due(now) && !entry.is_alone;
+            let is_sent = held_up.insert(object) && entry.is_due(now) && entry.alone.is_none();
             is_sent.then_some((entry.number, namespace))
         });
         firsts.collect()
@@ -388,14 +469,27 @@ impl Delivery {
         let of = if others.is_empty() { firsts } else { others };
         // At random: those that fail may stand one after the other.
         let Some((number, namespace)) = self.random.choice(of) else {
-            return self.fill(Kind::Alone, 1, self.asked, true);
+            return self.alone(self.asked, true);
         };
         self.health.tried = namespace;
         Some(vec![number])
     }
 
-    /// Takes records to send, at most so many, in the order of the journal.
-    fn fill(&mut self, kind: Kind, most: usize, now: Millis, silent: bool) -> Option<Vec<Number>> {
+    /// The record that failed alone and has been due longest.
+    fn alone(&mut self, now: Millis, silent: bool) -> Option<Vec<Number>> {
+        let Self { window, hashes, held_up, .. } = self;
+        held_up.clear();
+        let due = window.entries_mut().filter_map(|entry| {
+            let is_first = held_up.insert(entry.keys(hashes).object);
+            let may_go = entry.alone.as_ref().is_some_and(|alone| silent || !alone.is_silent);
+            let due = if let State::Waiting(due) = entry.state { due } else { 0 };
+            (is_first && may_go && entry.is_due(now)).then_some((due, entry.number))
+        });
+        due.min().map(|(_, number)| vec![number])
+    }
+
+    /// Takes records to send that did not fail alone, at most so many, in the order of the journal.
+    fn fill(&mut self, kind: Kind, most: usize, now: Millis) -> Option<Vec<Number>> {
         let Self { window, hashes, apart, held_up, options, .. } = self;
         // Where nothing is in the way nobody asks what a record is about.
         let is_free = self.in_lanes + self.beside + window.failed() == 0 && apart.is_empty();
@@ -405,11 +499,14 @@ impl Delivery {
             let Keys { object, namespace } =
                 if is_free { Keys::default() } else { entry.keys(hashes) };
             let is_of_kind = match kind {
-                Kind::Regular => !entry.is_alone && !apart.contains_key(&namespace),
-                Kind::Apart(wanted) => !entry.is_alone && namespace == wanted,
-                Kind::Alone | Kind::Trial => entry.is_alone && (silent || !entry.is_silent),
+                Kind::Apart(wanted) => namespace == wanted,
+                _ => !apart.contains_key(&namespace),
             };
-            if !is_of_kind || !entry.is_due(now) || held_up.contains(&object) {
+            if entry.alone.is_some()
+                || !is_of_kind
+                || !entry.is_due(now)
+                || held_up.contains(&object)
+            {
                 held_up.insert(object);
                 continue;
             }

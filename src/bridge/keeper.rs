@@ -29,6 +29,7 @@ use super::{
     objects::Objects,
     own_writes::OwnWrites,
     progress::{Changes, Unsaved},
+    redelivery::Retries,
     restore::{log_damage, positions_of},
     seen::{Demand, Seen},
     shared::{lock, now_ms},
@@ -37,7 +38,7 @@ use super::{
 };
 use crate::{
     event::Cluster,
-    journal::{Directory, LogHandle, Positions, State, StateCommit, Sync},
+    journal::{DeadLetter, Directory, LogHandle, Positions, State, StateCommit, Sync},
 };
 
 #[cfg(test)]
@@ -80,8 +81,8 @@ pub(super) struct Keeper {
     pub(super) overflow_told: Option<Instant>,
     /// Of its work on the disk.
     pub(super) pulse: Pulse,
-    /// Wakes who sends letters.
-    pub(super) letters_changed: watch::Sender<()>,
+    /// Wakes redelivery.
+    pub(super) letters_changed: watch::Sender<Retries>,
 }
 
 /// By sink, who is to be told that its changes are on the disk.
@@ -206,7 +207,11 @@ impl Keeper {
             }
             LetterChange::Drop => self.state.drop_letters(&letters),
         };
-        self.letters_changed.send_replace(());
+        self.letters_changed.send_modify(|retries| {
+            if what == LetterChange::Retry {
+                retries.ask(&letters);
+            }
+        });
         // Who does not wait any longer has no use for it.
         let _ = answer.send(changed);
     }
@@ -296,8 +301,9 @@ impl Keeper {
                         sink.saved();
                     }
                 }
-                if commit.dead_letters.iter().any(|letter| letter.forward.is_some()) {
-                    self.letters_changed.send_replace(());
+                let is_due = |letter: &DeadLetter| letter.is_parked() || letter.forward.is_some();
+                if commit.dead_letters.iter().any(is_due) {
+                    self.letters_changed.send_modify(|_| {});
                 }
                 for waits in waiting.into_values().flatten() {
                     // Who does not wait any longer has no use for it.

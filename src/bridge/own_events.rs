@@ -80,6 +80,8 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
             trouble: sink.trouble,
             last_error: sink.last_error.map(String::from),
             lost: sink.totals.lost,
+            parked: sink.parked,
+            last_parked: sink.last_parked.map(String::from),
             blocks: sink.overflow == Overflow::Block,
             blocked: blocked.iter().any(|blocked| blocked.sink == sink.name),
             name: sink.name,

@@ -195,6 +195,12 @@ pub struct SinkSnapshot {
     pub latencies: Latencies,
     /// What it was told of objects since the start of the process; nothing if it does not ask.
     pub enrichments: Option<Enrichments>,
+    /// Events that were parked since the start of the process, those of a bridge's own left out.
+    pub parked: u64,
+    /// The last of them, and why.
+    pub last_parked: Option<Reason>,
+    /// There was no room for the last that was to be parked.
+    pub parking_full: bool,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
     pub oldest_in_hand_ms: Option<u64>,
     /// Beside the fates, since the start of the process.
@@ -233,6 +239,10 @@ struct Inner {
     positions: BTreeMap<String, Resume>,
     destinations: Destinations,
     unsaved: Unsaved,
+    /// The size of the envelopes of dead letters that are to be saved,
+    unsaved_letters: u64,
+    /// and of those that are being saved.
+    saving_letters: u64,
     changed: bool,
     settled_at: Instant,
 }
@@ -278,6 +288,9 @@ impl SinkProgress {
             truncated: 0,
             latencies: Latencies::default(),
             enrichments: None,
+            parked: 0,
+            last_parked: None,
+            parking_full: false,
             oldest_in_hand_ms: None,
             errands: ErrandCounts::default(),
         };
@@ -297,6 +310,8 @@ impl SinkProgress {
             positions,
             destinations,
             unsaved,
+            unsaved_letters: 0,
+            saving_letters: 0,
             changed: true,
             settled_at: Instant::now(),
         };
@@ -403,12 +418,20 @@ impl SinkProgress {
                 inner.positions.insert(source.to_string(), resume);
             }
         }
+        let size = |letter: &DeadLetter| letter.envelope.len() as u64;
+        inner.unsaved_letters += settled.dead_letters.iter().map(size).sum::<u64>();
         inner.unsaved.dead_letters.extend(settled.dead_letters);
         inner.unsaved.waiting.extend(settled.waiting);
         if let Some(correlator) = settled.correlator {
             inner.unsaved.save(correlator);
         }
         inner.changed = true;
+    }
+
+    /// The size of the envelopes of dead letters that are not saved yet, in bytes.
+    pub(super) fn unsaved_letters(&self) -> u64 {
+        let inner = lock(&self.inner);
+        inner.unsaved_letters + inner.saving_letters
     }
 
     /// Asks the destinations of the day for one, which may be new and has to be saved then.
@@ -455,14 +478,16 @@ impl SinkProgress {
         }
         let unsaved = std::mem::take(&mut inner.unsaved);
         inner.kept.then_standing = inner.snapshot.standing;
+        inner.saving_letters += std::mem::take(&mut inner.unsaved_letters);
         Some(Changes { state: state_of(&inner), unsaved })
     }
 
     /// What was taken has been saved.
     pub(super) fn saved(&self) {
-        let kept = &mut lock(&self.inner).kept;
-        kept.standing = kept.then_standing;
-        kept.failing = false;
+        let mut inner = lock(&self.inner);
+        inner.saving_letters = 0;
+        inner.kept.standing = inner.kept.then_standing;
+        inner.kept.failing = false;
     }
 
     /// The state without taking it, for `positions.json`.
@@ -483,6 +508,7 @@ impl SinkProgress {
             unsaved.save(newer);
         }
         inner.unsaved = unsaved;
+        inner.unsaved_letters += std::mem::take(&mut inner.saving_letters);
         inner.changed = true;
         inner.kept.failing = true;
     }

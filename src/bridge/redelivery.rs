@@ -9,10 +9,9 @@
 mod letters;
 mod replay;
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::pending, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use tokio::{
     sync::{Mutex, watch},
     time::{sleep, sleep_until, timeout},
@@ -25,7 +24,10 @@ use super::{
     sender::{Traffic, Transport},
     stop::Stop,
 };
-use crate::event::{Batch, Record};
+use crate::{
+    event::{Batch, Record},
+    journal::Letters,
+};
 
 pub(super) use letters::DeadLetters;
 pub(super) use replay::Replays;
@@ -50,21 +52,32 @@ pub(super) struct Redelivery {
     pub(super) next: Arc<Mutex<u64>>,
 }
 
+/// How often commands asked to send letters again: by sink, or of no sink in particular.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Retries(BTreeMap<Option<String>, u64>);
+
+impl Retries {
+    pub(super) fn ask(&mut self, letters: &Letters) {
+        let sink = match letters {
+            Letters::Of { sink, .. } => sink.clone(),
+            Letters::Numbers(_) => None,
+        };
+        *self.0.entry(sink).or_default() += 1;
+    }
+
+    fn of(&self, sink: &str) -> u64 {
+        let is_for = |of: &Option<String>| of.as_deref().is_none_or(|of| of == sink);
+        self.0.iter().filter(|(of, _)| is_for(of)).map(|(_, asked)| asked).sum()
+    }
+}
+
 /// The answers to records that were sent, added up.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     delivered: u64,
     refused: u64,
-    /// The last refusal.
-    refusal: Option<Refusal>,
-}
-
-/// Why a record is not sent again.
-#[derive(Clone, Debug)]
-struct Refusal {
-    class: LetterClass,
-    reason: Reason,
-    attempts: u32,
+    /// The last refusal, and why.
+    refusal: Option<(LetterClass, Reason)>,
 }
 
 /// Records that are sent together.
@@ -76,27 +89,15 @@ struct Part {
 }
 
 impl Redelivery {
-    /// Sends envelopes until each has an answer, or they are not `wanted` any more, which is asked before each attempt:
-    /// then there is no tally. `waits` is called with the reason at each failure, and without one when it takes a
-    /// while before that. To be dropped when live delivery has [ended](Self::ended).
-    async fn send(
-        &self,
-        envelopes: Vec<Bytes>,
-        wanted: impl Fn() -> BoxFuture<'static, bool>,
-        mut waits: impl FnMut(Option<&Reason>),
-    ) -> Option<Tally> {
+    /// Sends envelopes until each has an answer. `waits` is called with the reason at each failure, and without one when
+    /// it takes a while before that. To be dropped when live delivery has [ended](Self::ended).
+    async fn send(&self, envelopes: Vec<Bytes>, mut waits: impl FnMut(Option<&Reason>)) -> Tally {
         let mut tally = Tally::default();
-        let mut parts = vec![self.number(envelopes).await];
+        let records = self.number(envelopes).await;
+        let mut parts = vec![Part { records, attempts: 0, failures: 0 }];
         while let Some(mut part) = parts.pop() {
-            let attempt = async {
-                let _one_at_a_time = self.next.lock().await;
-                self.turn().await;
-                if !wanted().await {
-                    return None;
-                }
-                Some(self.attempt(&Batch { records: part.records.clone() }).await)
-            };
-            let outcome = patiently(attempt, || waits(None)).await?;
+            let attempt = self.attempt(&part.records, async { true });
+            let Some(outcome) = patiently(attempt, || waits(None)).await else { continue };
             part.attempts += 1;
             let Some((failure, second)) = tally.take(&mut part, outcome, &self.retry) else {
                 continue;
@@ -104,23 +105,48 @@ impl Redelivery {
             waits(Some(&failure.reason));
             match second {
                 Some(second) => parts.push(second),
-                None => {
-                    let random = &mut fastrand::Rng::new();
-                    let wait = wait_after(&self.retry, &failure, part.attempts, random);
-                    sleep(Duration::from_millis(wait)).await;
-                }
+                None => self.wait_after(&failure, part.attempts).await,
             }
             parts.push(part);
         }
-        Some(tally)
+        tally
     }
 
-    async fn number(&self, envelopes: Vec<Bytes>) -> Part {
+    /// Waits after so many failures in a row.
+    async fn wait_after(&self, failure: &Failure, failures: u32) {
+        let wait = wait_after(&self.retry, failure, failures, &mut fastrand::Rng::new());
+        sleep(Duration::from_millis(wait)).await;
+    }
+
+    async fn number(&self, envelopes: Vec<Bytes>) -> Vec<Record> {
         let mut next = self.next.lock().await;
         let first = Record::FIRST_ERRAND + *next;
         *next += envelopes.len() as u64;
         let records = (first..).zip(envelopes).map(|(seq, envelope)| Record { seq, envelope });
-        Part { records: records.collect(), attempts: 0, failures: 0 }
+        records.collect()
+    }
+
+    /// Makes an attempt when it is its turn, if the records are still `wanted` then.
+    async fn attempt(
+        &self,
+        records: &[Record],
+        wanted: impl Future<Output = bool>,
+    ) -> Option<Outcome> {
+        let _one_at_a_time = self.next.lock().await;
+        self.turn().await;
+        if !wanted.await {
+            return None;
+        }
+        let outcome = self.transport.send(&Batch { records: records.to_vec() }).await;
+        if let Outcome::Partial { rejected: 0, reason } = &outcome {
+            self.progress.lines.warn_of(reason, records.len() as u64);
+        }
+        self.progress.update(|sink| {
+            sink.attempts += 1;
+            sink.failed_attempts += u64::from(outcome.is_to_be_retried());
+            sink.duplicates += outcome.duplicates();
+        });
+        Some(outcome)
     }
 
     /// Waits until live events make way. When the program stops they do not.
@@ -135,19 +161,6 @@ impl Redelivery {
         if self.stop.is_draining() {
             pending::<()>().await;
         }
-    }
-
-    async fn attempt(&self, batch: &Batch) -> Outcome {
-        let outcome = self.transport.send(batch).await;
-        if let Outcome::Partial { rejected: 0, reason } = &outcome {
-            self.progress.lines.warn_of(reason, batch.records.len() as u64);
-        }
-        self.progress.update(|sink| {
-            sink.attempts += 1;
-            sink.failed_attempts += u64::from(outcome.is_to_be_retried());
-            sink.duplicates += outcome.duplicates();
-        });
-        outcome
     }
 
     /// Completes when live delivery has ended, or a moment after the program begins to stop.
@@ -182,7 +195,7 @@ impl Tally {
             Outcome::Partial { rejected, reason } if rejected < sent => {
                 self.delivered += sent - rejected;
                 if rejected > 0 {
-                    self.refuse(LetterClass::PartialSuccess, reason, part.attempts, rejected);
+                    self.refuse(LetterClass::PartialSuccess, reason, rejected);
                 }
                 return None;
             }
@@ -194,7 +207,7 @@ impl Tally {
         if let FailureClass::Refused(class) = failure.class
             && is_one
         {
-            self.refuse(LetterClass::Refused(class), failure.reason, part.attempts, 1);
+            self.refuse(LetterClass::Refused(class), failure.reason, 1);
             return None;
         }
         let may_be_halved = failure.fault != Fault::Sink && !is_one;
@@ -207,7 +220,7 @@ impl Tally {
         part.failures += u32::from(failure.class != FailureClass::Misconfigured);
         if retry.max_attempts.is_some_and(|most| part.failures >= most) {
             let records = part.records.len() as u64;
-            self.refuse(LetterClass::MaxAttempts, failure.reason, part.attempts, records);
+            self.refuse(LetterClass::MaxAttempts, failure.reason, records);
             return None;
         }
         Some((failure, None))
@@ -217,7 +230,6 @@ impl Tally {
     fn take_each(&mut self, part: &mut Part, fates: Vec<EventFate>) -> Option<Failure> {
         let mut fates = fates.into_iter();
         let mut left = None;
-        let attempts = part.attempts;
         part.records.retain(|_| match fates.next() {
             Some(EventFate::Delivered | EventFate::Duplicate) => {
                 self.delivered += 1;
@@ -228,7 +240,7 @@ impl Tally {
                 reason,
                 ..
             })) => {
-                self.refuse(LetterClass::Refused(class), reason, attempts, 1);
+                self.refuse(LetterClass::Refused(class), reason, 1);
                 false
             }
             Some(EventFate::Failed(failure)) => {
@@ -243,9 +255,9 @@ impl Tally {
         left
     }
 
-    fn refuse(&mut self, class: LetterClass, reason: Reason, attempts: u32, events: u64) {
+    fn refuse(&mut self, class: LetterClass, reason: Reason, events: u64) {
         self.refused += events;
-        self.refusal = Some(Refusal { class, reason, attempts });
+        self.refusal = Some((class, reason));
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     published::Published,
+    redelivery::Retries,
     restore::{Restored, RestoredSink},
     stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
@@ -158,7 +159,7 @@ impl Bridge {
         let mut enriching = 0;
         let mut correlates = false;
         let mut desks = BTreeMap::new();
-        let (letters_changed, _) = watch::channel(());
+        let (letters_changed, _) = watch::channel(Retries::default());
         for sink in sinks {
             let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
                 enriching += 1;

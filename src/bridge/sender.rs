@@ -5,6 +5,7 @@
 //! fate is noted beside that; where the program ends before, it comes again, under the same id.
 
 mod answers;
+mod room;
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -14,16 +15,20 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
+use self::room::Room;
 use super::{
     Failure, Outcome, Secrets, Sink, SinkProgress,
-    delivery::{Attempt, Delivery, DeliveryOptions, Millis},
+    delivery::{Attempt, Delivery, DeliveryOptions, Millis, Moment},
     gather::Work,
     own_writes::OwnWrites,
     shared::now_ms,
     stop::Stop,
     watchdog::Pulse,
 };
-use crate::{event::Batch, journal::Delivered};
+use crate::{
+    event::Batch,
+    journal::{DeadLettersReader, Delivered},
+};
 
 /// A sink that keeps a deadline of its own answers by itself, with a better reason.
 const GRACE_FOR_THE_SINK: Duration = Duration::from_secs(1);
@@ -73,6 +78,8 @@ pub(super) struct SenderParts {
     pub(super) progress: Arc<SinkProgress>,
     /// What the receiver has, on the disk.
     pub(super) had: Delivered,
+    /// To see whether there is room for parked ones.
+    pub(super) letters: DeadLettersReader,
     /// Whether what the correlator decided by is noted with that: it holds versions back.
     pub(super) notes_inputs: bool,
     pub(super) stop: Stop,
@@ -87,6 +94,7 @@ pub(super) struct SenderParts {
 pub(super) struct Sender {
     parts: SenderParts,
     delivery: Delivery,
+    room: Room,
     /// Delivery's time is counted from here.
     began: Instant,
 }
@@ -102,7 +110,8 @@ impl Sender {
     /// Sends through a sink.
     pub(super) fn new(parts: SenderParts) -> Self {
         let delivery = Delivery::new(parts.options.clone(), fastrand::u64(..));
-        Self { parts, delivery, began: Instant::now() }
+        let room = Room::new(parts.letters.clone());
+        Self { parts, delivery, room, began: Instant::now() }
     }
 
     /// Runs until gathering ends, or the program does not wait any longer.
@@ -120,7 +129,8 @@ impl Sender {
             self.tell_traffic(attempts.len());
             let (wake_at, draining) = (self.delivery.wake_at(), stop.is_draining());
             // A sink that fails is not worth waiting for, nor is a record: the journal keeps what it has not had.
-            let takes = gathering && self.delivery.has_room() && !self.delivery.fails();
+            let has_room = gathering && self.delivery.has_room();
+            let takes = has_room && !self.delivery.fails();
             let waits = draining && wake_at.is_some() && !takes;
             if attempts.is_empty() && (waits || !gathering && wake_at.is_none()) {
                 break;
@@ -137,7 +147,7 @@ impl Sender {
                 Some(attempted) = attempts.next(), if !attempts.is_empty() => {
                     self.answered(attempted);
                 }
-                work = works.recv(), if gathering && self.delivery.has_room() => match work {
+                work = works.recv(), if has_room => match work {
                     Some(work) => self.take(work),
                     None => gathering = false,
                 },
@@ -162,7 +172,7 @@ impl Sender {
                 self.parts.had.write(now_ms(), || progress.saved_standing());
             }
         }
-        self.delivery.push(work);
+        self.push(work);
         self.settle();
     }
 
@@ -186,6 +196,7 @@ impl Sender {
     /// Settles what can be.
     fn settle(&mut self) {
         for settled in self.delivery.settle() {
+            settled.dead_letters.iter().for_each(|letter| self.room.settled(letter));
             self.parts.progress.settle(settled);
         }
         let oldest = self.delivery.oldest_ms();
@@ -194,5 +205,9 @@ impl Sender {
 
     fn now(&self) -> Millis {
         self.began.elapsed().as_millis() as Millis
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: self.now(), time_ms: now_ms() }
     }
 }

@@ -107,6 +107,15 @@ pub struct ObjectReference<'a> {
     pub field_path: Text<'a>,
 }
 
+/// Kind, namespace and name: `Pod shop/web-0`.
+impl fmt::Display for ObjectReference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name, .. } = self;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(f, "{} {}{slash}{}", &**kind, &**namespace, &**name)
+    }
+}
+
 /// `source`: the component and host that reported the Event.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]

@@ -170,6 +170,7 @@ impl State {
         loaded.lost = missing || set_aside.is_some();
         loaded.set_aside = set_aside;
         dead.limit = dead_letter_bytes;
+        dead.share();
         let store = Store::new(path.clone(), database, known, directory.clone());
         let store = Arc::new(store.map_err(OpenError::access(&path))?);
         Ok((Self { store, dead, sweep: Sweep::default(), comes_again: false }, loaded))

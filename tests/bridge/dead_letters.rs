@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use proptest::prelude::*;
 use tidings::{
-    bridge::{BatchOptions, Bridge, Control, FailureClass},
+    bridge::{BatchOptions, Bridge, Control, Failure, FailureClass, Outcome, Secrets},
     demo::api_server::{ApiServer, EventObject},
     event::{Envelope, Record},
     journal::{DeadLetter, Directory, LetterCounts, LetterQuery, LetterState, Letters, State},
@@ -204,6 +204,49 @@ async fn a_retry_that_fails_keeps_no_live_event_waiting() {
     assert_eq!((status.delivered, status.dead_lettered), (100, 1));
     assert!(list(&control).await.is_empty());
     stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_the_receiver_fails_for_are_parked_and_sent_again_until_it_takes_them() {
+    let (server, dir, sink) = (server(), tempfile::tempdir().unwrap(), MemorySink::default());
+    let silence = || Outcome::Failed(Failure::silence(Secrets::none().reason("no answer")));
+    sink.refuse(move |event| about_poison(event).then(silence));
+    let poisons: BTreeSet<String> = (0..20)
+        .map(|n| EventObject::about_pod("evil", &format!("bad-{n}"), "Poison", "m"))
+        .map(|event| server.create(event).unwrap().id())
+        .collect();
+    let setup = || Setup::new(&server, dir.path()).tuned("a", &sink, batches(1));
+    let bridge = setup().start().await;
+    let view = bridge.view();
+    let mut others = 0;
+    while sink_status(&view, "a").parked < 20 {
+        create(&server, &format!("web-{others}"));
+        others += 1;
+        sink.wait_for(others).await;
+    }
+    let status = settled(&view, "a", others as u64 + 20).await;
+    assert_eq!((status.delivered, status.dead_lettered), (others as u64, 20));
+    let parked = letters(&bridge.control(), 20).await;
+    assert!(parked.iter().all(|letter| letter.class == "blocked"));
+    assert!(parked.iter().all(|letter| letter.state == LetterState::RetryRequested));
+    assert!(parked.iter().any(|letter| letter.reason.ends_with("no answer")));
+    // They stay, however often they fail, and whatever else comes of the namespace.
+    let tried = || sink.attempts().len();
+    let before = tried();
+    assert_eq!(bridge.control().retry(ALL).await.unwrap(), 20);
+    until("one is tried", || tried() > before).await;
+    stop(bridge).await;
+    assert_eq!(dead_letters(dir.path()).len(), 20);
+    // After a start they are sent by themselves, in order.
+    sink.accept_everything();
+    let bridge = setup().start().await;
+    letters(&bridge.control(), 0).await;
+    let status = settled(&bridge.view(), "a", others as u64 + 20).await;
+    assert_eq!((status.dead_lettered, status.parked, status.retried), (0, 0, 20));
+    stop(bridge).await;
+    let again: Vec<_> = sink.received().into_iter().filter(about_poison).collect();
+    assert_eq!(again.iter().map(|event| event.id.clone()).collect::<BTreeSet<_>>(), poisons);
+    assert!(again.iter().map(|event| event.seq).is_sorted());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,11 +48,15 @@ pub(super) fn of(status: &Status, not_identified: Option<&str>) -> Vec<Problem> 
     for kind in [misconfigured, stopped, overrun, retrying] {
         problems.extend(sinks.iter().filter_map(kind));
     }
-    let kept = dead_letters.iter().filter(|(_, counts)| counts.letters > 0);
-    problems.extend(kept.map(|(sink, counts)| {
+    problems.extend(sinks.iter().filter_map(parked));
+    let kept = dead_letters.iter().map(|(sink, counts)| {
+        let of_sink = sinks.iter().find(|status| status.name == *sink);
+        (sink, counts.letters.saturating_sub(of_sink.map_or(0, |status| status.parked)))
+    });
+    problems.extend(kept.filter(|(_, letters)| *letters > 0).map(|(sink, letters)| {
         problem(
             format!("sink {sink}"),
-            format!("{} kept", counted(counts.letters, "dead letter is", "dead letters are")),
+            format!("{} kept", counted(letters, "dead letter is", "dead letters are")),
             format!(
                 "`tidings dead-letters list --config FILE --sink {sink}` shows them and why: `retry` \
                  them when the receiver is corrected, or `drop` them"
@@ -207,6 +211,28 @@ fn retrying(sink: &SinkStatus) -> Option<Problem> {
             ),
             "check the receiver and the way to it; Tidings tries again by itself, and events wait \
              within journal.retention",
+        )
+    })
+}
+
+fn parked(sink: &SinkStatus) -> Option<Problem> {
+    let SinkStatus { name, parked, parking_full, .. } = sink;
+    let full = if *parking_full {
+        ", and there is no room in journal.deadLetters to park more"
+    } else {
+        ""
+    };
+    (*parked > 0 || *parking_full).then(|| {
+        of_sink(
+            sink,
+            format!(
+                "{} parked: the receiver fails for such, or for others of their namespace{full}",
+                counted(*parked, "event is", "events are")
+            ),
+            format!(
+                "`tidings dead-letters list --config FILE --sink {name} --class blocked` shows them and why; they are sent \
+                 again by themselves, at once with `retry`; or `drop` them"
+            ),
         )
     })
 }

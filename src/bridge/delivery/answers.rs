@@ -1,7 +1,11 @@
 //! The answer to an attempt, and what it makes of the records that were sent.
 
+use std::collections::HashSet;
+
+use rustc_hash::FxBuildHasher;
+
 use super::{
-    Apart, Attempt, Delivery, FAILING, Kind, Millis, Number,
+    Apart, Attempt, Caller, Delivery, FAILING, Kind, Millis, Number,
     backoff::wait_after,
     keys::Keys,
     window::{Entry, Fate, State},
@@ -29,7 +33,7 @@ pub(in crate::bridge) struct Moment {
     pub(in crate::bridge) time_ms: u64,
 }
 
-/// What an answer led to.
+/// The consequences of an answer.
 #[derive(Debug, Default)]
 pub(in crate::bridge) struct Consequences {
     /// How many records were taken.
@@ -44,20 +48,19 @@ pub(in crate::bridge) struct Consequences {
 pub(in crate::bridge) struct GivenUp {
     pub(in crate::bridge) class: LetterClass,
     pub(in crate::bridge) reason: Reason,
-    /// Of the first of them,
+    /// How often the first of them was sent,
     pub(in crate::bridge) attempts: u32,
-    /// and its id.
-    pub(in crate::bridge) id: String,
+    /// and the record itself.
+    pub(in crate::bridge) record: Record,
     /// How many they are.
     pub(in crate::bridge) events: u64,
 }
 
 /// An answer that is being taken in.
-struct Answer<'a> {
-    at: Moment,
-    /// Whether an earlier run had delivered a record.
-    had: &'a mut dyn FnMut(&Record) -> bool,
-    consequences: Consequences,
+pub(super) struct Answer<'a> {
+    pub(super) at: Moment,
+    pub(super) caller: &'a mut dyn Caller,
+    pub(super) consequences: Consequences,
 }
 
 /// The kinds of dead letters.
@@ -69,6 +72,8 @@ pub(in crate::bridge) enum LetterClass {
     PartialSuccess,
     /// The record failed as often as `retry.maxAttempts` allows.
     MaxAttempts,
+    /// The receiver fails for it and takes others: it is parked, and sent again by itself.
+    Blocked,
 }
 
 impl LetterClass {
@@ -78,21 +83,21 @@ impl LetterClass {
             Self::Refused(class) => class.as_str(),
             Self::PartialSuccess => "partial-success",
             Self::MaxAttempts => "max-attempts",
+            Self::Blocked => DeadLetter::BLOCKED,
         }
     }
 }
 
 impl Delivery {
-    /// Takes the outcome of an attempt. Of each record that was taken it is asked whether an earlier run `had`
-    /// delivered it.
+    /// Takes the outcome of an attempt.
     pub(in crate::bridge) fn answered(
         &mut self,
         attempt: Attempt,
         outcome: Outcome,
         at: Moment,
-        had: &mut dyn FnMut(&Record) -> bool,
+        caller: &mut dyn Caller,
     ) -> Consequences {
-        let mut answer = Answer { at, had, consequences: Consequences::default() };
+        let mut answer = Answer { at, caller, consequences: Consequences::default() };
         *if attempt.beside { &mut self.beside } else { &mut self.in_lanes } -= 1;
         self.health.is_tried &= attempt.kind != Kind::Trial;
         let records = attempt.records.len() as u64;
@@ -116,6 +121,7 @@ impl Delivery {
             Outcome::PerEvent(fates) => self.sort(&attempt, fates, &mut answer),
             Outcome::Failed(failure) => self.failed(attempt, failure, &mut answer),
         }
+        self.park_shut(&mut answer);
         answer.consequences
     }
 
@@ -127,7 +133,8 @@ impl Delivery {
     }
 
     fn taken(&mut self, number: Number, answer: &mut Answer<'_>) {
-        let again = (answer.had)(&self.window.get(number).record);
+        self.acquit(number);
+        let again = answer.caller.had(&self.window.get(number).record);
         let fate = if again { Fate::Redelivered } else { Fate::Delivered };
         let journalled_ms = self.window.close(number, fate, None);
         answer.consequences.taken += 1;
@@ -142,6 +149,7 @@ impl Delivery {
         }
         self.health.failures = 0;
         self.health.taken_at = Some(now);
+        self.health.successes += 1;
         if let Kind::Apart(namespace) = kind
             && let Some(apart) = self.apart.get_mut(&namespace)
         {
@@ -152,26 +160,30 @@ impl Delivery {
                 self.apart.remove(&namespace);
             }
         }
-        self.bring_back();
+        self.bring_back(now);
     }
 
-    /// Namespaces of which nothing is left but what failed alone, and what waits behind that, are apart no more.
-    fn bring_back(&mut self) {
-        if self.apart.is_empty() {
+    /// Namespaces of which nothing is left but what failed alone, and what waits behind that, are apart no more. Nor are
+    /// those blamed of which nothing is left.
+    fn bring_back(&mut self, now: Millis) {
+        if self.apart.is_empty() && self.blames.is_empty() {
             return;
         }
-        let Self { window, hashes, held_up, apart, .. } = self;
+        let Self { window, hashes, held_up, apart, blames, .. } = self;
         held_up.clear();
-        let mut left: Vec<u64> = Vec::new();
+        let mut left = HashSet::<u64, FxBuildHasher>::default();
+        let mut any = left.clone();
         for entry in window.entries_mut() {
             let Keys { object, namespace } = entry.keys(hashes);
-            if entry.is_alone {
+            any.insert(namespace);
+            if entry.alone.is_some() {
                 held_up.insert(object);
-            } else if !held_up.contains(&object) && left.last() != Some(&namespace) {
-                left.push(namespace);
+            } else if !held_up.contains(&object) {
+                left.insert(namespace);
             }
         }
         apart.retain(|namespace, _| left.contains(namespace));
+        blames.retain(|namespace, blame| blame.is_kept(now) || any.contains(namespace));
     }
 
     /// Gives records that were answered one by one their fates. The others are sent again.
@@ -196,6 +208,18 @@ impl Delivery {
             self.note(attempt, failure, answer.at.now);
         }
         left.retain(|(number, failure)| self.count(*number, failure, true, answer));
+        if attempt.kind != Kind::Trial && (is_taken || attempt.records.len() == 1) {
+            // Others were answered otherwise: it failed by itself.
+            let mut failed_alone = |(number, failure): &mut (Number, Failure)| {
+                failure.fault != Fault::Sink && {
+                    if !self.failed_alone(*number, failure, answer) {
+                        self.wait(&[*number], failure, attempt.kind, answer.at.now);
+                    }
+                    true
+                }
+            };
+            left.retain_mut(|of| !failed_alone(of));
+        }
         let is_a_persons = |failure: &Failure| failure.class == FailureClass::Misconfigured;
         let (waits, mends_itself) = left.into_iter().partition(|(_, why)| is_a_persons(why));
         for left in [waits, mends_itself] {
@@ -223,7 +247,7 @@ impl Delivery {
         let is_own = is_the_sinks || records.len() == 1;
         records.retain(|number| self.count(*number, &failure, is_own, answer));
         if records.is_empty() {
-            // With that there is an end of waiting for it.
+            // The next trial needs no wait.
             self.health.failures = self.health.failures.min(FAILING);
             self.health.next_at = now;
             return;
@@ -239,10 +263,9 @@ impl Delivery {
             self.part(&records, is_silent);
         }
         if let [number] = records[..] {
-            let entry = self.window.get(number);
-            entry.is_alone = true;
-            entry.is_silent |= is_silent;
-            self.wait(&records, &failure, kind, now);
+            if !self.failed_alone(number, &failure, answer) {
+                self.wait(&records, &failure, kind, now);
+            }
         } else {
             for number in records {
                 self.window.fail(number, State::Queued);
@@ -362,7 +385,7 @@ impl Delivery {
         None
     }
 
-    fn give_up(
+    pub(super) fn give_up(
         &mut self,
         number: Number,
         class: LetterClass,
@@ -373,9 +396,10 @@ impl Delivery {
         let attempts = if class == LetterClass::MaxAttempts { failures } else { attempts };
         let after = answer.at.now.saturating_sub(first.unwrap_or(answer.at.now));
         let is_named = class != LetterClass::PartialSuccess;
+        let is_blocked = class == LetterClass::Blocked;
         let letter = DeadLetter {
             number: 0,
-            state: LetterState::Kept,
+            state: if is_blocked { LetterState::RetryRequested } else { LetterState::Kept },
             // Which events were rejected is not known.
             forward: self.options.forward.clone().filter(|_| is_named),
             unidentified: u64::from(!is_named),
@@ -390,12 +414,14 @@ impl Delivery {
             envelope: record.envelope.clone(),
         };
         match answer.consequences.letters.last_mut() {
-            Some(last) if last.class == class && last.reason == *reason => last.events += 1,
+            Some(last) if last.class == class && !is_blocked && last.reason == *reason => {
+                last.events += 1;
+            }
             _ => answer.consequences.letters.push(GivenUp {
                 class,
                 reason: reason.clone(),
                 attempts: letter.attempts,
-                id: letter.id.clone(),
+                record: record.clone(),
                 events: 1,
             }),
         }

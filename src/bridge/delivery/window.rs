@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::{
     Millis, Number,
     keys::{Hashes, Keys},
+    parking::Alone,
 };
 use crate::{
     bridge::{
@@ -53,10 +54,8 @@ pub(super) struct Entry {
     pub(super) state: State,
     /// Its object and namespace, once they were needed.
     pub(super) keys: Option<Keys>,
-    /// It failed alone,
-    pub(super) is_alone: bool,
-    /// and was not answered in time.
-    pub(super) is_silent: bool,
+    /// Set once it failed alone.
+    pub(super) alone: Option<Box<Alone>>,
     /// How often it failed, alone or with others.
     pub(super) tries: u32,
     /// How many of these count for `retry.maxAttempts`.
@@ -74,8 +73,7 @@ impl Entry {
             record,
             state: State::Queued,
             keys: None,
-            is_alone: false,
-            is_silent: false,
+            alone: None,
             tries: 0,
             failures: 0,
             attempts: 0,
@@ -105,8 +103,10 @@ pub(super) struct Window {
     open: usize,
     /// How many open records have failed.
     failed: usize,
-    /// The size of the envelopes of open records together.
+    /// The size of the envelopes of open records together,
     bytes: u64,
+    /// and of those in letters that are not settled.
+    letters: u64,
     next: Number,
     works: VecDeque<InHand>,
     /// The sums that can be settled now, in order.
@@ -175,9 +175,9 @@ impl Window {
         self.open
     }
 
-    /// The size of the envelopes of records without a fate, in bytes.
-    pub(super) fn open_bytes(&self) -> u64 {
-        self.bytes
+    /// The size of the envelopes of records without a fate and of letters that are not settled, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes + self.letters
     }
 
     /// The records without a fate, in the order of the journal.
@@ -242,6 +242,7 @@ impl Window {
         let record =
             std::mem::replace(&mut entry.record, Record { seq: 0, envelope: Bytes::new() });
         self.bytes -= record.envelope.len() as u64;
+        self.letters += letter.as_ref().map_or(0, size);
         self.open -= 1;
         self.failed -= usize::from(has_failed);
         while self.entries.pop_front_if(|entry| entry.state == State::Done).is_some() {}
@@ -286,6 +287,8 @@ impl Window {
             settled.add(part);
             self.ready.push(settled);
         }
+        let letters = self.ready.iter().flat_map(|settled| &settled.dead_letters);
+        self.letters -= letters.map(size).sum::<u64>();
         self.ready.drain(..)
     }
 
@@ -317,6 +320,11 @@ impl Window {
             one.settled.add(other.settled);
         }
     }
+}
+
+/// The size of a letter's envelope; 0 for one of unidentified records, which is merged with others.
+fn size(letter: &DeadLetter) -> u64 {
+    if letter.unidentified > 0 { 0 } else { letter.envelope.len() as u64 }
 }
 
 impl InHand {

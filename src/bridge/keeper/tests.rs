@@ -39,7 +39,7 @@ fn keeper(journal: &Path) -> Keeper {
         positions_failing: false,
         overflow_told: None,
         pulse: Watchdog::default().pulse("the keeper"),
-        letters_changed: watch::channel(()).0,
+        letters_changed: watch::channel(Retries::default()).0,
     }
 }
 

@@ -38,6 +38,9 @@ pub(super) struct SinkFacts {
     pub(super) trouble: Option<SinkCondition>,
     pub(super) last_error: Option<String>,
     pub(super) lost: u64,
+    /// Events that were parked since the start, and the last of them.
+    pub(super) parked: u64,
+    pub(super) last_parked: Option<String>,
     /// Bytes of the journal that the sink has not had.
     pub(super) unsettled_bytes: u64,
     /// Intake stops when they are too many,
@@ -61,6 +64,7 @@ struct Said {
     since: Option<Instant>,
     trouble: Option<SinkCondition>,
     lost: u64,
+    parked: u64,
     nearly_full: bool,
     blocked: bool,
     /// When the last Event of each reason was recorded.
@@ -95,6 +99,7 @@ impl News {
             });
             said.trouble(sink, now, &mut items);
             said.losses(sink, now, &mut items);
+            said.parkings(sink, now, &mut items);
             said.fullness(sink, facts.retention_size, now, &mut items);
             said.blocking(sink, now, &mut items);
         }
@@ -194,6 +199,20 @@ impl Said {
                 format!("Sink {name} does not take events; they are kept for it: {why}")
             };
             items.push(Item { event_type: EventType::Warning, reason, message });
+        }
+    }
+
+    fn parkings(&mut self, sink: &SinkFacts, now: Instant, items: &mut Vec<Item>) {
+        let SinkFacts { name, last_parked: Some(last), parked, .. } = sink else { return };
+        if *parked > self.parked && self.may_say("EventsParked", now) {
+            let message = match parked - self.parked {
+                1 => format!("Sink {name} takes events but fails for one, which is parked: {last}"),
+                n => format!(
+                    "Sink {name} takes events but fails for {n}, which are parked. The last: {last}"
+                ),
+            };
+            self.parked = *parked;
+            items.push(Item { event_type: EventType::Warning, reason: "EventsParked", message });
         }
     }
 
@@ -323,6 +342,25 @@ mod tests {
         assert_eq!(told.at(2, &lost(12)), NOTHING);
         let items = told.0.since(&lost(14), told.1 + Duration::from_secs(61));
         assert!(items[0].message.starts_with("5 events were lost for sink audit"), "{items:?}");
+    }
+
+    #[test]
+    fn events_that_are_parked_are_summed_up_while_nothing_may_be_said() {
+        let mut told = Telling::new();
+        let parked = |parked| {
+            facts(move |sink| {
+                sink.parked = parked;
+                sink.last_parked = Some("Pod shop/web: HTTP 403".to_owned());
+            })
+        };
+        let items = told.0.since(&parked(1), told.1);
+        let message =
+            "Sink audit takes events but fails for one, which is parked: Pod shop/web: HTTP 403";
+        assert_eq!(items[0].message, message);
+        assert_eq!(told.at(1, &parked(3)), NOTHING);
+        let items = told.0.since(&parked(4), told.1 + Duration::from_secs(61));
+        assert!(items[0].message.contains("fails for 3, which are parked. The last: Pod"));
+        assert_eq!(told.at(200, &parked(4)), NOTHING);
     }
 
     #[test]

@@ -1,27 +1,44 @@
-//! Dead letters that a sink is to be sent: its own once more, and those of others that are
-//! forwarded to it.
+//! Dead letters that a sink is to be sent: its own once more, those that are parked among them, and those of others that
+//! are forwarded to it.
 //!
-//! They go one at a time: a receiver that rejects some of a batch without naming them would leave
-//! open which. What became of a page of them is on the disk before the next one is read, so none is
-//! sent twice but after a crash.
+//! Each namespace is sent its letters in order, those first that were never sent, one at first, and twice as many after each batch that was taken. A letter
+//! that fails is passed over. A round sends each letter of a namespace once; after [so many](FAILURES) failures it goes on a
+//! minute later. The next round begins a minute later, too; after rounds in which nothing was taken the wait doubles, up
+//! to an hour.
+//! Letters that are new, and those that a command has sent again, do not wait for that.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, future::pending, ops::Range, time::Duration};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{Instant, sleep, sleep_until},
+};
 use tracing::Level;
 
-use super::{Redelivery, Refusal};
+use super::{Redelivery, Retries};
 use crate::{
-    bridge::{Reason, now_ms, tasks::answer_of},
+    bridge::{
+        BatchOptions, EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass,
+        Status, now_ms, tasks::answer_of,
+    },
     event::{DeadLetterInfo, EnvelopeParts, timestamp},
-    journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome},
+    journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome, ReadError},
 };
 
-/// So many letters are read at once, and no more bytes of envelopes than these.
-const PAGE: usize = 512;
-const PAGE_BYTES: usize = 1 << 20;
+/// A round of a namespace ends after so many failures,
+const FAILURES: u32 = 100;
+/// for as many of which one stands that was not answered in time.
+const SILENCE: u32 = 20;
+/// The next round begins after so long at first,
+const FIRST_WAIT: Duration = Duration::from_mins(1);
+/// and at last.
+const LAST_WAIT: Duration = Duration::from_hours(1);
+/// So many failures in a row, of any namespace, have no wait between them,
+const AT_ONCE: u32 = 8;
+/// and others this one at most.
+const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after the state could not be read.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
@@ -35,8 +52,80 @@ const NOT_TAKEN: &str =
 pub(in crate::bridge) struct DeadLetters {
     pub(in crate::bridge) letters: DeadLettersReader,
     /// Says that some may be due.
-    pub(in crate::bridge) changed: watch::Receiver<()>,
+    pub(in crate::bridge) changed: watch::Receiver<Retries>,
     pub(in crate::bridge) redelivery: Redelivery,
+    pub(in crate::bridge) batch: BatchOptions,
+}
+
+/// The letters of one namespace.
+#[derive(Debug)]
+struct Round {
+    /// The [places](DeadLetter::place) of the letters that are still to be tried.
+    places: Range<u64>,
+    /// So many are sent together.
+    most: usize,
+    failed: u32,
+    has_taken: bool,
+    /// Rounds in a row with nothing taken.
+    in_vain: u32,
+    /// Set if it ended before all letters had their turn: the next one goes on there.
+    is_part: bool,
+    /// Set at its end: when the next one begins.
+    next_at: Option<Instant>,
+    /// Set while it goes on with letters that are new: the same.
+    then_at: Option<Instant>,
+    /// The place after the last letter that was known then and was never sent.
+    last: u64,
+    /// Letters that were tried since, in milliseconds since the epoch, are left for the next.
+    began_ms: u64,
+    /// When it had its last turn.
+    turn: Instant,
+}
+
+impl Round {
+    fn new(last: u64) -> Self {
+        Self {
+            places: 0..u64::MAX,
+            most: 1,
+            failed: 0,
+            has_taken: false,
+            in_vain: 0,
+            is_part: false,
+            next_at: None,
+            then_at: None,
+            last,
+            began_ms: now_ms(),
+            turn: Instant::now(),
+        }
+    }
+
+    /// Goes on when it is time, or with letters that are new.
+    fn go_on(&mut self, last: u64) {
+        let in_vain = self.in_vain;
+        match self.next_at {
+            Some(at) if at <= Instant::now() => {
+                let places = if self.is_part { self.places.clone() } else { 0..u64::MAX };
+                *self = Self { places, in_vain, ..Self::new(last) };
+            }
+            Some(_) if last > self.last => {
+                let (places, then_at) = (self.last..DeadLetter::TRIED, self.next_at);
+                *self = Self { places, in_vain, then_at, ..Self::new(last) };
+            }
+            _ => self.last = last,
+        }
+    }
+
+    /// Ends it; a part of it before all letters had their turn, if so.
+    fn end(&mut self, is_part: bool) {
+        self.is_part = is_part;
+        let then_at = self.then_at.take().filter(|_| !self.has_taken);
+        self.next_at = then_at.or_else(|| {
+            self.in_vain = if self.has_taken { 0 } else { self.in_vain + u32::from(!is_part) };
+            let doubled = if is_part { 1 } else { 1 << self.in_vain.saturating_sub(1).min(6) };
+            let wait = FIRST_WAIT.saturating_mul(doubled).min(LAST_WAIT);
+            Some(Instant::now() + wait.mul_f64(0.5 + fastrand::f64() / 2.0))
+        });
+    }
 }
 
 impl DeadLetters {
@@ -50,106 +139,210 @@ impl DeadLetters {
     }
 
     async fn send_when_due(&mut self) {
+        let mut rounds = BTreeMap::<String, Round>::new();
+        let (mut asked, mut failures) = (0, 0);
         loop {
-            self.changed.borrow_and_update();
-            if self.letters.due_count(&self.redelivery.sink) > 0 {
-                self.send_all().await;
+            let asks = self.changed.borrow_and_update().of(&self.redelivery.sink);
+            if std::mem::replace(&mut asked, asks) != asks {
+                // Fates must be on the disk before the letters are read again.
+                let _ = self.redelivery.progress.when_saved().await;
+                rounds.clear();
             }
-            // The sender lives as long as the keeper, which outlives delivery.
-            if self.changed.changed().await.is_err() {
-                return;
+            let due = match self.letters.due_count(&self.redelivery.sink) {
+                0 => Vec::new(),
+                _ => self.read(DeadLettersReader::due_namespaces).await,
+            };
+            rounds
+                .retain(|namespace, _| due.binary_search_by(|(due, _)| due.cmp(namespace)).is_ok());
+            for (namespace, last) in due {
+                rounds.entry(namespace).or_insert_with(|| Round::new(last)).go_on(last);
+            }
+            let ready = rounds.iter_mut().filter(|(_, round)| round.next_at.is_none());
+            if let Some((namespace, round)) = ready.min_by_key(|(_, round)| round.turn) {
+                self.step(namespace, round, &mut failures).await;
+                continue;
+            }
+            let next_at = rounds.values().filter_map(|round| round.next_at).min();
+            let woken = async {
+                match next_at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = woken => {}
+                // The sender lives as long as the keeper, which outlives delivery.
+                changed = self.changed.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    async fn send_all(&self) {
-        let mut from = 0;
+    /// Sends the next letters of a namespace. Counts the failures in a row.
+    async fn step(&self, namespace: &str, round: &mut Round, failures: &mut u32) {
+        round.turn = Instant::now();
+        let page = self.page(namespace, &round.places, round.most).await;
+        let sink = &self.redelivery.sink;
+        if let Some(last) = page.last()
+            && page.iter().all(|letter| {
+                letter.time_ms >= round.began_ms && letter.place(sink) >= DeadLetter::TRIED
+            })
+        {
+            round.places.start = last.place(sink) + 1;
+            return;
+        }
+        if page.is_empty() || round.failed >= FAILURES {
+            // Fates must be on the disk before the letters are read again.
+            let _ = self.redelivery.progress.when_saved().await;
+            round.end(!page.is_empty());
+            return;
+        }
+        let envelopes = page.iter().map(|letter| self.envelope(letter)).collect();
+        let records = self.redelivery.number(envelopes).await;
+        let is_there = async {
+            // The letters may have been dropped while the attempt waited.
+            let now = self.page(namespace, &round.places, page.len()).await;
+            let number = |letter: &DeadLetter| letter.number;
+            now.iter().map(number).eq(page.iter().map(number))
+        };
+        let Some(outcome) = self.redelivery.attempt(&records, is_there).await else { return };
+        let fates = match outcome {
+            Outcome::PerEvent(fates) => fates,
+            Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => {
+                vec![EventFate::Delivered; page.len()]
+            }
+            Outcome::Partial { reason, .. } if page.len() == 1 => {
+                vec![EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason))]
+            }
+            Outcome::Failed(failure) if page.len() == 1 || failure.fault == Fault::Sink => {
+                vec![EventFate::Failed(failure); page.len()]
+            }
+            // The answer does not name the culprit: they are sent one at a time. Those that were taken come again, under
+            // their ids.
+            Outcome::Partial { .. } | Outcome::Failed(_) => {
+                round.most = 1;
+                return;
+            }
+        };
+        let mut fates = fates.into_iter();
+        let mut of_sink = None;
+        for letter in &page {
+            match fates.next().unwrap_or_else(|| EventFate::Failed(Failure::unanswered())) {
+                EventFate::Delivered | EventFate::Duplicate => {
+                    self.taken(letter);
+                    round.most = (2 * round.most).min(self.batch.events);
+                    (round.has_taken, *failures) = (true, 0);
+                }
+                EventFate::Failed(failure) if failure.fault == Fault::Sink => {
+                    of_sink.get_or_insert((letter, failure));
+                }
+                EventFate::Failed(failure) => {
+                    let is_silent = failure.status == Status::Silence;
+                    round.failed += if is_silent { SILENCE } else { 1 };
+                    *failures += 1;
+                    self.failed(letter, &failure);
+                }
+            }
+            round.places.start = letter.place(sink) + 1;
+        }
+        if let Some((letter, failure)) = of_sink {
+            *failures += 1;
+            self.tell_waits(letter.number, &failure.reason);
+            let _ = self.redelivery.progress.when_saved().await;
+            round.places.start = letter.place(sink);
+            self.redelivery.wait_after(&failure, *failures).await;
+        } else if *failures > AT_ONCE {
+            sleep(PAUSE.mul_f64(fastrand::f64())).await;
+        }
+    }
+
+    fn envelope(&self, letter: &DeadLetter) -> Bytes {
+        let is_own = letter.sink == self.redelivery.sink;
+        if is_own { letter.envelope.clone() } else { forwarded(letter) }
+    }
+
+    fn taken(&self, letter: &DeadLetter) {
+        let Redelivery { sink, progress, .. } = &self.redelivery;
+        if letter.sink != *sink {
+            progress.update(|sink| sink.errands.forwarded += 1);
+            self.settle(letter, LetterOutcome::Forwarded);
+            return;
+        }
+        if progress.lines.admit(Level::INFO, DELIVERED, "", 1) {
+            let (letter, id) = (letter.number, &letter.id);
+            tracing::info!(sink, letter, id, "{DELIVERED}");
+        }
+        self.settle(letter, LetterOutcome::Delivered);
+    }
+
+    /// Takes in that a letter failed by itself: it is refused, or sent again.
+    fn failed(&self, letter: &DeadLetter, failure: &Failure) {
+        let Redelivery { sink, progress, .. } = &self.redelivery;
+        let (is_own, time_ms) = (letter.sink == *sink, now_ms());
+        let reason = &*failure.reason;
+        match failure.class {
+            FailureClass::Refused(class) if is_own => {
+                let class = class.as_str();
+                if progress.lines.admit(Level::WARN, STAYS, class, 1) {
+                    let (letter, id) = (letter.number, &letter.id);
+                    tracing::warn!(sink, letter, id, reason, "{STAYS}");
+                }
+                let (class, reason) = (class.to_owned(), reason.to_owned());
+                self.settle(letter, LetterOutcome::Refused { class, reason, time_ms });
+            }
+            FailureClass::Refused(class) => {
+                if progress.lines.admit(Level::ERROR, NOT_TAKEN, class.as_str(), 1) {
+                    let DeadLetter { number: letter, sink: of, id, .. } = letter;
+                    tracing::error!(sink, letter, of, id, reason, "{NOT_TAKEN}");
+                }
+                progress.update(|sink| sink.errands.forwards_refused += 1);
+                self.settle(letter, LetterOutcome::Forwarded);
+            }
+            _ => {
+                self.tell_waits(letter.number, &failure.reason);
+                if is_own {
+                    let reason = reason.to_owned();
+                    self.settle(letter, LetterOutcome::Failed { reason, time_ms });
+                }
+            }
+        }
+    }
+
+    fn settle(&self, letter: &DeadLetter, outcome: LetterOutcome) {
+        let number = letter.number;
+        self.redelivery.progress.settle_letter(LetterFate { number, outcome });
+    }
+
+    /// Tells that a letter has to wait, because the receiver fails for it or is away.
+    fn tell_waits(&self, letter: u64, reason: &Reason) {
+        let Redelivery { sink, progress, .. } = &self.redelivery;
+        if progress.lines.admit(Level::WARN, WAITS, "", 1) {
+            tracing::warn!(sink, letter, reason = &**reason, "{WAITS}");
+        }
+    }
+
+    async fn page(&self, namespace: &str, places: &Range<u64>, most: usize) -> Vec<DeadLetter> {
+        let (namespace, places) = (namespace.to_owned(), places.clone());
+        let bytes = self.batch.bytes;
+        self.read(move |letters, sink| letters.due(sink, &namespace, places.clone(), most, bytes))
+            .await
+    }
+
+    /// Reads, until it can be read.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl Fn(&DeadLettersReader, &str) -> Result<T, ReadError> + Clone + Send + 'static,
+    ) -> T {
         loop {
             let (letters, sink) = (self.letters.clone(), self.redelivery.sink.clone());
-            let page = spawn_blocking(move || letters.due(&sink, from, PAGE, PAGE_BYTES));
-            let page = match answer_of(page).await {
-                Ok(page) => page,
+            let read = read.clone();
+            match answer_of(spawn_blocking(move || read(&letters, &sink))).await {
+                Ok(answer) => return answer,
                 Err(error) => {
                     let sink = &self.redelivery.sink;
                     tracing::error!(sink, %error, "dead letters cannot be read: trying again");
                     sleep(READ_RETRY).await;
-                    continue;
                 }
-            };
-            let Some(last) = page.last() else { return };
-            from = last.number + 1;
-            for letter in &page {
-                self.send(letter).await;
             }
-            // What cannot be saved is read, and sent, once more.
-            let _ = self.redelivery.progress.when_saved().await;
-        }
-    }
-
-    async fn send(&self, letter: &DeadLetter) {
-        let Redelivery { sink, progress, .. } = &self.redelivery;
-        let again = letter.sink == *sink;
-        let envelope = if again { letter.envelope.clone() } else { forwarded(letter) };
-        let mut before = None;
-        let waits = |why: Option<&Reason>| self.tell_waits(letter.number, why, &mut before);
-        // A page of them takes its time, and so does a receiver that is away.
-        let wanted = || self.is_due(letter.number).boxed();
-        let Some(tally) = self.redelivery.send(vec![envelope], wanted, waits).await else { return };
-        let outcome = match tally.refusal {
-            None if again => {
-                if progress.lines.admit(Level::INFO, DELIVERED, "", 1) {
-                    let (letter, id) = (letter.number, &letter.id);
-                    tracing::info!(sink, letter, id, "{DELIVERED}");
-                }
-                LetterOutcome::Delivered
-            }
-            None => {
-                progress.update(|sink| sink.errands.forwarded += 1);
-                LetterOutcome::Forwarded
-            }
-            Some(Refusal { class, reason, attempts }) if again => {
-                let class = class.as_str();
-                if progress.lines.admit(Level::WARN, STAYS, class, 1) {
-                    let (letter, id) = (letter.number, &letter.id);
-                    tracing::warn!(sink, letter, id, reason = &*reason, "{STAYS}");
-                }
-                let (class, reason) = (class.to_owned(), reason.into());
-                LetterOutcome::Refused { class, reason, attempts, time_ms: now_ms() }
-            }
-            Some(Refusal { class, reason, .. }) => {
-                if progress.lines.admit(Level::ERROR, NOT_TAKEN, class.as_str(), 1) {
-                    let DeadLetter { number: letter, sink: of, id, .. } = letter;
-                    tracing::error!(sink, letter, of, id, reason = &*reason, "{NOT_TAKEN}");
-                }
-                progress.update(|sink| sink.errands.forwards_refused += 1);
-                LetterOutcome::Forwarded
-            }
-        };
-        progress.settle_letter(LetterFate { number: letter.number, outcome });
-    }
-
-    /// Tells that a letter waits for as long as the receiver is away: once, and when the reason is another
-    /// one.
-    fn tell_waits(&self, letter: u64, why: Option<&Reason>, before: &mut Option<Reason>) {
-        let (Redelivery { sink, progress, .. }, Some(reason)) = (&self.redelivery, why) else {
-            return;
-        };
-        let same = before.as_ref() == Some(reason);
-        if same || !progress.lines.admit(Level::WARN, WAITS, "", 1) {
-            tracing::debug!(sink, letter, reason = &**reason, "still waiting");
-        } else {
-            tracing::warn!(sink, letter, reason = &**reason, "{WAITS}");
-        }
-        *before = Some(reason.clone());
-    }
-
-    /// Whether a letter has not been dropped, nor answered in another way, since it was read.
-    fn is_due(&self, number: u64) -> impl Future<Output = bool> + Send + use<> {
-        let (letters, sink) = (self.letters.clone(), self.redelivery.sink.clone());
-        async move {
-            let due = answer_of(spawn_blocking(move || letters.due(&sink, number, 1, 1))).await;
-            // What cannot be read is as it was.
-            !matches!(due, Ok(page) if page.first().is_none_or(|letter| letter.number != number))
         }
     }
 }

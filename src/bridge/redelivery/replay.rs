@@ -5,10 +5,9 @@
 //! holds: behind that live delivery is under way, and an event must not come a second time before it
 //! has come once.
 
-use std::{future::ready, io};
+use std::io;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -16,7 +15,7 @@ use tokio::{
 };
 use tracing::Level;
 
-use super::{PATIENCE, Redelivery, Refusal};
+use super::{PATIENCE, Redelivery};
 use crate::{
     bridge::{
         BatchOptions, Filter, Reason, ReplayFrom, ReplayProgress, ReplayState,
@@ -175,9 +174,8 @@ impl Replays {
                 let why = failed.clone().map_or_else(|| self.what_for(), String::from);
                 progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
             };
-            let sent = self.redelivery.send(batch, || ready(true).boxed(), waits).await;
-            let tally = sent.unwrap_or_default();
-            if let Some(Refusal { class, reason, .. }) = tally.refusal {
+            let tally = self.redelivery.send(batch, waits).await;
+            if let Some((class, reason)) = tally.refusal {
                 let (class, events) = (class.as_str(), tally.refused);
                 if self.redelivery.progress.lines.admit(Level::WARN, REFUSED, class, events) {
                     let reason = &*reason;

@@ -17,7 +17,7 @@ use crate::{
         objects::Enricher,
         own_writes::OwnWrites,
         published::Published,
-        redelivery::{DeadLetters, Redelivery, Replays},
+        redelivery::{DeadLetters, Redelivery, Replays, Retries},
         restore::RestoredSink,
         sender::{Sender, SenderParts, Traffic, Transport},
         smaller::Smaller,
@@ -45,7 +45,7 @@ pub(super) struct SinkParts {
     pub(super) enricher: Option<Enricher>,
     pub(super) letters: DeadLettersReader,
     /// Says that letters may be due.
-    pub(super) letters_changed: watch::Receiver<()>,
+    pub(super) letters_changed: watch::Receiver<Retries>,
     pub(super) replays: Arc<ReplayDesk>,
     pub(super) own_writes: Option<OwnWrites>,
     pub(super) progress: Arc<SinkProgress>,
@@ -109,6 +109,7 @@ impl SinkParts {
             letters: self.letters.clone(),
             changed: self.letters_changed.clone(),
             redelivery: redelivery.clone(),
+            batch,
         };
         tasks.spawn(format!("sending dead letters to sink {name}"), letters.run());
         let replays = Replays {
@@ -134,6 +135,7 @@ impl SinkParts {
             options,
             progress: Arc::clone(progress),
             had,
+            letters: self.letters.clone(),
             notes_inputs,
             stop: stop.clone(),
             own_writes: self.own_writes.clone(),

@@ -1,16 +1,18 @@
-//! The consequences of an answer: totals, the sink's condition, and lines in the log.
+//! An answer taken in: totals, the sink's condition, and lines in the log.
 
 use tracing::Level;
 
-use super::{Attempted, Sender};
+use super::{Attempted, Sender, SenderParts, room::Room};
 use crate::{
     bridge::{
-        Failure, Outcome, RefusedClass, SinkCondition,
-        delivery::{Consequences, GivenUp, LetterClass, Moment, Trouble},
+        Failure, Outcome, Reason, RefusedClass, Secrets, SinkCondition, SinkProgress,
+        delivery::{Caller, Consequences, GivenUp, LetterClass, Trouble},
+        gather::Work,
         own_events::all_own,
         shared::now_ms,
     },
-    event::Record,
+    event::{EnvelopeParts, Record},
+    journal::Delivered,
 };
 
 const MISCONFIGURED: &str =
@@ -20,7 +22,38 @@ const REJECTED: &str = "the receiver rejected events without saying which";
 const REFUSED: &str = "the receiver refuses an event: dead-lettered";
 const UNSENDABLE: &str = "there is no request for an event: dead-lettered";
 const RECOVERED: &str = "the sink takes events again";
+const PARKED: &str =
+    "the receiver fails for an event and takes others: parked, and sent again later";
+const UNSENT: &str =
+    "the receiver fails for a namespace and takes others: parked without being sent, for later";
 const GIVEN_UP: &str = "given up after retry.maxAttempts: dead-lettered";
+
+/// The journal's answers about records.
+struct Outside<'a> {
+    had: &'a mut Delivered,
+    room: &'a mut Room,
+    progress: &'a SinkProgress,
+}
+
+impl Caller for Outside<'_> {
+    fn had(&mut self, record: &Record) -> bool {
+        self.had.add(record.seq)
+    }
+
+    fn has_room(&mut self, record: &Record, is_sent: bool) -> bool {
+        let unsaved = self.progress.unsaved_letters();
+        let takes = self.room.takes(&record.envelope, unsaved, is_sent);
+        self.progress.update(|sink| sink.parking_full = !takes);
+        takes
+    }
+}
+
+/// The object that the Event of a record is about, as kind, namespace and name.
+fn object_of(record: &Record) -> Reason {
+    let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
+    let object = fields.map(|fields| fields.involved_object.to_string());
+    Secrets::none().reason(object.as_deref().unwrap_or("an unknown object"))
+}
 
 impl Sender {
     /// Takes in the outcome of an attempt.
@@ -30,14 +63,11 @@ impl Sender {
         if let Outcome::Partial { rejected: 0, reason } = &outcome {
             self.parts.progress.lines.warn_of(reason, batch.records.len() as u64);
         }
-        let moment = Moment { now: self.now(), time_ms: now_ms() };
-        let had = &mut self.parts.had;
-        let had = &mut |record: &Record| had.add(record.seq);
+        let moment = self.moment();
+        let Self { parts: SenderParts { had, progress, .. }, room, delivery, .. } = self;
         let Consequences { taken, latencies, letters } =
-            self.delivery.answered(attempt, outcome, moment, had);
-        for letter in &letters {
-            self.log_letter(letter);
-        }
+            delivery.answered(attempt, outcome, moment, &mut Outside { had, room, progress });
+        self.tell_letters(&letters);
         let progress = &self.parts.progress;
         progress.update(|sink| {
             sink.attempts += 1;
@@ -51,9 +81,39 @@ impl Sender {
         self.settle();
     }
 
+    /// Hands delivery a batch, some of which may be parked at once.
+    pub(super) fn push(&mut self, work: Work) {
+        let moment = self.moment();
+        let Self { parts: SenderParts { had, progress, .. }, room, delivery, .. } = self;
+        let Consequences { letters, .. } =
+            delivery.push(work, moment, &mut Outside { had, room, progress });
+        self.tell_letters(&letters);
+    }
+
+    fn tell_letters(&self, letters: &[GivenUp]) {
+        for letter in letters {
+            self.log_letter(letter);
+            if letter.class == LetterClass::Blocked {
+                self.note_parked(letter);
+            }
+        }
+    }
+
+    /// An Event of the bridge's own that is parked causes no other.
+    fn note_parked(&self, GivenUp { record, reason, events, .. }: &GivenUp) {
+        if all_own(std::slice::from_ref(record), self.parts.own_writes.as_ref()) {
+            return;
+        }
+        let words = Secrets::none().reason(format_args!("{}: {reason}", object_of(record)));
+        self.parts.progress.update(|sink| {
+            sink.parked += events;
+            sink.last_parked = Some(words);
+        });
+    }
+
     fn log_letter(&self, letter: &GivenUp) {
-        let GivenUp { class, reason, attempts, id, events } = letter;
-        let (sink, reason) = (&self.parts.options.sink, &**reason);
+        let GivenUp { class, reason, attempts, record, events } = letter;
+        let (sink, reason, id) = (&self.parts.options.sink, &**reason, record.id());
         let lines = &self.parts.progress.lines;
         let admits = |level, text| lines.admit(level, text, class.as_str(), *events);
         match class {
@@ -69,6 +129,13 @@ impl Sender {
             }
             LetterClass::MaxAttempts if admits(Level::ERROR, GIVEN_UP) => {
                 tracing::error!(sink, events, attempts, reason, "{GIVEN_UP}");
+            }
+            LetterClass::Blocked => {
+                let text = if *attempts > 0 { PARKED } else { UNSENT };
+                if admits(Level::WARN, text) {
+                    let object = &*object_of(record);
+                    tracing::warn!(sink, id, object, attempts, reason, "{text}");
+                }
             }
             _ => {}
         }

@@ -12,8 +12,8 @@ use super::{
 use crate::{admin::api::Selection, suggest::nearest};
 
 /// The classes of dead letters, as the manual has them.
-const CLASSES: [&str; 5] =
-    ["invalid", "too-large", "unsendable", "max-attempts", "partial-success"];
+const CLASSES: [&str; 6] =
+    ["invalid", "too-large", "unsendable", "max-attempts", "partial-success", "blocked"];
 
 /// See the command's own help.
 #[derive(Debug, Args)]

@@ -4,12 +4,13 @@
 //! They are counted in the transaction that changes them, so for each sink, at any moment,
 //! `dead-lettered = events in letters + overflowed + dropped - arrived`. None of the last three ever
 //! falls: they are shown as counters. For want of room the oldest go, those of a namespace that has more
-//! than its [share](super::letter_shares) first. What a sink is to be sent of them is
-//! indexed by that sink: its own letters that are to be retried, and those that others forward
-//! to it.
+//! than its [share](super::letter_shares) first; but parked ones only where there are no others. What a sink is to be
+//! sent of them is indexed by that sink and the namespace: its own letters that are to be retried, and those that
+//! others forward to it.
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
@@ -22,15 +23,19 @@ use redb::{
 use super::{
     DeadLetter, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState,
     Letters, META, NamespaceLetters, ReadError, json,
-    letter_shares::{LetterShares, is_of},
+    letter_shares::{LetterShares, is_of, with_namespace},
     parse,
     seen_table::Store,
 };
 
 /// By number, in the order in which they died: everything but the envelope as JSON, the envelope.
 const LETTERS: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
-/// By the sink that is to be sent it: the number of a letter.
-const DUE: TableDefinition<'_, (&str, u64), ()> = TableDefinition::new("dead letters due");
+/// By the sink that is to be sent it, and the namespace: the [place](DeadLetter::place) of a letter.
+pub(super) const DUE: TableDefinition<'_, (&str, &str, u64), ()> =
+    TableDefinition::new("dead letters due by namespace");
+/// As it was in earlier journals: by sink.
+pub(super) const DUE_BY_SINK: TableDefinition<'_, (&str, u64), ()> =
+    TableDefinition::new("dead letters due");
 /// By sink: how many events went with letters for want of room, and by command.
 const GONE: TableDefinition<'_, &str, (u64, u64)> = TableDefinition::new("dead letters gone");
 /// By sink: how many events of these were on their way then, and have arrived.
@@ -38,8 +43,15 @@ const ARRIVED: TableDefinition<'_, &str, u64> = TableDefinition::new("dead lette
 /// The number that the next letter gets, in `META`.
 const NEXT: &str = "next dead letter";
 
-/// The counts by sink, and the namespaces that have most, for whoever reads them beside the commits.
-type Shared = Arc<Mutex<(BTreeMap<String, LetterCounts>, Vec<NamespaceLetters>)>>;
+/// The counts, for whoever reads them beside the commits.
+#[derive(Debug, Default)]
+struct Counts {
+    by_sink: BTreeMap<String, LetterCounts>,
+    shares: LetterShares,
+    limit: u64,
+}
+
+type Shared = Arc<Mutex<Counts>>;
 
 /// What there is of dead letters.
 #[derive(Clone, Debug, Default)]
@@ -108,14 +120,42 @@ impl DeadLettersReader {
         })
     }
 
-    /// The letters from a number on that a sink is to be sent, the oldest first: up to `limit`, and
-    /// until their envelopes reach `bytes`.
+    /// The namespaces of letters that a sink is to be sent, in order, each with the place after the last that it was never
+    /// sent.
+    pub fn due_namespaces(&self, sink: &str) -> Result<Vec<(String, u64)>, ReadError> {
+        self.read(|database| {
+            let due = database.begin_read()?.open_table(DUE)?;
+            let mut namespaces: Vec<(String, u64)> = Vec::new();
+            loop {
+                let before = namespaces.last().map(|(namespace, _)| (sink, &**namespace, u64::MAX));
+                let Some(next) = due.range(before.unwrap_or((sink, "", 0))..)?.next() else {
+                    break;
+                };
+                let (key, _) = next?;
+                let (of, namespace, first) = key.value();
+                if of != sink {
+                    break;
+                }
+                let new = (sink, namespace, first)..(sink, namespace, DeadLetter::TRIED);
+                let last = match due.range(new)?.next_back() {
+                    Some(last) => last?.0.value().2 + 1,
+                    None => 0,
+                };
+                namespaces.push((namespace.to_owned(), last));
+            }
+            Ok(namespaces)
+        })
+    }
+
+    /// The letters of a namespace in some places that a sink is to be sent, in their order: up to `limit`, and no more
+    /// bytes of envelopes than these, but for the first.
     pub fn due(
         &self,
         sink: &str,
-        from: u64,
+        namespace: &str,
+        places: Range<u64>,
         limit: usize,
-        bytes: usize,
+        bytes: u64,
     ) -> Result<Vec<DeadLetter>, ReadError> {
         self.read(|database| {
             let transaction = database.begin_read()?;
@@ -123,14 +163,16 @@ impl DeadLettersReader {
             let table = transaction.open_table(LETTERS)?;
             let mut letters = Vec::new();
             let mut size = 0;
-            for item in due.range((sink, from)..=(sink, u64::MAX))?.take(limit) {
-                let (_, number) = item?.0.value();
+            let all = (sink, namespace, places.start)..(sink, namespace, places.end);
+            for item in due.range(all)?.take(limit) {
+                let (.., place) = item?.0.value();
+                let number = place & !DeadLetter::TRIED;
                 if let Some(row) = table.get(number)? {
-                    size += row.value().1.len();
+                    size += row.value().1.len() as u64;
+                    if size > bytes && !letters.is_empty() {
+                        break;
+                    }
                     letters.push(read(number, row.value())?);
-                }
-                if size >= bytes {
-                    break;
                 }
             }
             Ok(letters)
@@ -139,17 +181,24 @@ impl DeadLettersReader {
 
     /// The counts by sink, as of the last commit.
     pub fn counts(&self) -> BTreeMap<String, LetterCounts> {
-        lock(&self.shared).0.clone()
+        lock(&self.shared).by_sink.clone()
     }
 
     /// The ten namespaces whose letters take most, as of the last commit.
     pub fn namespaces(&self) -> Vec<NamespaceLetters> {
-        lock(&self.shared).1.clone()
+        lock(&self.shared).shares.first()
     }
 
     /// How many letters a sink is to be sent, as of the last commit.
     pub fn due_count(&self, sink: &str) -> u64 {
-        lock(&self.shared).0.get(sink).map_or(0, |counts| counts.due)
+        lock(&self.shared).by_sink.get(sink).map_or(0, |counts| counts.due)
+    }
+
+    /// Whether a namespace may have so many bytes more in parked letters, and all namespaces so many. They are bounded
+    /// more tightly than others, so that they never have to be removed.
+    pub fn has_room_to_park(&self, namespace: &str, own: u64, all: u64) -> bool {
+        let Counts { shares, limit, .. } = &*lock(&self.shared);
+        shares.has_room_to_park(namespace, own, all, *limit)
     }
 }
 
@@ -196,7 +245,8 @@ impl DeadLetters {
 
     /// Shows the counts to readers: after the commit that made them.
     pub(super) fn share(&self) {
-        *lock(&self.shared) = (self.counts.clone(), self.shares.first());
+        let (by_sink, shares, limit) = (self.counts.clone(), self.shares.clone(), self.limit);
+        *lock(&self.shared) = Counts { by_sink, shares, limit };
     }
 
     /// Adds letters, takes in what became of others, and drops the oldest ones for which there is
@@ -229,16 +279,21 @@ impl DeadLetters {
     }
 
     /// Drops the oldest letters for which there is no room, those of a namespace that has more than its
-    /// share first.
+    /// share first, and parked ones last.
     fn make_room(&mut self, tables: &mut Tables<'_>) -> Result<(), redb::Error> {
         while self.bytes > self.limit {
             let excess = self.bytes - self.limit;
             let over = self.shares.over(self.limit);
             let over = over.as_ref().map(|(namespace, over)| (&**namespace, *over));
-            let numbers = match over {
-                Some((namespace, over)) => tables.oldest(Some(namespace), excess.min(over))?,
-                None => tables.oldest(None, excess)?,
+            let mut numbers = match over {
+                Some((namespace, over)) => {
+                    tables.oldest(Some(namespace), excess.min(over), false)?
+                }
+                None => tables.oldest(None, excess, false)?,
             };
+            if numbers.is_empty() {
+                numbers = tables.oldest(None, excess, true)?;
+            }
             if numbers.is_empty() {
                 break;
             }
@@ -327,12 +382,14 @@ impl DeadLetters {
                 counts.arrived += 1;
                 tables.arrived.insert(by, counts.arrived)?;
             }
-            (LetterOutcome::Refused { class, reason, attempts, time_ms }, Some(mut letter)) => {
+            (LetterOutcome::Failed { reason, time_ms }, Some(mut letter)) => {
+                letter.failed(reason, *time_ms);
+                self.insert(tables, &letter)?;
+            }
+            (LetterOutcome::Refused { class, reason, time_ms }, Some(mut letter)) => {
+                letter.failed(reason, *time_ms);
                 letter.state = LetterState::Kept;
                 letter.class.clone_from(class);
-                letter.reason.clone_from(reason);
-                letter.attempts = letter.attempts.saturating_add(*attempts);
-                letter.time_ms = *time_ms;
                 self.insert(tables, &letter)?;
             }
             (LetterOutcome::Forwarded, Some(mut letter)) => {
@@ -340,7 +397,12 @@ impl DeadLetters {
                 self.insert(tables, &letter)?;
             }
             (LetterOutcome::Delivered, Some(_))
-            | (LetterOutcome::Refused { .. } | LetterOutcome::Forwarded, None) => {}
+            | (
+                LetterOutcome::Failed { .. }
+                | LetterOutcome::Refused { .. }
+                | LetterOutcome::Forwarded,
+                None,
+            ) => {}
         }
         Ok(())
     }
@@ -350,9 +412,12 @@ impl DeadLetters {
         let row = json(letter);
         let row = (&*row, &*letter.envelope);
         tables.letters.insert(letter.number, row)?;
-        for sink in letter.due_at() {
-            tables.due.insert((sink, letter.number), ())?;
-        }
+        with_namespace(&letter.envelope, |namespace| -> Result<(), redb::Error> {
+            for sink in letter.due_at() {
+                tables.due.insert((sink, namespace, letter.place(sink)), ())?;
+            }
+            Ok(())
+        })?;
         self.count(letter, size(row), u64::saturating_add);
         Ok(())
     }
@@ -366,9 +431,12 @@ impl DeadLetters {
             Some(row) => (read(number, row.value())?, size(row.value())),
             None => return Ok(None),
         };
-        for sink in letter.due_at() {
-            tables.due.remove((sink, number))?;
-        }
+        with_namespace(&letter.envelope, |namespace| -> Result<(), redb::Error> {
+            for sink in letter.due_at() {
+                tables.due.remove((sink, namespace, letter.place(sink)))?;
+            }
+            Ok(())
+        })?;
         self.count(&letter, size, u64::saturating_sub);
         Ok(Some(letter))
     }
@@ -376,11 +444,12 @@ impl DeadLetters {
     /// Counts a letter in or out.
     fn count(&mut self, letter: &DeadLetter, size: u64, add: fn(u64, u64) -> u64) {
         self.bytes = add(self.bytes, size);
-        self.shares.count(&letter.envelope, size, add);
+        self.shares.count(letter, size, add);
         let counts = self.counts.entry(letter.sink.clone()).or_default();
         counts.letters = add(counts.letters, 1);
         counts.events = add(counts.events, letter.events());
         counts.bytes = add(counts.bytes, size);
+        counts.parked = add(counts.parked, u64::from(letter.is_parked()));
         for sink in letter.due_at() {
             let counts = self.counts.entry(sink.to_owned()).or_default();
             counts.due = add(counts.due, 1);
@@ -396,7 +465,7 @@ impl DeadLetters {
 
 struct Tables<'a> {
     letters: Table<'a, u64, (&'static [u8], &'static [u8])>,
-    due: Table<'a, (&'static str, u64), ()>,
+    due: Table<'a, (&'static str, &'static str, u64), ()>,
     gone: Table<'a, &'static str, (u64, u64)>,
     arrived: Table<'a, &'static str, u64>,
 }
@@ -415,15 +484,21 @@ impl<'a> Tables<'a> {
         self.letters.get(number)?.map(|row| read(number, row.value())).transpose()
     }
 
-    /// The numbers of the oldest letters, of one namespace where it is given, that take so many bytes.
-    fn oldest(&self, namespace: Option<&str>, bytes: u64) -> Result<Vec<u64>, redb::Error> {
+    /// The numbers of the oldest letters that take so many bytes: of one namespace where it is given, parked or not.
+    fn oldest(
+        &self,
+        namespace: Option<&str>,
+        bytes: u64,
+        parked: bool,
+    ) -> Result<Vec<u64>, redb::Error> {
         let (mut numbers, mut taken) = (Vec::new(), 0);
         for item in self.letters.iter()? {
             if taken >= bytes {
                 break;
             }
             let (number, row) = item?;
-            if namespace.is_none_or(|namespace| is_of(row.value().1, namespace)) {
+            let is_of_kind = parse::<DeadLetter>(row.value().0)?.is_parked() == parked;
+            if is_of_kind && namespace.is_none_or(|namespace| is_of(row.value().1, namespace)) {
                 numbers.push(number.value());
                 taken += size(row.value());
             }
@@ -462,7 +537,19 @@ impl<'a> Tables<'a> {
 
 /// Makes the tables that are not there.
 pub(super) fn make(transaction: &WriteTransaction) -> Result<(), redb::Error> {
-    Tables::open(transaction)?;
+    let mut tables = Tables::open(transaction)?;
+    if transaction.delete_table(DUE_BY_SINK)? {
+        for item in tables.letters.iter()? {
+            let (number, row) = item?;
+            let (number, row) = (number.value(), row.value());
+            let letter = read(number, row)?;
+            for sink in letter.due_at() {
+                with_namespace(row.1, |namespace| {
+                    tables.due.insert((sink, namespace, letter.place(sink)), ()).map(drop)
+                })?;
+            }
+        }
+    }
     Ok(())
 }
 

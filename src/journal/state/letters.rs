@@ -12,7 +12,7 @@ pub enum LetterState {
     /// It stays until somebody decides about it.
     #[default]
     Kept,
-    /// It is to be sent again, and stays until that has succeeded.
+    /// To be sent again, because somebody wants that or because it is parked; kept until that has succeeded.
     RetryRequested,
 }
 
@@ -89,14 +89,19 @@ pub struct LetterFate {
 pub enum LetterOutcome {
     /// Its own sink has it: it goes.
     Delivered,
+    /// Its own sink fails for it: it stays, and is sent again.
+    Failed {
+        /// The receiver's words.
+        reason: String,
+        /// When that was, milliseconds since the epoch.
+        time_ms: u64,
+    },
     /// Its own sink has refused it once more: it stays.
     Refused {
         /// `invalid`, `too-large` and the like.
         class: String,
         /// The receiver's words.
         reason: String,
-        /// How often it was sent now.
-        attempts: u32,
         /// When it was given up, milliseconds since the epoch.
         time_ms: u64,
     },
@@ -114,6 +119,9 @@ pub struct LetterCounts {
     pub events: u64,
     /// What they take of `journal.deadLetters`, in bytes.
     pub bytes: u64,
+    /// Letters of events that are parked.
+    #[serde(skip)]
+    pub parked: u64,
     /// Letters that this sink is to be sent: its own again, and those of sinks that forward to it.
     pub due: u64,
     /// Events in letters that went because there was no room.

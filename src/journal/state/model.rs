@@ -203,6 +203,30 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
+    /// The class of letters that are parked: they are sent again by themselves, and go for no want of room.
+    pub const BLOCKED: &str = "blocked";
+
+    /// The [places](Self::place) of letters that a sink was sent are from here on.
+    pub const TRIED: u64 = 1 << 63;
+
+    /// Whether it is parked.
+    pub fn is_parked(&self) -> bool {
+        self.class == Self::BLOCKED
+    }
+
+    /// Its place among the letters that a sink is to be sent: those that it was never sent come first.
+    pub fn place(&self, sink: &str) -> u64 {
+        let is_tried = self.sink == sink && self.attempts > 0;
+        if is_tried { Self::TRIED + self.number } else { self.number }
+    }
+
+    /// Notes that it was sent once more, in vain.
+    pub(super) fn failed(&mut self, reason: &str, time_ms: u64) {
+        reason.clone_into(&mut self.reason);
+        self.attempts = self.attempts.saturating_add(1);
+        self.time_ms = time_ms;
+    }
+
     /// How many events it stands for.
     pub fn events(&self) -> u64 {
         self.unidentified.max(1)

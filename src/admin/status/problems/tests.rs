@@ -42,6 +42,8 @@ fn bad(status: &mut Status) {
         let (name, pending, lag_seconds) = (name.to_owned(), 9, 192.6);
         sinks.push(SinkStatus { name, state, pending, overrun, lag_seconds, last_error, ..sink });
     }
+    sinks[0].parked = 3;
+    status.dead_letters.insert("a".to_owned(), LetterCounts { letters: 3, ..counts });
     status.sinks = sinks;
     status.sources[0].stream_closed_seconds = None;
     status.sources[0].last_error = Some("connection refused".to_owned());

@@ -9,7 +9,7 @@ use crate::{
     bridge::{
         BatchOptions, EventFate, Failure, FailureClass, Fault, Outcome, RefusedClass, RetryOptions,
         Secrets,
-        delivery::{Attempt, Delivery, DeliveryOptions, Millis, Moment},
+        delivery::{self, Attempt, Delivery, DeliveryOptions, Millis, Moment},
         gather::Work,
     },
     event::{Batch, Record},
@@ -73,6 +73,24 @@ pub(super) enum Fate {
 /// A record in the journal: its namespace, and its object.
 pub(super) type About = (u64, u64);
 
+/// The answers of a caller whose earlier runs delivered nothing.
+pub(super) struct Outside {
+    pub(super) taken: Vec<u64>,
+    /// Whether there is room for parked records.
+    pub(super) room: bool,
+}
+
+impl delivery::Caller for Outside {
+    fn had(&mut self, record: &Record) -> bool {
+        self.taken.push(record.seq);
+        false
+    }
+
+    fn has_room(&mut self, _: &Record, _: bool) -> bool {
+        self.room
+    }
+}
+
 /// See the [module](self).
 pub(super) struct Caller {
     pub(super) delivery: Delivery,
@@ -82,6 +100,8 @@ pub(super) struct Caller {
     pub(super) fates: BTreeMap<u64, Fate>,
     /// What is in flight.
     pub(super) sent: Vec<(Attempt, Vec<u64>)>,
+    /// Whether there is room for parked records.
+    pub(super) room: bool,
     /// The records that are settled by the totals.
     settled: u64,
     /// Before that the position stands.
@@ -96,6 +116,7 @@ impl Caller {
             records: BTreeMap::new(),
             fates: BTreeMap::new(),
             sent: Vec::new(),
+            room: true,
             settled: 0,
             next: 1,
         }
@@ -112,7 +133,9 @@ impl Caller {
             work.marks.push(work.end());
         }
         let seqs: Vec<u64> = work.batch.records.iter().map(|record| record.seq).collect();
-        self.delivery.push(work);
+        let moment = Moment { now: self.now, time_ms: self.now };
+        let mut outside = Outside { taken: Vec::new(), room: self.room };
+        self.delivery.push(work, moment, &mut outside);
         self.settle();
         seqs
     }
@@ -155,13 +178,10 @@ impl Caller {
     /// Answers one of the attempts in flight.
     pub(super) fn answer(&mut self, at: usize, outcome: Outcome) {
         let (attempt, seqs) = self.sent.remove(at);
-        let mut taken = Vec::new();
         let moment = Moment { now: self.now, time_ms: self.now };
-        let mut had = |record: &Record| {
-            taken.push(record.seq);
-            false
-        };
-        let consequences = self.delivery.answered(attempt, outcome, moment, &mut had);
+        let mut outside = Outside { taken: Vec::new(), room: self.room };
+        let consequences = self.delivery.answered(attempt, outcome, moment, &mut outside);
+        let Outside { taken, .. } = outside;
         assert_eq!(consequences.taken, taken.len());
         for seq in taken {
             assert!(seqs.contains(&seq));

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use super::harness::{failed, invalid, of_record, options, silence};
+use super::harness::{Outside, failed, invalid, of_record, options, silence};
 use crate::{
     bridge::{
         Failure, FailureClass, Outcome, RefusedClass,
-        delivery::{Attempt, Delivery, Moment},
+        delivery::{Attempt, Delivery, LetterClass, Moment},
         gather::Work,
     },
     event::Record,
@@ -65,6 +65,8 @@ struct Scenario {
     namespaces: usize,
     /// So many culprits come one after the other after ten seconds,
     culprits: u64,
+    /// (or before all others),
+    first: u64,
     /// so many more 20 s later,
     later: u64,
     /// and are answered so.
@@ -82,6 +84,7 @@ const SCENARIO: Scenario = Scenario {
     lanes: 1,
     namespaces: 30,
     culprits: 0,
+    first: 0,
     later: 0,
     answer: Answer::Forbidden,
     outage: None,
@@ -127,8 +130,10 @@ struct Outcomes {
     others: Vec<u64>,
     /// Events that were given up,
     given_up: u64,
-    /// and those of them that are no culprits.
+    /// and those of them that are of other namespaces,
     innocent: u64,
+    /// or no culprits.
+    with_them: u64,
     attempts: usize,
 }
 
@@ -162,13 +167,15 @@ impl Scenario {
         let (Self { events, lanes, culprits, answer, .. }, seconds) =
             (self, |ms: u64| Duration::from_millis(ms).as_secs_f64());
         println!(
-            "{name:24} {events:3}x{lanes} {culprits:5} {answer:12?} p50 {:6.2} p99 {:6.2} max {:7.2} given up {:5} ({} innocent), {} attempts",
+            "{name:24} {events:3}x{lanes} {culprits:5} {answer:12?} p50 {:6.2} p99 {:6.2} max {:7.2} given up {:5} ({} innocent, {} with them), {} attempts, {:.0} s",
             seconds(outcomes.percentile(50)),
             seconds(outcomes.percentile(99)),
             seconds(outcomes.percentile(100)),
             outcomes.given_up,
             outcomes.innocent,
+            outcomes.with_them,
             outcomes.attempts,
+            seconds(model.now),
         );
         outcomes
     }
@@ -186,10 +193,7 @@ impl Scenario {
 
 impl Model {
     fn run(&mut self) {
-        let (every, _) = self.scenario.pace();
-        for at in (0..self.scenario.lasts).step_by(every as usize) {
-            self.next.push(Reverse((at, Next::Come)));
-        }
+        self.next.push(Reverse((0, Next::Come)));
         while let Some(Reverse((at, next))) = self.next.pop() {
             self.now = at;
             match next {
@@ -202,8 +206,19 @@ impl Model {
     }
 
     fn come(&mut self) {
-        let (_, count) = self.scenario.pace();
+        let (every, count) = self.scenario.pace();
+        let is_open = |event: &Event| event.is_culprit && event.fate.is_none();
+        let is_over = self.now >= self.scenario.lasts;
+        if !is_over {
+            self.next.push(Reverse((self.now + every, Next::Come)));
+        } else if self.now < 48 * 3600 * SECOND && self.events.iter().any(is_open) {
+            // Nothing is parked unless something is taken.
+            self.next.push(Reverse((self.now + SECOND, Next::Come)));
+        }
         for n in 0..count {
+            if (self.now, n) == (0, 0) {
+                (0..self.scenario.first).for_each(|n| self.add((GUILTY, 100 + n), true));
+            }
             let about = (self.random.usize(0..self.scenario.namespaces), self.random.u64(0..50));
             self.add(about, false);
             let culprits = match self.now {
@@ -231,7 +246,9 @@ impl Model {
                 );
                 work.batch.records.push(Record { seq, envelope: envelope.into() });
             }
-            self.delivery.push(work);
+            let moment = Moment { now: self.now, time_ms: self.now };
+            let mut outside = Outside { taken: Vec::new(), room: true };
+            self.delivery.push(work, moment, &mut outside);
         }
         while let Some(attempt) = self.delivery.next(self.now) {
             let seqs: Vec<u64> =
@@ -256,7 +273,7 @@ impl Model {
         }
     }
 
-    /// What a receiver says to events. After the end it takes everything.
+    /// The answer of the receiver.
     fn answer(&mut self, seqs: &[u64]) -> (Outcome, u64) {
         let Scenario { answer, outage, random, lasts, .. } = self.scenario;
         if let Some((answer, from, to)) = outage
@@ -264,8 +281,7 @@ impl Model {
         {
             return (answer.outcome(), answer.latency());
         }
-        let is_over = self.now >= lasts + 60 * SECOND;
-        if !is_over && seqs.iter().any(|seq| self.events[*seq as usize].is_culprit) {
+        if seqs.iter().any(|seq| self.events[*seq as usize].is_culprit) {
             return (answer.outcome(), answer.latency());
         }
         if self.random.u8(0..100) < random && self.now < lasts {
@@ -282,22 +298,32 @@ impl Model {
             }
         }
         let moment = Moment { now: self.now, time_ms: self.now };
-        let consequences = self.delivery.answered(attempt, outcome, moment, &mut |_| false);
+        let mut outside = Outside { taken: Vec::new(), room: true };
+        let consequences = self.delivery.answered(attempt, outcome, moment, &mut outside);
         self.taken += consequences.taken as u64;
+        let mut parked = consequences.letters.iter();
+        let is_parked = parked.any(|letter| letter.class == LetterClass::Blocked);
+        let nothing_is_taken = self
+            .scenario
+            .outage
+            .is_some_and(|(answer, from, to)| (from + answer.latency()..to).contains(&self.now));
+        assert!(!is_parked || !nothing_is_taken, "parked while nothing is taken");
     }
 
     fn outcomes(&self) -> Outcomes {
         let mut last: BTreeMap<(usize, u64), u64> = BTreeMap::new();
-        let (mut others, mut given_up, mut innocent) = (Vec::new(), 0, 0);
+        let (mut others, mut given_up, mut innocent, mut with_them) = (Vec::new(), 0, 0, 0);
         for event in &self.events {
             let Some((at, delivered)) = event.fate else {
                 panic!("an event without a fate: {:?} of {}", event.about, event.came);
             };
             if !delivered {
                 given_up += 1;
-                innocent += u64::from(!event.is_culprit);
+                innocent += u64::from(event.about.0 != GUILTY);
+                with_them += u64::from(!event.is_culprit);
                 continue;
             }
+            assert!(!event.is_culprit);
             // An object's events arrive in order.
             let before = last.insert(event.about, at).unwrap_or_default();
             assert!(before <= at, "{:?} is overtaken", event.about);
@@ -307,7 +333,7 @@ impl Model {
         }
         others.sort_unstable();
         assert_eq!(self.settled, self.events.len() as u64, "lost");
-        Outcomes { others, given_up, innocent, attempts: self.attempts }
+        Outcomes { others, given_up, innocent, with_them, attempts: self.attempts }
     }
 }
 
@@ -321,10 +347,6 @@ fn one_namespace_at_fault_keeps_no_other_waiting() {
             let all = if culprits == 21 && answer != Reset { 4 } else { 2 };
             for (events, lanes) in SHAPES.into_iter().take(all) {
                 let scenario = Scenario { events, lanes, culprits, answer, ..SCENARIO };
-                if (answer, culprits, events) == (Hang, 500, 500) {
-                    // They fill the window.
-                    continue;
-                }
                 let outcomes = scenario.run("one namespace at fault");
                 let most = if answer == Hang { 4 * TIMEOUT } else { 10 * SECOND };
                 assert!(outcomes.percentile(99) <= most, "{scenario:?}");
@@ -350,11 +372,26 @@ fn nothing_is_given_up_while_nothing_is_taken() {
 }
 
 #[test]
+fn a_flood_of_one_namespace_keeps_no_other_waiting() {
+    for (events, lanes) in SHAPES.into_iter().take(3) {
+        let scenario = Scenario { events, lanes, culprits: 10_000, ..SCENARIO };
+        let outcomes = scenario.run("flood");
+        assert!(outcomes.percentile(99) <= 10 * SECOND, "{scenario:?}");
+        assert_eq!(outcomes.innocent, 0, "{scenario:?}");
+        let scenario = Scenario { first: 3000, culprits: 0, ..scenario };
+        let outcomes = scenario.run("flood before all others");
+        assert!(outcomes.percentile(100) <= 60 * SECOND, "{scenario:?}");
+        assert_eq!(outcomes.innocent, 0, "{scenario:?}");
+    }
+}
+
+#[test]
 fn nothing_is_lost_to_an_outage_random_failures_or_culprits_of_the_only_namespace() {
     for (events, lanes) in SHAPES {
         let outage = Some((Answer::Forbidden, 20 * SECOND, 80 * SECOND));
-        let scenario = Scenario { events, lanes, culprits: 1, outage, ..SCENARIO };
-        assert_eq!(scenario.run("culprit, then outage").given_up, 0, "{scenario:?}");
+        let scenario =
+            Scenario { events, lanes, culprits: 1, outage, lasts: 100 * SECOND, ..SCENARIO };
+        assert_eq!(scenario.run("culprit, then outage").given_up, 1, "{scenario:?}");
         // Culprits in two batches, which fail one after the other when the receiver is back.
         let outage = Some((Answer::Forbidden, 20 * SECOND, 40 * SECOND));
         let answer = Answer::ServerError;
@@ -365,13 +402,12 @@ fn nothing_is_lost_to_an_outage_random_failures_or_culprits_of_the_only_namespac
         assert!(outcomes.percentile(100) <= 60 * SECOND, "{scenario:?}");
         let scenario = Scenario { events, lanes, culprits: 21, namespaces: 1, ..SCENARIO };
         let outcomes = scenario.run("one namespace");
-        assert_eq!(outcomes.given_up, 0, "{scenario:?}");
         assert!(outcomes.percentile(99) <= 10 * SECOND, "{scenario:?}");
         let scenario = Scenario { answer: Answer::Hang, culprits: 1, ..scenario };
         let outcomes = scenario.run("one namespace");
         // In batches a hang is found after nine halvings.
         assert!(events > 1 || outcomes.percentile(99) <= 4 * TIMEOUT, "{scenario:?}");
         let scenario = Scenario { events, lanes, random: 30, ..SCENARIO };
-        assert_eq!(scenario.run("30 % of 503").given_up, 0, "{scenario:?}");
+        assert!(scenario.run("30 % of 503").given_up < 50, "{scenario:?}");
     }
 }

@@ -281,6 +281,185 @@ fn max_attempts_counts_nothing_that_a_person_has_to_mend() {
     assert_eq!(caller.fates.values().filter(|fate| **fate == Fate::Delivered).count(), 2);
 }
 
+/// Has records that come each second for so long, those of objects from 100 on failing.
+fn pass(
+    caller: &mut Caller,
+    seconds: u64,
+    failure: &Outcome,
+    mut about: impl FnMut(u64) -> Vec<(u64, u64)>,
+) {
+    let end = caller.now + 1000 * seconds;
+    while caller.now < end {
+        caller.push(about(caller.now / 1000));
+        let next = caller.now + 1000;
+        while caller.now < next {
+            caller.send();
+            caller.now += 50;
+            let is_idle = caller.sent.is_empty();
+            while let Some((_, seqs)) = caller.sent.first() {
+                let fails = seqs.iter().any(|seq| caller.records[seq].1 >= 100);
+                caller.answer(0, if fails { failure.clone() } else { Outcome::Delivered });
+            }
+            if is_idle {
+                let wake = caller.delivery.wake_at().unwrap_or(next);
+                caller.now = wake.min(next).max(caller.now);
+            }
+        }
+        caller.now = next;
+    }
+}
+
+#[test]
+fn a_record_that_fails_alone_while_others_are_taken_is_parked_after_a_minute() {
+    let failure = of_record(FailureClass::Misconfigured);
+    for (lanes, events) in [(1, 500), (8, 1)] {
+        let mut caller = Caller::new(options(lanes, events));
+        let culprit = caller.push([(1, 100)])[0];
+        pass(&mut caller, 59, &failure, |_| vec![(2, 1)]);
+        assert_eq!(caller.class(culprit), None);
+        pass(&mut caller, 60, &failure, |_| vec![(2, 1)]);
+        assert_eq!(caller.class(culprit), Some("blocked"));
+        assert_eq!(caller.next, caller.records.len() as u64 + 1);
+    }
+}
+
+#[test]
+fn nothing_is_parked_while_nothing_else_is_taken_or_there_is_no_room() {
+    let failure = of_record(FailureClass::Misconfigured);
+    let mut caller = Caller::new(options(1, 1));
+    let culprit = caller.push([(1, 100)])[0];
+    pass(&mut caller, 3600, &failure, |_| vec![]);
+    caller.room = false;
+    pass(&mut caller, 3600, &failure, |_| vec![(2, 1)]);
+    assert_eq!(caller.class(culprit), None);
+    caller.room = true;
+    pass(&mut caller, 60, &failure, |_| vec![(2, 1)]);
+    assert_eq!(caller.class(culprit), Some("blocked"));
+}
+
+#[test]
+fn later_records_of_an_object_that_fail_too_are_parked_sooner() {
+    let failure = of_record(FailureClass::Unavailable);
+    let mut caller = Caller::new(options(8, 1));
+    caller.push([(1, 100); 20]);
+    pass(&mut caller, 160, &failure, |_| vec![(2, 1)]);
+    assert!((1..=20).all(|seq| caller.class(seq) == Some("blocked")));
+}
+
+#[test]
+fn a_namespace_that_fills_the_window_is_shut_until_one_of_its_records_is_taken() {
+    let failure = of_record(FailureClass::Unavailable);
+    let mut caller = Caller::new(options(8, 1));
+    caller.push((0..1100).map(|n| (1, 100 + n)));
+    pass(&mut caller, 10, &failure, |_| vec![(2, 1), (2, 2)]);
+    assert_eq!((1..=1100).filter(|seq| caller.class(*seq) == Some("blocked")).count(), 1100);
+    // Later records are not even sent,
+    let unsent = caller.push([(1, 100), (1, 1)]);
+    assert!(unsent.iter().all(|seq| caller.class(*seq) == Some("blocked")));
+    assert_eq!(
+        caller.fates[&unsent[0]],
+        Fate::DeadLetter { class: "blocked".to_owned(), attempts: 0, unidentified: 0 }
+    );
+    // but for one after a minute, and another after two more.
+    let before = caller.records.len() as u64;
+    pass(&mut caller, 200, &failure, |_| vec![(2, 1), (1, 100)]);
+    let sent = caller
+        .fates
+        .range(before + 1..)
+        .filter(|(_, fate)| matches!(fate, Fate::DeadLetter { attempts, .. } if *attempts > 0));
+    assert_eq!(sent.count(), 2);
+    assert!(caller.fates.range(before + 1..).count() >= 399);
+    // One that is taken opens it.
+    let before = caller.records.len() as u64;
+    pass(&mut caller, 300, &failure, |_| vec![(2, 1), (1, 1)]);
+    let is_parked = |seq: &u64| caller.class(*seq) == Some("blocked");
+    let last = (before + 1..=caller.records.len() as u64).rfind(|seq| is_parked(seq)).unwrap();
+    assert!(last < caller.records.len() as u64 - 100, "{last}");
+}
+
+#[test]
+fn a_record_of_a_batch_that_is_answered_by_itself_fails_alone() {
+    let mut caller = Caller::new(options(1, 3));
+    caller.push([(1, 1), (1, 2), (1, 3)]);
+    caller.send();
+    let Outcome::Failed(failure) = of_record(FailureClass::Unavailable) else { panic!() };
+    let (taken, failed) = (EventFate::Delivered, EventFate::Failed(failure));
+    caller.answer(0, Outcome::PerEvent(vec![taken.clone(), failed.clone(), taken]));
+    caller.push([(1, 4), (1, 5), (1, 2)]);
+    assert_eq!(caller.send(), [[4, 5]], "nobody waits but for its object");
+    caller.answer(0, Outcome::Delivered);
+    while caller.class(2).is_none() {
+        caller.wake();
+        for seqs in caller.send() {
+            let fates = seqs.iter().map(|seq| match seq {
+                2 => failed.clone(),
+                _ => EventFate::Delivered,
+            });
+            let fates = fates.collect();
+            caller.answer_of(seqs[0], Outcome::PerEvent(fates));
+        }
+        caller.push([(2, 1)]);
+    }
+    assert_eq!(caller.class(2), Some("blocked"));
+    caller.drain();
+}
+
+#[test]
+fn records_that_wait_for_their_namespace_leave_room_for_others() {
+    let failure = of_record(FailureClass::Misconfigured);
+    let mut caller = Caller::new(options(8, 1));
+    // Nothing of others is there, nor was anything taken before.
+    for object in 100.. {
+        caller.push([(1, object)]);
+        if !caller.delivery.has_room() {
+            break;
+        }
+    }
+    caller.room = false;
+    let full = caller.records.len();
+    assert_eq!(full, 1024);
+    pass(&mut caller, 15, &failure, |_| vec![]);
+    assert!(caller.delivery.has_room());
+    caller.room = true;
+    pass(&mut caller, 15, &failure, |_| vec![(2, 1)]);
+    assert!((1..=full as u64).all(|seq| caller.class(seq) == Some("blocked")));
+}
+
+#[test]
+fn a_record_that_failed_alone_has_its_turn_however_many_others_did() {
+    let failure = of_record(FailureClass::Unavailable);
+    let mut caller = Caller::new(options(1, 1));
+    caller.room = false;
+    caller.push((0..900).map(|n| (1, 100 + n)));
+    pass(&mut caller, 60, &failure, |_| vec![(2, 1)]);
+    // The receiver fails once for one of another namespace.
+    let innocent = caller.push([(3, 1)])[0];
+    loop {
+        caller.send();
+        let (_, seqs) = &caller.sent[0];
+        let is_it = seqs.contains(&innocent);
+        caller.answer(0, failure.clone());
+        if is_it {
+            break;
+        }
+        caller.now += 50;
+    }
+    pass(&mut caller, 100, &failure, |_| vec![(2, 1)]);
+    assert_eq!(caller.fates.get(&innocent), Some(&Fate::Delivered));
+}
+
+#[test]
+fn a_few_that_fail_do_not_shut_their_namespace() {
+    let failure = of_record(FailureClass::Misconfigured);
+    let mut caller = Caller::new(options(1, 500));
+    let mut seqs = caller.push((0..40).map(|n| (1, 100 + n)));
+    seqs.extend(caller.push((0..40).map(|n| (1, n))));
+    pass(&mut caller, 30, &failure, |_| vec![(2, 1)]);
+    assert!(seqs[40..].iter().all(|seq| caller.fates[seq] == Fate::Delivered));
+    pass(&mut caller, 150, &failure, |_| vec![(2, 1)]);
+    assert!(seqs[..40].iter().all(|seq| caller.class(*seq) == Some("blocked")));
+}
+
 #[test]
 fn the_window_is_bounded_by_records_and_bytes() {
     let batch = BatchOptions { bytes: 1 << 20, ..options(4, 500).batch };
@@ -341,6 +520,7 @@ enum Happening {
     Push(Vec<(u64, u64)>),
     Answer(prop::sample::Index, Outcome),
     Wake,
+    Room(bool),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -349,6 +529,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         6 => (any::<prop::sample::Index>(), outcome())
             .prop_map(|(at, outcome)| Happening::Answer(at, outcome)),
         2 => Just(Happening::Wake),
+        1 => any::<bool>().prop_map(Happening::Room),
     ]
 }
 
@@ -365,6 +546,7 @@ proptest! {
         for happening in happenings {
             match happening {
                 Happening::Push(records) => _ = caller.push(records),
+                Happening::Room(room) => caller.room = room,
                 Happening::Answer(at, outcome) if !caller.sent.is_empty() => {
                     let at = at.index(caller.sent.len());
                     caller.answer(at, outcome);
