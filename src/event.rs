@@ -20,6 +20,7 @@ mod time;
 
 pub use correlation::{Correlation, CorrelationAction, SummarisedMessage};
 pub use cut::LEAST_ENVELOPE;
+pub(crate) use envelope::with_namespace;
 pub use envelope::{Cluster, DeadLetterInfo, Envelope, EnvelopeParts};
 pub(crate) use fields::{EVENTS, Field, Shape, field};
 pub use head::EnvelopeHead;

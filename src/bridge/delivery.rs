@@ -14,12 +14,11 @@
 //!    many at each failure, down to one, and twice as many at each success, until they are a batch again.
 //! 2. A record that fails alone waits by itself, with jittered backoff, and only later ones of its object wait behind it.
 //! 3. Such records and namespaces apart have every second turn of a free lane, and are sent beside the lanes, too: a
-//!    quarter as many attempts as there are lanes. What was not answered in time is sent beside the lanes only.
+//!    quarter as many attempts as there are lanes. Those not answered in time go beside the lanes only.
 //! 4. No connection, TLS, credentials, or a request for less or for time is no record's fault: the batch is sent again
 //!    after a wait.
 //! 5. When each namespace has failed and nothing is taken, the sink is *failing*: it is tried with one record at a time,
 //!    of another namespace each time, with backoff, until one is taken.
-//!
 //! 6. A record is *parked* once it has failed alone for a minute or longer, and others were taken after at least five of
 //!    its failures: it becomes a dead letter that is sent again by itself.
 //! 7. A namespace is *shut* when its records failed alone eight times in a row and none was taken, if they fill half of
@@ -131,7 +130,7 @@ pub(super) trait Caller {
 struct Apart {
     /// So many at a time.
     most: usize,
-    /// It failed by itself, not only with others.
+    /// Set if it failed by itself, not only with others.
     has_failed: bool,
     /// An attempt was not answered in time: after so many successes it is sent in the lanes again.
     silence: u32,
@@ -394,7 +393,7 @@ impl Delivery {
         is_the_sinks || (health.of_several || is_long) && queued.all(has_failed)
     }
 
-    /// What a free lane sends.
+    /// The next attempt of a free lane.
     fn turn(&mut self, now: Millis) -> Option<(Kind, Vec<Number>)> {
         if std::mem::take(&mut self.was_regular)
             && let Some(found) = self.apart(now, false)
@@ -408,7 +407,7 @@ impl Delivery {
         self.apart(now, false)
     }
 
-    /// What is sent next of records that failed alone and of namespaces apart, in turns.
+    /// The next attempt with a record that failed alone, or with records of a namespace apart, in turns.
     fn apart(&mut self, now: Millis, silent: bool) -> Option<(Kind, Vec<Number>)> {
         if self.window.failed() == 0 && self.apart.is_empty() {
             return None;

@@ -76,7 +76,7 @@ pub(super) struct SenderParts {
     pub(super) transport: Transport,
     pub(super) options: DeliveryOptions,
     pub(super) progress: Arc<SinkProgress>,
-    /// What the receiver has, on the disk.
+    /// The records that the receiver has, on the disk.
     pub(super) had: Delivered,
     /// To see whether there is room for parked ones.
     pub(super) letters: DeadLettersReader,

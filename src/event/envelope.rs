@@ -57,6 +57,12 @@ pub struct EnvelopeParts<'a> {
     pub event: &'a [u8],
 }
 
+/// Calls with the namespace of an envelope's Event; with `""` where it is no envelope.
+pub(crate) fn with_namespace<T>(envelope: &[u8], with: impl FnOnce(&str) -> T) -> T {
+    let fields = EnvelopeParts::of(envelope).and_then(|parts| parts.fields());
+    with(fields.as_ref().map_or("", |fields| &*fields.metadata.namespace))
+}
+
 impl<'a> EnvelopeParts<'a> {
     /// The pieces; nothing if the envelope does not have them where they belong. What stands in it
     /// of an object or of a correlation goes with `after_delta`.

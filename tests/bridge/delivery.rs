@@ -274,8 +274,9 @@ async fn an_attempt_without_an_answer_is_given_up_and_made_again() {
     sink.hold(true);
     let tuning = Tuning { timeout: Duration::from_millis(1), ..Tuning::default() };
     let (bridge, _dir, _server) = deliver(1, &sink, tuning).await;
-    until("a failure", || sink_status(&bridge.view(), "a").failed_attempts > 0).await;
-    let error = sink_status(&bridge.view(), "a").last_error.unwrap();
+    let error = || sink_status(&bridge.view(), "a").last_error;
+    until("a failure", || error().is_some()).await;
+    let error = error().unwrap();
     assert!(error.starts_with("no answer within"), "{error}");
     sink.hold(false);
     sink.wait_for(1).await;

@@ -39,8 +39,10 @@ async fn what_retention_drops_before_a_stalled_sink_had_it_is_lost_and_counted()
     let (stalled, prompt) = (MemorySink::default(), MemorySink::default());
     stalled.hold(true);
     let setup = || {
+        // Its attempt does not fail meanwhile: the window would grow.
+        let patient = Tuning { timeout: Duration::from_mins(10), ..Tuning::default() };
         let setup = Setup::new(&server, dir.path());
-        let mut setup = setup.sink("stalled", &stalled).sink("prompt", &prompt);
+        let mut setup = setup.tuned("stalled", &stalled, patient).sink("prompt", &prompt);
         setup.retention = 8 << 20;
         setup
     };

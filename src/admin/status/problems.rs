@@ -48,7 +48,9 @@ pub(super) fn of(status: &Status, not_identified: Option<&str>) -> Vec<Problem> 
     for kind in [misconfigured, stopped, overrun, retrying] {
         problems.extend(sinks.iter().filter_map(kind));
     }
-    problems.extend(sinks.iter().filter_map(parked));
+    for kind in [parking_full, parked] {
+        problems.extend(sinks.iter().filter_map(kind));
+    }
     let kept = dead_letters.iter().map(|(sink, counts)| {
         let of_sink = sinks.iter().find(|status| status.name == *sink);
         (sink, counts.letters.saturating_sub(of_sink.map_or(0, |status| status.parked)))
@@ -216,23 +218,29 @@ fn retrying(sink: &SinkStatus) -> Option<Problem> {
 }
 
 fn parked(sink: &SinkStatus) -> Option<Problem> {
-    let SinkStatus { name, parked, parking_full, .. } = sink;
-    let full = if *parking_full {
-        ", and there is no room in journal.deadLetters to park more"
-    } else {
-        ""
-    };
-    (*parked > 0 || *parking_full).then(|| {
+    (sink.parked > 0).then(|| {
         of_sink(
             sink,
             format!(
-                "{} parked: the receiver fails for such, or for others of their namespace{full}",
-                counted(*parked, "event is", "events are")
+                "{} parked: the receiver fails for them, or for others of their namespace",
+                counted(sink.parked, "event is", "events are")
             ),
             format!(
-                "`tidings dead-letters list --config FILE --sink {name} --class blocked` shows them and why; they are sent \
-                 again by themselves, at once with `retry`; or `drop` them"
+                "`tidings dead-letters list --config FILE --sink {} --class blocked` shows them and why. Tidings sends them \
+                 again by itself, and at once on `retry`; `drop` gives them up",
+                sink.name
             ),
+        )
+    })
+}
+
+fn parking_full(sink: &SinkStatus) -> Option<Problem> {
+    sink.parking_full.then(|| {
+        of_sink(
+            sink,
+            "there is no room in journal.deadLetters to park an event that the receiver fails for".to_owned(),
+            "correct the receiver, `drop` dead letters of the class `blocked`, or raise journal.deadLetters and \
+             restart Tidings; until then the event holds up the position of the sink",
         )
     })
 }

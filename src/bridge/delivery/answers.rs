@@ -344,7 +344,7 @@ impl Delivery {
     ) -> bool {
         use FailureClass::{Throttled, Timeout, Unavailable};
         let Some(most) = self.options.retry.max_attempts else { return true };
-        // What a person has to mend is waited for: given up, an expired token would empty the journal into the dead
+        // Failures that a person has to mend are waited for: given up, an expired token would empty the journal into the dead
         // letters.
         if !matches!(failure.class, Unavailable | Throttled | Timeout) {
             return true;

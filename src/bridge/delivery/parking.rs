@@ -213,13 +213,11 @@ impl Delivery {
         let entry = self.window.get(number);
         let is_sent = entry.first.is_some();
         let has_room = answer.caller.has_room(&entry.record, is_sent);
-        if has_room && is_sent {
-            self.give_up(number, LetterClass::Blocked, reason, answer);
-        } else if has_room {
+        if has_room {
             let words = format_args!(
                 "not sent, as the receiver fails for others of its namespace: {reason}"
             );
-            let reason = Secrets::none().reason(words);
+            let reason = if is_sent { reason.clone() } else { Secrets::none().reason(words) };
             self.give_up(number, LetterClass::Blocked, &reason, answer);
         }
         has_room

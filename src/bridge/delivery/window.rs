@@ -41,7 +41,7 @@ pub(super) enum Fate {
 pub(super) enum State {
     Queued,
     InFlight,
-    /// It failed, and is sent again then.
+    /// Failed, and sent again then.
     Waiting(Millis),
     Done,
 }

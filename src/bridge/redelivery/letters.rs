@@ -1,11 +1,11 @@
 //! Dead letters that a sink is to be sent: its own once more, those that are parked among them, and those of others that
 //! are forwarded to it.
 //!
-//! Each namespace is sent its letters in order, those first that were never sent, one at first, and twice as many after each batch that was taken. A letter
-//! that fails is passed over. A round sends each letter of a namespace once; after [so many](FAILURES) failures it goes on a
-//! minute later. The next round begins a minute later, too; after rounds in which nothing was taken the wait doubles, up
-//! to an hour.
-//! Letters that are new, and those that a command has sent again, do not wait for that.
+//! Each namespace is sent its letters in a round: first those that were never sent, then the others, both in order. One
+//! goes at first, then twice as many after each batch that was taken. A letter that fails is passed over until the next
+//! round, which begins a minute later; after rounds in which nothing was taken the wait doubles, up to an hour. A round
+//! pauses for a minute after [so many](FAILURES) failures. Letters that are new, and those that a command has sent again,
+//! wait for none of that.
 
 use std::{collections::BTreeMap, future::pending, ops::Range, time::Duration};
 
@@ -27,17 +27,17 @@ use crate::{
     journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome, ReadError},
 };
 
-/// A round of a namespace ends after so many failures,
+/// A round pauses after so many failures.
 const FAILURES: u32 = 100;
-/// for as many of which one stands that was not answered in time.
+/// A letter that was not answered in time counts as so many.
 const SILENCE: u32 = 20;
 /// The next round begins after so long at first,
 const FIRST_WAIT: Duration = Duration::from_mins(1);
 /// and at last.
 const LAST_WAIT: Duration = Duration::from_hours(1);
-/// So many failures in a row, of any namespace, have no wait between them,
+/// After so many failures in a row, of any namespace,
 const AT_ONCE: u32 = 8;
-/// and others this one at most.
+/// up to so long passes before the next attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after the state could not be read.
 const READ_RETRY: Duration = Duration::from_secs(1);
@@ -68,11 +68,11 @@ struct Round {
     has_taken: bool,
     /// Rounds in a row with nothing taken.
     in_vain: u32,
-    /// Set if it ended before all letters had their turn: the next one goes on there.
+    /// Set if it paused before all letters had their turn.
     is_part: bool,
-    /// Set at its end: when the next one begins.
+    /// Set at its end or pause: when it goes on.
     next_at: Option<Instant>,
-    /// Set while it goes on with letters that are new: the same.
+    /// Set while letters that are new have their turn: the `next_at` that they came before.
     then_at: Option<Instant>,
     /// The place after the last letter that was known then and was never sent.
     last: u64,
@@ -115,7 +115,7 @@ impl Round {
         }
     }
 
-    /// Ends it; a part of it before all letters had their turn, if so.
+    /// Ends it, or has it pause before all letters had their turn.
     fn end(&mut self, is_part: bool) {
         self.is_part = is_part;
         let then_at = self.then_at.take().filter(|_| !self.has_taken);
@@ -358,7 +358,7 @@ fn forwarded(letter: &DeadLetter) -> Bytes {
         first_time: time(letter.first_ms),
         time: time(letter.time_ms),
     };
-    // What is no envelope was refused for that.
+    // Bytes that are no envelope were refused for that.
     let parts = EnvelopeParts::of(&letter.envelope);
     parts.map_or_else(|| letter.envelope.clone(), |parts| parts.dead_lettered(&info))
 }

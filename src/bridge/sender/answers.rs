@@ -173,6 +173,8 @@ impl Sender {
             recovered = sink.last_error.take().is_some();
             sink.condition = SinkCondition::Healthy;
             sink.trouble = None;
+            // Nothing waits to be parked.
+            sink.parking_full = false;
         });
         if recovered && self.parts.progress.lines.admit(Level::INFO, RECOVERED, "", events) {
             tracing::info!(sink = self.parts.options.sink, "{RECOVERED}");

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    event::EnvelopeParts,
+    event::with_namespace,
     journal::{DeadLetter, DeadLettersReader},
 };
 
@@ -22,7 +22,7 @@ impl Room {
     /// Whether there is room for a record, beside so many bytes of letters that are settled and not saved. Records that
     /// were not even sent get half of what is left: those that were sent never wait for room behind them.
     pub(super) fn takes(&mut self, envelope: &[u8], unsaved: u64, is_sent: bool) -> bool {
-        let namespace = namespace(envelope);
+        let namespace = with_namespace(envelope, str::to_owned);
         let size = envelope.len() as u64;
         let all = size + unsaved + self.unsettled.values().sum::<u64>();
         let own = size + unsaved + self.unsettled.get(&namespace).copied().unwrap_or_default();
@@ -39,7 +39,7 @@ impl Room {
         if !letter.is_parked() {
             return;
         }
-        let namespace = namespace(&letter.envelope);
+        let namespace = with_namespace(&letter.envelope, str::to_owned);
         if let Some(size) = self.unsettled.get_mut(&namespace) {
             *size = size.saturating_sub(letter.envelope.len() as u64);
             if *size == 0 {
@@ -47,9 +47,4 @@ impl Room {
             }
         }
     }
-}
-
-fn namespace(envelope: &[u8]) -> String {
-    let fields = EnvelopeParts::of(envelope).and_then(|parts| parts.fields());
-    fields.map_or_else(String::new, |fields| fields.metadata.namespace.to_string())
 }

@@ -23,10 +23,11 @@ use redb::{
 use super::{
     DeadLetter, LetterCounts, LetterError, LetterFate, LetterOutcome, LetterQuery, LetterState,
     Letters, META, NamespaceLetters, ReadError, json,
-    letter_shares::{LetterShares, is_of, with_namespace},
+    letter_shares::{LetterShares, is_of},
     parse,
     seen_table::Store,
 };
+use crate::event::with_namespace;
 
 /// By number, in the order in which they died: everything but the envelope as JSON, the envelope.
 const LETTERS: TableDefinition<'_, u64, (&[u8], &[u8])> = TableDefinition::new("dead letters");
@@ -412,12 +413,7 @@ impl DeadLetters {
         let row = json(letter);
         let row = (&*row, &*letter.envelope);
         tables.letters.insert(letter.number, row)?;
-        with_namespace(&letter.envelope, |namespace| -> Result<(), redb::Error> {
-            for sink in letter.due_at() {
-                tables.due.insert((sink, namespace, letter.place(sink)), ())?;
-            }
-            Ok(())
-        })?;
+        set_due(&mut tables.due, letter)?;
         self.count(letter, size(row), u64::saturating_add);
         Ok(())
     }
@@ -463,9 +459,11 @@ impl DeadLetters {
     }
 }
 
+type DueTable<'a> = Table<'a, (&'static str, &'static str, u64), ()>;
+
 struct Tables<'a> {
     letters: Table<'a, u64, (&'static [u8], &'static [u8])>,
-    due: Table<'a, (&'static str, &'static str, u64), ()>,
+    due: DueTable<'a>,
     gone: Table<'a, &'static str, (u64, u64)>,
     arrived: Table<'a, &'static str, u64>,
 }
@@ -535,19 +533,23 @@ impl<'a> Tables<'a> {
     }
 }
 
+/// Has a letter sent to the sinks that are to be sent it.
+fn set_due(due: &mut DueTable<'_>, letter: &DeadLetter) -> Result<(), redb::Error> {
+    with_namespace(&letter.envelope, |namespace| {
+        for sink in letter.due_at() {
+            due.insert((sink, namespace, letter.place(sink)), ())?;
+        }
+        Ok(())
+    })
+}
+
 /// Makes the tables that are not there.
 pub(super) fn make(transaction: &WriteTransaction) -> Result<(), redb::Error> {
     let mut tables = Tables::open(transaction)?;
     if transaction.delete_table(DUE_BY_SINK)? {
         for item in tables.letters.iter()? {
             let (number, row) = item?;
-            let (number, row) = (number.value(), row.value());
-            let letter = read(number, row)?;
-            for sink in letter.due_at() {
-                with_namespace(row.1, |namespace| {
-                    tables.due.insert((sink, namespace, letter.place(sink)), ()).map(drop)
-                })?;
-            }
+            set_due(&mut tables.due, &read(number.value(), row.value())?)?;
         }
     }
     Ok(())

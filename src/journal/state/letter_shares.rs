@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 
 use super::DeadLetter;
-use crate::event::EnvelopeParts;
+use crate::event::with_namespace;
 
 /// A namespace with more than this part of the room gives way first.
 const SHARE: u64 = 4;
@@ -87,9 +87,4 @@ impl LetterShares {
 /// Whether the Event of an envelope is of a namespace. What is no envelope is of none, `""`.
 pub(super) fn is_of(envelope: &[u8], namespace: &str) -> bool {
     with_namespace(envelope, |own| own == namespace)
-}
-
-pub(super) fn with_namespace<T>(envelope: &[u8], with: impl FnOnce(&str) -> T) -> T {
-    let fields = EnvelopeParts::of(envelope).and_then(|parts| parts.fields());
-    with(fields.as_ref().map_or("", |fields| &*fields.metadata.namespace))
 }

@@ -43,6 +43,7 @@ fn bad(status: &mut Status) {
         sinks.push(SinkStatus { name, state, pending, overrun, lag_seconds, last_error, ..sink });
     }
     sinks[0].parked = 3;
+    sinks[1].parking_full = true;
     status.dead_letters.insert("a".to_owned(), LetterCounts { letters: 3, ..counts });
     status.sinks = sinks;
     status.sources[0].stream_closed_seconds = None;

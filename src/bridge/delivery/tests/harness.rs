@@ -98,7 +98,7 @@ pub(super) struct Caller {
     /// By sequence.
     pub(super) records: BTreeMap<u64, About>,
     pub(super) fates: BTreeMap<u64, Fate>,
-    /// What is in flight.
+    /// Attempts in flight.
     pub(super) sent: Vec<(Attempt, Vec<u64>)>,
     /// Whether there is room for parked records.
     pub(super) room: bool,

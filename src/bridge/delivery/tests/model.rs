@@ -100,7 +100,7 @@ struct Event {
     fate: Option<(u64, bool)>,
 }
 
-/// What comes next.
+/// The next thing to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     Answer(usize),
@@ -123,7 +123,7 @@ struct Model {
     settled: u64,
 }
 
-/// What came of a scenario, in milliseconds.
+/// The results of a scenario, in milliseconds.
 #[derive(Debug)]
 struct Outcomes {
     /// The delays of events of other namespaces, or of the only one, in order.

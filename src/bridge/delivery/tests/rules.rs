@@ -107,7 +107,7 @@ fn a_batch_that_fails_is_sent_once_more_and_then_parted_by_namespace() {
     caller.push([(1, 1), (2, 1), (3, 1), (1, 2), (2, 1), (3, 2), (4, 1)]);
     assert_eq!(caller.send(), [[1, 2, 3, 4, 5, 6]]);
     caller.answer(0, of_record(FailureClass::Unavailable));
-    // What is not in it goes on.
+    // Other records go on.
     assert_eq!(caller.send(), [[7]]);
     caller.answer(0, Outcome::Delivered);
     caller.wake();
