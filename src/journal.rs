@@ -51,6 +51,7 @@ mod times;
 mod trail;
 
 pub(crate) use delivered::{Delivered, Noted};
+pub(crate) use ranges::Ranges;
 
 pub use damage::{Damage, DamageKind, Damages};
 pub use directory::{Directory, OpenError};

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bridge::{
-        BlockedBy, BridgeView, Gap, Latencies, Overflow, SinkCondition, SourceView, Stuck, now_ms,
+        BlockedBy, BridgeView, Gap, Latencies, OpenHead, Overflow, SinkCondition, SourceView, Stuck, now_ms,
     },
-    event::Cluster,
+    event::{Cluster, timestamp},
     journal::{Damage, Damages, LetterCounts, NamespaceLetters},
 };
 
@@ -289,6 +289,37 @@ pub struct SinkStatus {
     /// The last failure, until the next success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// The oldest event without a fate. Absent unless it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<HeadStatus>,
+}
+
+/// The oldest event of a sink without a fate, which failed and is sent again.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeadStatus {
+    /// Its id.
+    pub id: String,
+    /// The object that it is about: kind, namespace and name.
+    pub object: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// When it was sent first; RFC 3339.
+    pub since: String,
+    /// Its last failure.
+    pub last_error: String,
+}
+
+impl From<OpenHead> for HeadStatus {
+    fn from(head: OpenHead) -> Self {
+        Self {
+            id: head.id,
+            object: head.object.into(),
+            namespace: head.namespace.into(),
+            since: format!("{:.3}", timestamp(head.since_ms)),
+            last_error: head.last_error.into(),
+        }
+    }
 }
 
 fn seconds(ms: u64) -> f64 {
@@ -354,9 +385,11 @@ pub fn status(view: &BridgeView) -> Status {
                 let sink = sink.snapshot();
                 let totals = sink.totals;
                 let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
+                let behind = behind.saturating_sub(sink.delivered_ahead);
                 let overrun = oldest.ordinal().saturating_sub(sink.standing.position.ordinal());
                 let pending = behind + sink.standing.held.versions;
-                let settled = totals.delivered
+                let delivered = totals.delivered + sink.delivered_ahead;
+                let settled = delivered
                     + totals.filtered
                     + totals.correlated_away
                     + totals.dead_lettered
@@ -373,7 +406,7 @@ pub fn status(view: &BridgeView) -> Status {
                     kind: sink.kind.into(),
                     state: sink.condition,
                     seen: settled + pending,
-                    delivered: totals.delivered,
+                    delivered,
                     filtered: totals.filtered,
                     correlated_away: totals.correlated_away,
                     dead_lettered: totals.dead_lettered,
@@ -402,6 +435,7 @@ pub fn status(view: &BridgeView) -> Status {
                     forwards_refused: sink.errands.forwards_refused,
                     replayed: sink.errands.replayed,
                     last_error: sink.last_error.map(String::from),
+                    head: sink.head.map(HeadStatus::from),
                 }
             })
             .collect(),

@@ -50,7 +50,7 @@ pub(super) use self::{
     backoff::wait_after,
 };
 use super::{
-    BatchOptions, Failure, FailureClass, Fault, RetryOptions, gather::Work, progress::Settled,
+    BatchOptions, Failure, FailureClass, Fault, Reason, RetryOptions, gather::Work, progress::Settled,
 };
 use crate::event::{Batch, Record};
 
@@ -357,6 +357,12 @@ impl Delivery {
     /// The ingest time of the oldest record without a fate, in milliseconds since the epoch.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
         self.window.oldest_ms()
+    }
+
+    /// The oldest record without a fate if it failed: with why, and since when it has been sent.
+    pub(super) fn head(&self) -> Option<(&Record, &Reason, Millis)> {
+        let Entry { record, failure, first, .. } = self.window.entries().next()?;
+        Some((record, failure.as_ref()?, (*first)?))
     }
 
     /// How the sink does.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     event::Missing,
     journal::{
-        CorrelatorInputs, DeadLetter, Destinations, Inputs, LetterFate, LetterOutcome, Resume,
+        CorrelatorInputs, DeadLetter, Destinations, Inputs, LetterFate, LetterOutcome, Ranges, Resume,
         SavedCorrelator, SinkState, Standing, Totals,
     },
 };
@@ -162,6 +162,21 @@ impl std::ops::AddAssign for Enrichments {
     }
 }
 
+/// The oldest event without a fate, where it failed: the position of the sink stays before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenHead {
+    /// Its id.
+    pub id: String,
+    /// The object that it is about: kind, namespace and name.
+    pub object: Reason,
+    /// Its namespace.
+    pub namespace: Reason,
+    /// When it was sent first, in milliseconds since the epoch.
+    pub since_ms: u64,
+    /// Its last failure, in the receiver's words.
+    pub last_error: Reason,
+}
+
 /// What is known of a sink, for the status page and the metrics.
 #[derive(Clone, Debug)]
 pub struct SinkSnapshot {
@@ -173,8 +188,10 @@ pub struct SinkSnapshot {
     pub overflow: Overflow,
     /// Where it stands.
     pub standing: Standing,
-    /// The fates.
+    /// The fates up to there.
     pub totals: Totals,
+    /// How many events behind that the receiver has.
+    pub delivered_ahead: u64,
     /// How it does.
     pub condition: SinkCondition,
     /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
@@ -203,6 +220,8 @@ pub struct SinkSnapshot {
     pub parking_full: bool,
     /// The ingest time of the oldest record in hand, in milliseconds since the epoch.
     pub oldest_in_hand_ms: Option<u64>,
+    /// That record, where it failed.
+    pub head: Option<OpenHead>,
     /// Beside the fates, since the start of the process.
     pub errands: ErrandCounts,
 }
@@ -248,6 +267,33 @@ struct Inner {
 }
 
 impl Inner {
+    fn settle(&mut self, settled: Settled) {
+        self.settled_at = Instant::now();
+        let next = settled.standing.position.next;
+        if settled.read_bytes > 0 && next > self.snapshot.standing.position.next {
+            let Settled { read_bytes, inputs, .. } = &settled;
+            let decided = self.unsaved.inputs.get_or_insert_default();
+            decided.add(next, *read_bytes, inputs);
+        }
+        self.snapshot.standing = settled.standing;
+        self.snapshot.totals += settled.totals;
+        for (source, resume) in settled.resumes {
+            // Frames without records are read once from the log and once live.
+            let known = self.positions.get(&*source).copied().unwrap_or_default();
+            if resume > known {
+                self.positions.insert(source.to_string(), resume);
+            }
+        }
+        let size = |letter: &DeadLetter| letter.envelope.len() as u64;
+        self.unsaved_letters += settled.dead_letters.iter().map(size).sum::<u64>();
+        self.unsaved.dead_letters.extend(settled.dead_letters);
+        self.unsaved.waiting.extend(settled.waiting);
+        if let Some(correlator) = settled.correlator {
+            self.unsaved.save(correlator);
+        }
+        self.changed = true;
+    }
+
     fn holds(&self) -> bool {
         self.snapshot.standing.held.versions > 0 || self.kept.standing.held.versions > 0
     }
@@ -269,6 +315,7 @@ impl SinkProgress {
         overflow: Overflow,
         saved: SinkState,
         correlator: Option<&Correlator>,
+        had: &Ranges,
     ) -> Self {
         let held = correlator.map(Correlator::holding).unwrap_or_default();
         let standing = Standing { held, ..saved.standing };
@@ -278,6 +325,7 @@ impl SinkProgress {
             overflow,
             standing,
             totals: saved.totals,
+            delivered_ahead: had.count_from(saved.standing.position.next),
             condition: SinkCondition::default(),
             trouble: None,
             last_error: None,
@@ -292,6 +340,7 @@ impl SinkProgress {
             last_parked: None,
             parking_full: false,
             oldest_in_hand_ms: None,
+            head: None,
             errands: ErrandCounts::default(),
         };
         let positions = saved.positions;
@@ -324,6 +373,7 @@ impl SinkProgress {
         kind: &'static str,
         saved: &SinkState,
         correlator: Option<&Correlator>,
+        had: &Ranges,
     ) {
         let before = self.snapshot().totals;
         let totals = Totals {
@@ -335,7 +385,7 @@ impl SinkProgress {
         let standing = Standing { held, ..saved.standing };
         lock(&self.inner).holds_back = correlator.is_some_and(Correlator::holds_back);
         let correlator = Some(Correlator::save(correlator, standing.position));
-        self.settle(Settled { standing, totals, correlator, ..Settled::default() });
+        self.settle([Settled { standing, totals, correlator, ..Settled::default() }], had);
         self.update(|sink| {
             sink.kind = kind;
             sink.condition = SinkCondition::Idle;
@@ -400,32 +450,13 @@ impl SinkProgress {
         lock(&self.inner).settled_at
     }
 
-    pub(super) fn settle(&self, settled: Settled) {
+    /// Takes what is settled. The receiver has these records.
+    pub(super) fn settle(&self, settled: impl IntoIterator<Item = Settled>, had: &Ranges) {
         let mut inner = lock(&self.inner);
-        inner.settled_at = Instant::now();
-        let next = settled.standing.position.next;
-        if settled.read_bytes > 0 && next > inner.snapshot.standing.position.next {
-            let Settled { read_bytes, inputs, .. } = &settled;
-            let decided = inner.unsaved.inputs.get_or_insert_default();
-            decided.add(next, *read_bytes, inputs);
-        }
-        inner.snapshot.standing = settled.standing;
-        inner.snapshot.totals += settled.totals;
-        for (source, resume) in settled.resumes {
-            // Frames without records are read once from the log and once live.
-            let known = inner.positions.get(&*source).copied().unwrap_or_default();
-            if resume > known {
-                inner.positions.insert(source.to_string(), resume);
-            }
-        }
-        let size = |letter: &DeadLetter| letter.envelope.len() as u64;
-        inner.unsaved_letters += settled.dead_letters.iter().map(size).sum::<u64>();
-        inner.unsaved.dead_letters.extend(settled.dead_letters);
-        inner.unsaved.waiting.extend(settled.waiting);
-        if let Some(correlator) = settled.correlator {
-            inner.unsaved.save(correlator);
-        }
-        inner.changed = true;
+        settled.into_iter().for_each(|settled| inner.settle(settled));
+        // Under the same lock: no event is counted twice.
+        let next = inner.snapshot.standing.position.next;
+        inner.snapshot.delivered_ahead = had.count_from(next);
     }
 
     /// The size of the envelopes of dead letters that are not saved yet, in bytes.

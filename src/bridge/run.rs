@@ -170,12 +170,12 @@ impl Bridge {
                 path: journal.path.join("delivered"),
                 error,
             })?;
-            let RestoredSink { state, correlator, .. } = &from;
+            let RestoredSink { state, correlator, had, .. } = &from;
             correlates |= correlator.is_some();
             let (name, kind, overflow) = (sink.name.clone(), sink.kind, sink.overflow);
+            let (state, correlator) = (state.clone(), correlator.as_ref());
             let progress =
-                SinkProgress::new(&name, kind, overflow, state.clone(), correlator.as_ref());
-            let progress = Arc::new(progress);
+                Arc::new(SinkProgress::new(&name, kind, overflow, state, correlator, had.all()));
             progresses.push(Arc::clone(&progress));
             let replays = Arc::new(ReplayDesk::new(sink.enrich.is_some()));
             desks.insert(name.clone(), Arc::clone(&replays));

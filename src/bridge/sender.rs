@@ -15,9 +15,9 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use self::room::Room;
+use self::{answers::object_of, room::Room};
 use super::{
-    Failure, Outcome, Secrets, Sink, SinkProgress,
+    Failure, OpenHead, Outcome, Secrets, Sink, SinkProgress,
     delivery::{Attempt, Delivery, DeliveryOptions, Millis, Moment},
     gather::Work,
     own_writes::OwnWrites,
@@ -26,7 +26,7 @@ use super::{
     watchdog::Pulse,
 };
 use crate::{
-    event::Batch,
+    event::{Batch, with_namespace},
     journal::{DeadLettersReader, Delivered},
 };
 
@@ -195,12 +195,21 @@ impl Sender {
 
     /// Settles what can be.
     fn settle(&mut self) {
-        for settled in self.delivery.settle() {
-            settled.dead_letters.iter().for_each(|letter| self.room.settled(letter));
-            self.parts.progress.settle(settled);
-        }
-        let oldest = self.delivery.oldest_ms();
-        self.parts.progress.update(|sink| sink.oldest_in_hand_ms = oldest);
+        let moment = self.moment();
+        let Self { parts: SenderParts { had, progress, .. }, delivery, room, .. } = self;
+        let settled = delivery.settle().inspect(|settled| {
+            settled.dead_letters.iter().for_each(|letter| room.settled(letter));
+        });
+        progress.settle(settled, had.all());
+        let oldest = delivery.oldest_ms();
+        let head = delivery.head().map(|(record, failure, first)| OpenHead {
+            id: record.id().to_owned(),
+            object: object_of(record),
+            namespace: with_namespace(&record.envelope, |name| Secrets::none().reason(name)),
+            since_ms: moment.time_ms - moment.now.saturating_sub(first).min(moment.time_ms),
+            last_error: failure.clone(),
+        });
+        progress.update(|sink| (sink.oldest_in_hand_ms, sink.head) = (oldest, head));
     }
 
     fn now(&self) -> Millis {

@@ -270,6 +270,11 @@ impl Delivered {
         let _ = self.rewrite();
     }
 
+    /// What the receiver has, as far as it is [written](Self::write) and the state may not know it.
+    pub(crate) fn all(&self) -> &Ranges {
+        &self.all.delivered
+    }
+
     /// How many were delivered again, over all runs.
     pub(crate) fn redelivered(&self) -> u64 {
         self.redelivered

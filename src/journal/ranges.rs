@@ -38,6 +38,11 @@ impl Ranges {
         self.0.range(from..).take_while(|range| range.start < of.end).map(overlap).sum()
     }
 
+    /// How many are in it from a sequence on.
+    pub(crate) fn count_from(&self, sequence: u64) -> u64 {
+        self.count_in(sequence..u64::MAX)
+    }
+
     /// Adds a range. That is cheapest at the end.
     pub(crate) fn add(&mut self, mut new: Range<u64>) {
         if new.is_empty() {

@@ -158,6 +158,7 @@ fn conserves(world: &mut World, steps: Vec<Step>) {
     let (mut runtime, mut bridge) = world.start();
     // From here on each version is seen; a first list shows the newest ones only.
     runtime.block_on(until("a watch", || world.server.open_watches() == 1));
+    let mut delivered = 0;
     for step in steps {
         match step {
             Step::Create(kinds) => world.create(&kinds),
@@ -170,6 +171,9 @@ fn conserves(world: &mut World, steps: Vec<Step>) {
                     let all = world.truth.all();
                     assert!((seen..=all).contains(&status.seen), "{seen}, {all}: {status:?}");
                     seen = status.seen;
+                    // Not even a crash takes back that the receiver has an event.
+                    assert!(status.delivered >= delivered, "{delivered}: {status:?}");
+                    delivered = status.delivered;
                 }
             }
             Step::Stop => {
@@ -220,6 +224,7 @@ fn what_a_crash_makes_come_again_is_counted_beside_the_fates() {
     runtime.shutdown_timeout(Duration::from_secs(10));
     drop(bridge);
     let (runtime, bridge) = world.start();
+    assert_eq!(sink_status(&bridge.view(), "a").delivered, 100);
     world.create(&[Kind::Plain]);
     let status = runtime.block_on(settled(&bridge.view(), "a", 101));
     assert_eq!(status.delivered, 101);

@@ -7,7 +7,7 @@ use std::{
 
 use tidings::{
     bridge::{
-        BatchOptions, Bridge, CorrelateMode, EventFate, Failure, FailureClass, Outcome,
+        BatchOptions, Bridge, CorrelateMode, EventFate, Failure, FailureClass, Fault, Outcome,
         RefusedClass, RetryOptions, Secrets, SinkCondition,
     },
     demo::api_server::{ApiServer, EventObject},
@@ -128,6 +128,36 @@ async fn events_that_are_answered_one_by_one_each_get_their_fate() {
     let letters = dead_letters(dir.path());
     assert_eq!(letters.iter().map(|letter| letter.seq).collect::<Vec<_>>(), [3, 8]);
     assert!(letters.iter().all(|letter| letter.class == "too-large"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_fails_is_named_and_the_others_count_as_delivered() {
+    let sink = MemorySink::default();
+    sink.refuse(|event| {
+        let unavailable = failure(FailureClass::Unavailable);
+        let of_record = Failure { fault: Fault::RecordForNow, ..unavailable };
+        about(event, &[0]).then_some(Outcome::Failed(of_record))
+    });
+    let (bridge, dir, server) = deliver(20, &sink, batch(1, 1 << 20, 0)).await;
+    let view = bridge.view();
+    until("the others", || sink_status(&view, "a").delivered == 19).await;
+    let before = sink_status(&view, "a");
+    assert_eq!((before.seen, before.pending), (20, 1));
+    let head = before.head.unwrap();
+    assert_eq!((&*head.object, &*head.namespace), ("Pod shop/web-0", "shop"));
+    assert_eq!(head.last_error, "Unavailable");
+    stop(bridge).await;
+    // They come again, as the position waits at the head. The count does not begin again.
+    sink.hold(true);
+    let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
+    let after = sink_status(&bridge.view(), "a");
+    assert_eq!((after.delivered, after.pending, after.redelivered), (19, 1, 0));
+    sink.accept_everything();
+    sink.hold(false);
+    let settled = settled(&bridge.view(), "a", 20).await;
+    assert_eq!((settled.delivered, settled.redelivered), (20, 19));
+    assert_eq!((settled.head.is_none(), settled.dead_lettered), (true, 0));
+    stop(bridge).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -514,7 +514,7 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
     for (keys, counts) in [(&shared, [1, 1, 1]), (&own, [1, 2, 3])] {
         let correlator = Correlator::new(CorrelateMode::Annotate, keys, ROOMY);
         let progress =
-            SinkProgress::new("audit", "memory", Overflow::DropOldest, SinkState::default(), None);
+            SinkProgress::new("audit", "memory", Overflow::DropOldest, SinkState::default(), None, &Ranges::default());
         let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
         let mut counted = Vec::new();
         for (record, time_ms, _) in &records {

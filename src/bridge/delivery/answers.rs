@@ -268,7 +268,7 @@ impl Delivery {
             }
         } else {
             for number in records {
-                self.window.fail(number, State::Queued);
+                self.window.fail(number, State::Queued, &failure.reason);
                 self.window.get(number).attempts = 0;
             }
         }
@@ -329,7 +329,7 @@ impl Delivery {
         self.health.last = Some(failure.clone());
         let state = if kind == Kind::Trial { State::Queued } else { State::Waiting(now + wait) };
         for number in records {
-            self.window.fail(*number, state);
+            self.window.fail(*number, state, &failure.reason);
         }
     }
 

@@ -102,7 +102,7 @@ impl Delivery {
             let of_object = |entry: &mut Entry| entry.keys(hashes).object == object;
             let next = self.window.entries_mut().find_map(|e| of_object(e).then_some(e.number));
             if let Some(next) = next {
-                self.set_alone(next, alone);
+                self.set_alone(next, alone, &failure.reason);
             }
         }
         is_parked
@@ -115,9 +115,9 @@ impl Delivery {
     }
 
     /// Has a record sent by itself, as if it had failed alone.
-    fn set_alone(&mut self, number: Number, alone: Box<Alone>) {
+    fn set_alone(&mut self, number: Number, alone: Box<Alone>, failure: &Reason) {
         self.window.get(number).alone = Some(alone);
-        self.window.fail(number, State::Queued);
+        self.window.fail(number, State::Queued, failure);
     }
 
     fn blame(&mut self, namespace: u64, number: Number, failure: &Failure, is_silent: bool) {
@@ -152,7 +152,8 @@ impl Delivery {
         let (mut wanted, mut probes) = (Vec::new(), Vec::new());
         for entry in self.window.entries_mut() {
             let Keys { namespace, .. } = entry.keys(&self.hashes);
-            let Some(Blame { shut: Some(shut), is_silent, .. }) = self.blames.get_mut(&namespace)
+            let Some(Blame { shut: Some(shut), is_silent, reason, .. }) =
+                self.blames.get_mut(&namespace)
             else {
                 continue;
             };
@@ -163,14 +164,14 @@ impl Delivery {
             if now >= shut.probed_at && is_queued {
                 let wait = (2 * shut.wait).min(PROBED_AT_LEAST);
                 *shut = Shut { probed_at: now + wait, wait, probe: Some(number) };
-                probes.push((number, *is_silent));
+                probes.push((number, *is_silent, reason.clone()));
             } else {
                 wanted.push((number, namespace));
             }
         }
-        for (number, is_silent) in probes {
+        for (number, is_silent, reason) in probes {
             let alone = Alone { since: now, confirmed: 0, successes, is_silent };
-            self.set_alone(number, Box::new(alone));
+            self.set_alone(number, Box::new(alone), &reason);
         }
         // A namespace without room for one has none for later ones.
         let mut full = HashSet::<u64, FxBuildHasher>::default();

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     bridge::{
+        Reason,
         gather::{Mark, Work},
         progress::Settled,
     },
@@ -64,6 +65,8 @@ pub(super) struct Entry {
     pub(super) attempts: u32,
     /// and when first.
     pub(super) first: Option<Millis>,
+    /// Its last failure.
+    pub(super) failure: Option<Reason>,
 }
 
 impl Entry {
@@ -78,6 +81,7 @@ impl Entry {
             failures: 0,
             attempts: 0,
             first: None,
+            failure: None,
         }
     }
 
@@ -218,9 +222,10 @@ impl Window {
     }
 
     /// A record failed, and is sent again then.
-    pub(super) fn fail(&mut self, number: Number, state: State) {
+    pub(super) fn fail(&mut self, number: Number, state: State, failure: &Reason) {
         let entry = self.get(number);
         entry.state = state;
+        entry.failure = Some(failure.clone());
         entry.tries += 1;
         self.failed += usize::from(entry.tries == 1);
     }

@@ -52,6 +52,7 @@ impl Rig {
             Overflow::DropOldest,
             state,
             correlator.as_ref(),
+            &Ranges::default(),
         ));
         let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
         let pulse = Watchdog::default().pulse("the feed");

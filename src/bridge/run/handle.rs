@@ -217,7 +217,7 @@ impl SinkRunner {
         }
         progress.update(|sink| {
             sink.condition = SinkCondition::Stopped;
-            sink.oldest_in_hand_ms = None;
+            (sink.oldest_in_hand_ms, sink.head) = (None, None);
         });
         if let Err(not_saved) = self.when_saved().await {
             return Ok(Err(not_saved));
@@ -256,8 +256,8 @@ impl SinkRunner {
         });
         let (sink, restored) = answer_of(restoring).await?;
         let from = restored.map_err(|error| SinkHandleError::File { sink: name, error })?;
-        let RestoredSink { state, correlator, .. } = &from;
-        self.parts.progress.begin_again(sink.kind, state, correlator.as_ref());
+        let RestoredSink { state, correlator, had, .. } = &from;
+        self.parts.progress.begin_again(sink.kind, state, correlator.as_ref(), had.all());
         tracing::info!(
             sink = self.name,
             position = state.standing.position.next,

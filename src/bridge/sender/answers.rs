@@ -49,7 +49,7 @@ impl Caller for Outside<'_> {
 }
 
 /// The object that the Event of a record is about, as kind, namespace and name.
-fn object_of(record: &Record) -> Reason {
+pub(super) fn object_of(record: &Record) -> Reason {
     let fields = EnvelopeParts::of(&record.envelope).and_then(|parts| parts.fields());
     let object = fields.map(|fields| fields.involved_object.to_string());
     Secrets::none().reason(object.as_deref().unwrap_or("an unknown object"))

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    admin::status::{DamageEntry, DamageStatus},
+    admin::status::{DamageEntry, DamageStatus, HeadStatus},
     journal::LetterCounts,
 };
 
@@ -43,6 +43,13 @@ fn bad(status: &mut Status) {
         sinks.push(SinkStatus { name, state, pending, overrun, lag_seconds, last_error, ..sink });
     }
     sinks[0].parked = 3;
+    sinks[0].head = Some(HeadStatus {
+        id: "c0ffee-42".to_owned(),
+        object: "Pod shop/web-7d9f".to_owned(),
+        namespace: "shop".to_owned(),
+        since: "2026-11-21T14:57:27.000Z".to_owned(),
+        last_error: "HTTP 403".to_owned(),
+    });
     sinks[1].parking_full = true;
     status.dead_letters.insert("a".to_owned(), LetterCounts { letters: 3, ..counts });
     status.sinks = sinks;

@@ -153,7 +153,7 @@ fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, Stage) {
     let keys = Keys::random();
     let correlator = Correlator::new(CorrelateMode::Suppress, &keys, ROOMY);
     let progress =
-        SinkProgress::new("pager", "memory", Overflow::DropOldest, SinkState::default(), None);
+        SinkProgress::new("pager", "memory", Overflow::DropOldest, SinkState::default(), None, &Ranges::default());
     let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
     (log, stage)
 }
