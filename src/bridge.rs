@@ -81,7 +81,9 @@ pub use options::{
 pub(crate) use options::{MAX_DESTINATIONS, TIMEOUT};
 pub use own_events::{COMPONENT, OwnEvents};
 pub use own_writes::OwnWrites;
-pub use progress::{Enrichments, ErrandCounts, OpenHead, SinkCondition, SinkProgress, SinkSnapshot};
+pub use progress::{
+    Enrichments, ErrandCounts, OpenHead, SinkCondition, SinkProgress, SinkSnapshot,
+};
 pub use reason::{Reason, Secrets};
 pub use run::{Bridge, BridgeError, SinkHandle, SinkHandleError};
 pub(crate) use shared::now_ms;

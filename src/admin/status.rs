@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bridge::{
-        BlockedBy, BridgeView, Gap, Latencies, OpenHead, Overflow, SinkCondition, SourceView, Stuck, now_ms,
+        BlockedBy, BridgeView, Gap, Latencies, OpenHead, Overflow, SinkCondition, SourceView,
+        Stuck, now_ms,
     },
     event::{Cluster, timestamp},
     journal::{Damage, Damages, LetterCounts, NamespaceLetters},

@@ -50,7 +50,8 @@ pub(super) use self::{
     backoff::wait_after,
 };
 use super::{
-    BatchOptions, Failure, FailureClass, Fault, Reason, RetryOptions, gather::Work, progress::Settled,
+    BatchOptions, Failure, FailureClass, Fault, Reason, RetryOptions, gather::Work,
+    progress::Settled,
 };
 use crate::event::{Batch, Record};
 
@@ -112,8 +113,6 @@ pub(super) struct Delivery {
     health: Health,
     /// Namespaces of which records failed alone, and none was taken since.
     blames: HashMap<u64, Blame, FxBuildHasher>,
-    /// Objects of which an earlier record is not sent: for one look through the window.
-    held_up: HashSet<u64, FxBuildHasher>,
 }
 
 /// The caller's answers about records.
@@ -176,6 +175,17 @@ enum Kind {
     Trial,
 }
 
+/// The first record of an object that can be sent.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    number: Number,
+    namespace: u64,
+    /// When it was to be sent.
+    due: Millis,
+    /// Set if it failed alone: whether no answer came in time.
+    alone: Option<bool>,
+}
+
 /// An attempt to be made.
 #[derive(Debug)]
 pub(super) struct Attempt {
@@ -213,7 +223,6 @@ impl Delivery {
             paused_until: 0,
             health: Health::default(),
             blames: HashMap::default(),
-            held_up: HashSet::default(),
         }
     }
 
@@ -250,21 +259,17 @@ impl Delivery {
         if self.window.failed() == 0 || is_failing && is_the_sinks {
             return true;
         }
-        let Self { window, held_up, hashes, apart, blames, .. } = self;
-        held_up.clear();
+        let Self { window, hashes, apart, blames, .. } = self;
         let mut namespaces = HashSet::<u64, FxBuildHasher>::default();
         let (mut counted, mut size) = (0, 0);
-        for entry in window.entries_mut() {
-            let Keys { object, namespace } = entry.keys(hashes);
+        window.for_each(hashes, |entry, namespace, is_behind| {
             let has_failed = apart.get(&namespace).is_some_and(|apart| apart.has_failed);
             namespaces.insert(namespace);
-            if entry.alone.is_some() || held_up.contains(&object) {
-                held_up.insert(object);
-            } else if !has_failed && !blames.contains_key(&namespace) {
+            if !is_behind && !has_failed && !blames.contains_key(&namespace) {
                 counted += 1;
                 size += entry.record.envelope.len() as u64;
             }
-        }
+        });
         counted >= records
             || size >= bytes
             || is_failing && namespaces.len() >= NAMESPACES_THAT_FAIL
@@ -350,7 +355,7 @@ impl Delivery {
     }
 
     /// Takes what can be settled since the last call.
-    pub(super) fn settle(&mut self) -> std::vec::Drain<'_, Settled> {
+    pub(super) fn settle(&mut self) -> Option<Settled> {
         self.window.settle()
     }
 
@@ -418,87 +423,67 @@ impl Delivery {
         if self.window.failed() == 0 && self.apart.is_empty() {
             return None;
         }
-        let next = if self.apart.is_empty() { None } else { self.next_apart(now, silent) };
+        let firsts = self.firsts(now);
+        // The namespace whose last turn was the longest ago; first those that failed only with others.
+        let of = |first: &First| Some((first.namespace, *self.apart.get(&first.namespace)?));
+        let others = firsts.iter().filter(|first| first.alone.is_none()).filter_map(of);
+        let others = others.filter(|(_, apart)| silent || apart.silence == 0);
+        let next = others.min_by_key(|(_, apart)| (apart.has_failed, apart.turn));
         // Records that may have failed only because of others go first.
         let alone_first = !self.was_alone && next.is_none_or(|(_, apart)| apart.has_failed);
-        for is_alone in [alone_first, !alone_first] {
-            let (kind, most) = match next {
-                _ if is_alone => (Kind::Alone, 1),
-                Some((namespace, apart)) => (Kind::Apart(namespace), apart.most),
-                None => continue,
-            };
-            let found = match kind {
-                Kind::Alone => self.alone(now, silent),
-                _ => self.fill(kind, most, now),
-            };
-            if let Some(records) = found {
-                self.was_alone = is_alone;
-                if let Kind::Apart(namespace) = kind
-                    && let Some(apart) = self.apart.get_mut(&namespace)
-                {
-                    apart.turn = self.health.attempts + 1;
-                }
-                return Some((kind, records));
-            }
+        let alone = longest_due(&firsts, silent).map(|number| (Kind::Alone, vec![number]));
+        if let Some(alone) = alone
+            && (alone_first || next.is_none())
+        {
+            self.was_alone = true;
+            return Some(alone);
         }
-        None
+        let (namespace, Apart { most, .. }) = next?;
+        let kind = Kind::Apart(namespace);
+        let records = self.fill(kind, most, now)?;
+        self.was_alone = false;
+        if let Some(apart) = self.apart.get_mut(&namespace) {
+            apart.turn = self.health.attempts + 1;
+        }
+        Some((kind, records))
     }
 
-    /// The namespace apart with records to send whose last turn was the longest ago; first those that failed only with
-    /// others.
-    fn next_apart(&mut self, now: Millis, silent: bool) -> Option<(u64, Apart)> {
-        let firsts = self.firsts(now);
-        let of = |(_, namespace)| Some((namespace, *self.apart.get(&namespace)?));
-        let firsts = firsts.into_iter().filter_map(of);
-        let firsts = firsts.filter(|(_, apart)| silent || apart.silence == 0);
-        firsts.min_by_key(|(_, apart)| (apart.has_failed, apart.turn))
-    }
-
-    /// The first record of each object that can be sent and has not failed alone, with its namespace.
-    fn firsts(&mut self, now: Millis) -> Vec<(Number, u64)> {
-        let Self { window, held_up, hashes, .. } = self;
-        held_up.clear();
+    /// The first record of each object, if it can be sent.
+    fn firsts(&mut self, now: Millis) -> Vec<First> {
+        let Self { window, hashes, .. } = self;
+        let mut objects = HashSet::<u64, FxBuildHasher>::default();
         let firsts = window.entries_mut().filter_map(|entry| {
             let Keys { object, namespace } = entry.keys(hashes);
-            let is_sent = held_up.insert(object) && entry.is_due(now) && entry.alone.is_none();
-            is_sent.then_some((entry.number, namespace))
+            let due = if let State::Waiting(due) = entry.state { due } else { 0 };
+            let alone = entry.alone.as_ref().map(|alone| alone.is_silent);
+            let is_sent = objects.insert(object) && entry.is_due(now);
+            is_sent.then_some(First { number: entry.number, namespace, due, alone })
         });
         firsts.collect()
     }
 
     /// One record of a sink that is failing, of another namespace than the last.
     fn trial(&mut self) -> Option<Vec<Number>> {
-        let firsts = self.firsts(Millis::MAX);
-        let is_other = |(_, namespace): &(Number, u64)| *namespace != self.health.tried;
-        let others: Vec<_> = firsts.iter().copied().filter(is_other).collect();
-        let of = if others.is_empty() { firsts } else { others };
+        let mut firsts = self.firsts(Millis::MAX);
+        let (others, same): (Vec<_>, Vec<_>) = firsts
+            .extract_if(.., |first| first.alone.is_none())
+            .partition(|first| first.namespace != self.health.tried);
         // At random: those that fail may stand one after the other.
-        let Some((number, namespace)) = self.random.choice(of) else {
-            return self.alone(self.asked, true);
+        let of = if others.is_empty() { same } else { others };
+        let Some(First { number, namespace, .. }) = self.random.choice(of) else {
+            firsts.retain(|first| first.due <= self.asked);
+            return longest_due(&firsts, true).map(|number| vec![number]);
         };
         self.health.tried = namespace;
         Some(vec![number])
     }
 
-    /// The record that failed alone and has been due longest.
-    fn alone(&mut self, now: Millis, silent: bool) -> Option<Vec<Number>> {
-        let Self { window, hashes, held_up, .. } = self;
-        held_up.clear();
-        let due = window.entries_mut().filter_map(|entry| {
-            let is_first = held_up.insert(entry.keys(hashes).object);
-            let may_go = entry.alone.as_ref().is_some_and(|alone| silent || !alone.is_silent);
-            let due = if let State::Waiting(due) = entry.state { due } else { 0 };
-            (is_first && may_go && entry.is_due(now)).then_some((due, entry.number))
-        });
-        due.min().map(|(_, number)| vec![number])
-    }
-
     /// Takes records to send that did not fail alone, at most so many, in the order of the journal.
     fn fill(&mut self, kind: Kind, most: usize, now: Millis) -> Option<Vec<Number>> {
-        let Self { window, hashes, apart, held_up, options, .. } = self;
+        let Self { window, hashes, apart, options, .. } = self;
         // Where nothing is in the way nobody asks what a record is about.
         let is_free = self.in_lanes + self.beside + window.failed() == 0 && apart.is_empty();
-        held_up.clear();
+        let mut held_up = HashSet::<u64, FxBuildHasher>::default();
         let (mut found, mut bytes) = (Vec::new(), 0);
         for entry in window.entries_mut() {
             let Keys { object, namespace } =
@@ -525,4 +510,10 @@ impl Delivery {
         }
         (!found.is_empty()).then_some(found)
     }
+}
+
+/// The record that failed alone and has been due longest.
+fn longest_due(firsts: &[First], silent: bool) -> Option<Number> {
+    let may_go = |first: &&First| first.alone.is_some_and(|is_silent| silent || !is_silent);
+    firsts.iter().filter(may_go).min_by_key(|first| first.due).map(|first| first.number)
 }

@@ -21,6 +21,7 @@ use super::{
     correlation::{Decision, HOLD, Input, Passed, Stage, Summary},
     feed::{Fed, Feed},
     objects::Told,
+    progress::Settled,
     shared::now_ms,
 };
 use crate::{
@@ -28,8 +29,7 @@ use crate::{
     journal::{Noted, Position},
 };
 use covered::Covered;
-use work::Reached;
-pub(super) use work::{Mark, Work};
+pub(super) use work::Work;
 
 /// The correlator's state is saved so often, and what it decides by until then with each position.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -174,9 +174,6 @@ impl Gather {
             let (wanted, told) = self.judge(&record, time_ms).await?;
             self.stage.read(&record);
             let any_due = self.stage.is_due(time_ms);
-            if wanted || any_due {
-                self.work.mark();
-            }
             let (seq, read_bytes) = (record.seq, self.stage.read_bytes());
             let mut counted = None;
             if any_due {
@@ -191,9 +188,9 @@ impl Gather {
                 self.put(passed, time_ms, !any_due).await?;
             } else if self.delivered_before.delivered.contains(seq) {
                 // The run before had another `match`, and the receiver has taken it.
-                self.work.reached.delivered_before += 1;
+                self.work.settled.totals.delivered += 1;
             } else {
-                self.work.reached.filtered += 1;
+                self.work.settled.totals.filtered += 1;
             }
             if counted.is_some() && self.stage.holds_back() {
                 self.decided_by(Input { seq, time_ms, read_bytes, counted });
@@ -218,14 +215,14 @@ impl Gather {
 
     /// Goes by the size of the journal from where no run before has decided.
     async fn fit(&mut self) -> Result<(), Closed> {
-        let next = self.work.reached.standing.position.next;
+        let next = self.work.settled.standing.position.next;
         let Some((_, size)) = self.fits.take_if(|(from, _)| *from <= next) else { return Ok(()) };
         if self.stage.fit(size) {
             // After a crash the same has to be decided again: so nothing is decided by that size before
             // the disk has it. But no event that is not taken, and no disk, holds up all others.
             self.save();
             let (saved, done) = oneshot::channel();
-            self.work.saved = Some(saved);
+            self.work.settled.waiting.push(saved);
             self.flush(true).await?;
             tokio::select! {
                 saved = timeout(SAVED_WITHIN, done) => if saved.is_err() {
@@ -266,7 +263,7 @@ impl Gather {
                     }
                 }
                 Some(Decision::Send { released, .. }) if has_it => {
-                    self.work.reached.correlated_away += released;
+                    self.work.settled.totals.correlated_away += released;
                 }
                 Some(Decision::Send { released, .. }) => lost += released,
                 None => {}
@@ -277,32 +274,32 @@ impl Gather {
         }
         // Settled before the first record is, it has to be settled with the place behind it: or
         // it would be found, and counted, once more after a crash.
-        self.work.reached.lost += lost;
-        self.work.reached.delivered_before += delivered;
-        self.work.reached.standing.held = self.stage.holding();
+        self.work.settled.totals.lost += lost;
+        self.work.settled.totals.delivered += delivered;
+        self.work.settled.standing.held = self.stage.holding();
         self.come_to(Position { next: fed.frame().first, skipped: fed.frame().skipped });
         Ok(())
     }
 
     fn decided_by(&mut self, input: Input) {
         self.unsaved += 1;
-        input.add_to(&mut self.work.inputs);
+        input.add_to(&mut self.work.settled.inputs);
     }
 
     fn come_to(&mut self, position: Position) {
-        self.work.reached.standing.position = position;
+        self.work.settled.standing.position = position;
         let holds_back = self.stage.holds_back();
-        self.work.reached.read_bytes = if holds_back { self.stage.read_bytes() } else { 0 };
+        self.work.settled.read_bytes = if holds_back { self.stage.read_bytes() } else { 0 };
     }
 
     /// Takes a summary of what was held that cannot be sent any more.
     fn lose_held(&mut self, gone: &Summary) {
         if self.delivered_before.delivered.contains(gone.seq) {
-            self.work.reached.delivered_before += 1;
-            self.work.reached.correlated_away += gone.pending.saturating_sub(1);
+            self.work.settled.totals.delivered += 1;
+            self.work.settled.totals.correlated_away += gone.pending.saturating_sub(1);
             return;
         }
-        self.work.reached.lost += gone.pending;
+        self.work.settled.totals.lost += gone.pending;
         if self.progress.lines.admit(Level::ERROR, LOST_HELD, "", gone.pending) {
             tracing::error!(
                 sink = self.progress.name(),
@@ -404,11 +401,11 @@ impl Gather {
             }
             self.push(record, time_ms);
         }
-        self.work.reached.correlated_away += passed.correlated_away;
+        self.work.settled.totals.correlated_away += passed.correlated_away;
         if let Some(gone) = passed.gone {
             self.lose_held(&gone);
         }
-        self.work.reached.standing.held = self.stage.holding();
+        self.work.settled.standing.held = self.stage.holding();
         Ok(())
     }
 
@@ -437,7 +434,6 @@ impl Gather {
 
     /// Sends the summaries that are due at a time, without a record.
     async fn announce(&mut self, time_ms: u64) -> Result<(), Closed> {
-        self.work.mark();
         self.put_due(time_ms, now_ms()).await?;
         // The position stays, so the state has to know that they are gone from it.
         self.save();
@@ -461,7 +457,7 @@ impl Gather {
             self.stage.let_go();
             self.save();
             let (saved, done) = oneshot::channel();
-            self.work.saved = Some(saved);
+            self.work.settled.waiting.push(saved);
             self.flush(true).await?;
             if !matches!(timeout(SAVED_WITHIN, done).await, Ok(Ok(()))) {
                 return Ok(());
@@ -492,12 +488,12 @@ impl Gather {
     fn save(&mut self) {
         self.last_save = Instant::now();
         self.unsaved = 0;
-        self.work.correlator = Some(self.stage.save(self.work.reached.standing.position));
+        self.work.settled.correlator = Some(self.stage.save(self.work.settled.standing.position));
     }
 
     /// Notes which resume points have nothing held before them.
     fn cover(&mut self) {
-        self.work.resumes.extend(self.covered.take_before(self.stage.holding().first));
+        self.work.settled.resumes.extend(self.covered.take_before(self.stage.holding().first));
     }
 
     async fn wants(&mut self, record: &Record) -> bool {
@@ -521,7 +517,7 @@ impl Gather {
     async fn flush(&mut self, settles: bool) -> Result<(), Closed> {
         self.due = None;
         self.bytes = 0;
-        let Reached { standing, read_bytes, .. } = self.work.reached;
+        let Settled { standing, read_bytes, .. } = self.work.settled;
         let next = Work::standing_at(standing, read_bytes);
         let work = Work { settles, ..std::mem::replace(&mut self.work, next) };
         self.out.send(work).await.map_err(|_| Closed)

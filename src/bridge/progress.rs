@@ -21,8 +21,8 @@ use super::{
 use crate::{
     event::Missing,
     journal::{
-        CorrelatorInputs, DeadLetter, Destinations, Inputs, LetterFate, LetterOutcome, Ranges, Resume,
-        SavedCorrelator, SinkState, Standing, Totals,
+        CorrelatorInputs, DeadLetter, Destinations, Inputs, LetterFate, LetterOutcome, Ranges,
+        Resume, SavedCorrelator, SinkState, Standing, Totals,
     },
 };
 
@@ -385,7 +385,8 @@ impl SinkProgress {
         let standing = Standing { held, ..saved.standing };
         lock(&self.inner).holds_back = correlator.is_some_and(Correlator::holds_back);
         let correlator = Some(Correlator::save(correlator, standing.position));
-        self.settle([Settled { standing, totals, correlator, ..Settled::default() }], had);
+        let settled = Settled { standing, totals, correlator, ..Settled::default() };
+        self.settle(Some(settled), had);
         self.update(|sink| {
             sink.kind = kind;
             sink.condition = SinkCondition::Idle;
@@ -451,9 +452,11 @@ impl SinkProgress {
     }
 
     /// Takes what is settled. The receiver has these records.
-    pub(super) fn settle(&self, settled: impl IntoIterator<Item = Settled>, had: &Ranges) {
+    pub(super) fn settle(&self, settled: Option<Settled>, had: &Ranges) {
         let mut inner = lock(&self.inner);
-        settled.into_iter().for_each(|settled| inner.settle(settled));
+        if let Some(settled) = settled {
+            inner.settle(settled);
+        }
         // Under the same lock: no event is counted twice.
         let next = inner.snapshot.standing.position.next;
         inner.snapshot.delivered_ahead = had.count_from(next);

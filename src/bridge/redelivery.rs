@@ -18,9 +18,8 @@ use tokio::{
 };
 
 use super::{
-    EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass, RetryOptions,
-    SinkProgress,
-    delivery::{LetterClass, wait_after},
+    EventFate, Failure, Fault, Outcome, RefusedClass, RetryOptions, SinkProgress,
+    delivery::wait_after,
     sender::{Traffic, Transport},
     stop::Stop,
 };
@@ -71,82 +70,39 @@ impl Retries {
     }
 }
 
-/// The answers to records that were sent, added up.
-#[derive(Clone, Debug, Default)]
-struct Tally {
-    delivered: u64,
-    refused: u64,
-    /// The last refusal, and why.
-    refusal: Option<(LetterClass, Reason)>,
-}
-
-/// Records that are sent together.
-struct Part {
-    records: Vec<Record>,
-    attempts: u32,
-    /// How many attempts count for `retry.maxAttempts`.
-    failures: u32,
-}
-
 impl Redelivery {
-    /// Sends envelopes until each has an answer. `waits` is called with the reason at each failure, and without one when
-    /// it takes a while before that. To be dropped when live delivery has [ended](Self::ended).
-    async fn send(&self, envelopes: Vec<Bytes>, mut waits: impl FnMut(Option<&Reason>)) -> Tally {
-        let mut tally = Tally::default();
-        let records = self.number(envelopes).await;
-        let mut parts = vec![Part { records, attempts: 0, failures: 0 }];
-        while let Some(mut part) = parts.pop() {
-            let attempt = self.attempt(&part.records, async { true });
-            let Some(outcome) = patiently(attempt, || waits(None)).await else { continue };
-            part.attempts += 1;
-            let Some((failure, second)) = tally.take(&mut part, outcome, &self.retry) else {
-                continue;
-            };
-            waits(Some(&failure.reason));
-            match second {
-                Some(second) => parts.push(second),
-                None => self.wait_after(&failure, part.attempts).await,
-            }
-            parts.push(part);
-        }
-        tally
-    }
-
     /// Waits after so many failures in a row.
     async fn wait_after(&self, failure: &Failure, failures: u32) {
         let wait = wait_after(&self.retry, failure, failures, &mut fastrand::Rng::new());
         sleep(Duration::from_millis(wait)).await;
     }
 
-    async fn number(&self, envelopes: Vec<Bytes>) -> Vec<Record> {
-        let mut next = self.next.lock().await;
-        let first = Record::FIRST_ERRAND + *next;
-        *next += envelopes.len() as u64;
-        let records = (first..).zip(envelopes).map(|(seq, envelope)| Record { seq, envelope });
-        records.collect()
-    }
-
-    /// Makes an attempt when it is its turn, if the records are still `wanted` then.
+    /// Makes an attempt when it is its turn, if the records are still `wanted` then. There is no answer, either, if the
+    /// receiver fails for several of which one may be at fault: they are to be sent one at a time.
     async fn attempt(
         &self,
-        records: &[Record],
+        envelopes: Vec<Bytes>,
         wanted: impl Future<Output = bool>,
-    ) -> Option<Outcome> {
-        let _one_at_a_time = self.next.lock().await;
+    ) -> Option<Vec<EventFate>> {
+        let mut next = self.next.lock().await;
         self.turn().await;
         if !wanted.await {
             return None;
         }
-        let outcome = self.transport.send(&Batch { records: records.to_vec() }).await;
+        let (first, sent) = (Record::FIRST_ERRAND + *next, envelopes.len());
+        *next += sent as u64;
+        let record = |(seq, envelope)| Record { seq, envelope };
+        let records = (first..).zip(envelopes).map(record).collect();
+        let outcome = self.transport.send(&Batch { records }).await;
         if let Outcome::Partial { rejected: 0, reason } = &outcome {
-            self.progress.lines.warn_of(reason, records.len() as u64);
+            self.progress.lines.warn_of(reason, sent as u64);
         }
         self.progress.update(|sink| {
             sink.attempts += 1;
             sink.failed_attempts += u64::from(outcome.is_to_be_retried());
             sink.duplicates += outcome.duplicates();
         });
-        Some(outcome)
+        fates_of(outcome, sent)
     }
 
     /// Waits until live events make way. When the program stops they do not.
@@ -178,87 +134,21 @@ impl Redelivery {
     }
 }
 
-impl Tally {
-    /// Adds the answers to a part. What is to be sent again stays in it: why, and its second half where it is halved.
-    fn take(
-        &mut self,
-        part: &mut Part,
-        outcome: Outcome,
-        retry: &RetryOptions,
-    ) -> Option<(Failure, Option<Part>)> {
-        let sent = part.records.len() as u64;
-        let failure = match outcome {
-            Outcome::Delivered => {
-                self.delivered += sent;
-                return None;
-            }
-            Outcome::Partial { rejected, reason } if rejected < sent => {
-                self.delivered += sent - rejected;
-                if rejected > 0 {
-                    self.refuse(LetterClass::PartialSuccess, reason, rejected);
-                }
-                return None;
-            }
-            Outcome::Partial { reason, .. } => Failure::refused(RefusedClass::Invalid, reason),
-            Outcome::PerEvent(fates) => self.take_each(part, fates)?,
-            Outcome::Failed(failure) => failure,
-        };
-        let is_one = part.records.len() == 1;
-        if let FailureClass::Refused(class) = failure.class
-            && is_one
-        {
-            self.refuse(LetterClass::Refused(class), failure.reason, 1);
-            return None;
+/// The answers to so many records that were sent together; nothing if one of them may be at fault that is not named.
+fn fates_of(outcome: Outcome, sent: usize) -> Option<Vec<EventFate>> {
+    let failure = match outcome {
+        Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => {
+            return Some(vec![EventFate::Delivered; sent]);
         }
-        let may_be_halved = failure.fault != Fault::Sink && !is_one;
-        if may_be_halved && (matches!(failure.class, FailureClass::Refused(_)) || part.attempts > 1)
-        {
-            let second = part.records.split_off(part.records.len() / 2);
-            (part.attempts, part.failures) = (0, 0);
-            return Some((failure, Some(Part { records: second, ..*part })));
+        Outcome::PerEvent(mut fates) => {
+            fates.resize_with(sent, || EventFate::Failed(Failure::unanswered()));
+            return Some(fates);
         }
-        part.failures += u32::from(failure.class != FailureClass::Misconfigured);
-        if retry.max_attempts.is_some_and(|most| part.failures >= most) {
-            let records = part.records.len() as u64;
-            self.refuse(LetterClass::MaxAttempts, failure.reason, records);
-            return None;
-        }
-        Some((failure, None))
-    }
-
-    /// Takes answers to each of a part. Those that are to be sent again stay in it, and why is answered.
-    fn take_each(&mut self, part: &mut Part, fates: Vec<EventFate>) -> Option<Failure> {
-        let mut fates = fates.into_iter();
-        let mut left = None;
-        part.records.retain(|_| match fates.next() {
-            Some(EventFate::Delivered | EventFate::Duplicate) => {
-                self.delivered += 1;
-                false
-            }
-            Some(EventFate::Failed(Failure {
-                class: FailureClass::Refused(class),
-                reason,
-                ..
-            })) => {
-                self.refuse(LetterClass::Refused(class), reason, 1);
-                false
-            }
-            Some(EventFate::Failed(failure)) => {
-                left.get_or_insert(failure);
-                true
-            }
-            None => {
-                left.get_or_insert_with(Failure::unanswered);
-                true
-            }
-        });
-        left
-    }
-
-    fn refuse(&mut self, class: LetterClass, reason: Reason, events: u64) {
-        self.refused += events;
-        self.refusal = Some((class, reason));
-    }
+        Outcome::Partial { reason, .. } => Failure::refused(RefusedClass::Invalid, reason),
+        Outcome::Failed(failure) => failure,
+    };
+    let is_known = sent == 1 || failure.fault == Fault::Sink;
+    is_known.then(|| vec![EventFate::Failed(failure); sent])
 }
 
 /// Waits for the end of something, and says each second that it takes a while.

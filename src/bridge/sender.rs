@@ -165,9 +165,9 @@ impl Sender {
 
     fn take(&mut self, work: Work) {
         if self.parts.notes_inputs {
-            self.parts.had.decided_by(&work.inputs);
+            self.parts.had.decided_by(&work.settled.inputs);
             // Noted before it is sent.
-            if work.end().at > 0 {
+            if !work.batch.records.is_empty() {
                 let progress = &self.parts.progress;
                 self.parts.had.write(now_ms(), || progress.saved_standing());
             }
@@ -197,9 +197,9 @@ impl Sender {
     fn settle(&mut self) {
         let moment = self.moment();
         let Self { parts: SenderParts { had, progress, .. }, delivery, room, .. } = self;
-        let settled = delivery.settle().inspect(|settled| {
-            settled.dead_letters.iter().for_each(|letter| room.settled(letter));
-        });
+        let settled = delivery.settle();
+        let letters = settled.iter().flat_map(|settled| &settled.dead_letters);
+        letters.for_each(|letter| room.settled(letter));
         progress.settle(settled, had.all());
         let oldest = delivery.oldest_ms();
         let head = delivery.head().map(|(record, failure, first)| OpenHead {

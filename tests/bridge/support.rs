@@ -361,9 +361,11 @@ pub(crate) fn health(view: &BridgeView) -> SourceHealth {
     view.sources.lock().unwrap()[0].health.lock().unwrap().clone()
 }
 
-/// Waits until so many records have been journalled, and each has a fate at a sink.
+/// Waits until so many records have been journalled, each has a fate at a sink, and none is to come again.
 pub(crate) async fn settled(view: &BridgeView, name: &str, seen: u64) -> SinkStatus {
-    let all = |sink: &SinkStatus| sink.seen == seen && sink.pending == 0;
+    let end = || view.log.tail().next;
+    let all =
+        |sink: &SinkStatus| (sink.seen, sink.pending) == (seen, 0) && sink.next_sequence >= end();
     let last = || format!("{seen} seen and settled: {:?}", sink_status(view, name));
     until_said(last, || all(&sink_status(view, name))).await;
     sink_status(view, name)

@@ -28,15 +28,21 @@ pub(crate) fn number(of: &Value, name: &str) -> u64 {
     of[name].as_u64().unwrap_or_else(|| panic!("no number {name} in {of}"))
 }
 
+/// Whether all that is journalled has a fate at a sink or is held, and nothing is to come again.
+pub(crate) fn is_settled(status: &Value, sink: &Value) -> bool {
+    let (position, end) =
+        (number(sink, "nextSequence"), number(&status["journal"], "nextSequence"));
+    number(sink, "pending") == number(sink, "held") && position >= end
+}
+
 /// Waits until the journal has been given so many events in all, and each of them has a fate at
 /// every sink or is held by its correlator. Answers how long that took.
 pub(crate) async fn settle(bridge: &Bridge, journalled: u64) -> Duration {
     let started = Instant::now();
     until_within(SETTLES_WITHIN, "every event has a fate", async || {
         let status = bridge.status().await;
-        sinks_of(&status).iter().all(|sink| {
-            number(sink, "seen") >= journalled && number(sink, "pending") == number(sink, "held")
-        })
+        let is_seen = |sink: &Value| number(sink, "seen") >= journalled;
+        sinks_of(&status).iter().all(|sink| is_seen(sink) && is_settled(&status, sink))
     })
     .await;
     started.elapsed()

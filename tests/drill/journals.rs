@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tidings::demo::api_server::{ApiServer, EventObject, Options, seconds};
 use tokio::time::sleep;
 
-use crate::accounts::{list_dead_letters, number, sinks_of};
+use crate::accounts::{is_settled, list_dead_letters, number, sinks_of};
 use crate::bridge::Bridge;
 use crate::judge::Key;
 use crate::parts::Part as _;
@@ -362,9 +362,8 @@ impl Stage {
         until_within(PATIENCE, "all is settled", async || {
             said = bridge.status().await;
             sinks_of(&said).iter().all(|sink| {
-                let settled = number(sink, "pending") == number(sink, "held");
                 let is_away = away.iter().any(|away| sink["name"] == *away);
-                number(sink, "seen") >= all && (settled || is_away)
+                number(sink, "seen") >= all && (is_settled(&said, sink) || is_away)
             })
         })
         .await;

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     bridge::{Overflow, SinkProgress},
     event::{Change, Cluster, Envelope, EnvelopeHead, Incoming, Text},
-    journal::{CorrelatorInputs, Directory, Inputs, Log, LogOptions, SinkState, Sync},
+    journal::{CorrelatorInputs, Directory, Inputs, Log, LogOptions, Ranges, SinkState, Sync},
 };
 
 /// A journal that has room for whatever is held for 600 s.
@@ -513,8 +513,14 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
         records(&vec![Version { object: 0, message: 0, warning: false, delta: 1, after_ms: 0 }; 3]);
     for (keys, counts) in [(&shared, [1, 1, 1]), (&own, [1, 2, 3])] {
         let correlator = Correlator::new(CorrelateMode::Annotate, keys, ROOMY);
-        let progress =
-            SinkProgress::new("audit", "memory", Overflow::DropOldest, SinkState::default(), None, &Ranges::default());
+        let progress = SinkProgress::new(
+            "audit",
+            "memory",
+            Overflow::DropOldest,
+            SinkState::default(),
+            None,
+            &Ranges::default(),
+        );
         let mut stage = Stage::new(correlator, None, &shared, log.handle(), &progress);
         let mut counted = Vec::new();
         for (record, time_ms, _) in &records {

@@ -136,7 +136,7 @@ impl Delivery {
         self.acquit(number);
         let again = answer.caller.had(&self.window.get(number).record);
         let fate = if again { Fate::Redelivered } else { Fate::Delivered };
-        let journalled_ms = self.window.close(number, fate, None);
+        let journalled_ms = self.window.close(number, fate);
         answer.consequences.taken += 1;
         answer.consequences.latencies.count(answer.at.time_ms.saturating_sub(journalled_ms));
         self.health.refused = 0;
@@ -169,19 +169,15 @@ impl Delivery {
         if self.apart.is_empty() && self.blames.is_empty() {
             return;
         }
-        let Self { window, hashes, held_up, apart, blames, .. } = self;
-        held_up.clear();
+        let Self { window, hashes, apart, blames, .. } = self;
         let mut left = HashSet::<u64, FxBuildHasher>::default();
         let mut any = left.clone();
-        for entry in window.entries_mut() {
-            let Keys { object, namespace } = entry.keys(hashes);
+        window.for_each(hashes, |_, namespace, is_behind| {
             any.insert(namespace);
-            if entry.alone.is_some() {
-                held_up.insert(object);
-            } else if !held_up.contains(&object) {
+            if !is_behind {
                 left.insert(namespace);
             }
-        }
+        });
         apart.retain(|namespace, _| left.contains(namespace));
         blames.retain(|namespace, blame| blame.is_kept(now) || any.contains(namespace));
     }
@@ -425,6 +421,6 @@ impl Delivery {
                 events: 1,
             }),
         }
-        self.window.close(number, Fate::DeadLettered, Some(letter));
+        self.window.close(number, Fate::DeadLettered(letter));
     }
 }

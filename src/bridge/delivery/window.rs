@@ -4,9 +4,10 @@
 //! batch of gathering ([`Work`]) waits here until all before it are settled. Batches whose records all have fates are
 //! added up: behind a record that waits for hours there is one sum, however many batches it stands for.
 
-use std::{collections::VecDeque, ops::Range};
+use std::collections::{HashSet, VecDeque};
 
 use bytes::Bytes;
+use rustc_hash::FxBuildHasher;
 
 use super::{
     Millis, Number,
@@ -14,11 +15,7 @@ use super::{
     parking::Alone,
 };
 use crate::{
-    bridge::{
-        Reason,
-        gather::{Mark, Work},
-        progress::Settled,
-    },
+    bridge::{Reason, gather::Work, progress::Settled},
     event::Record,
     journal::DeadLetter,
 };
@@ -27,14 +24,12 @@ use crate::{
 const FEW: usize = 64;
 
 /// The fate of one record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Fate {
-    /// None yet.
-    Open,
     Delivered,
     /// Delivered, which it had been in an earlier run.
     Redelivered,
-    DeadLettered,
+    DeadLettered(DeadLetter),
 }
 
 /// Whether a record can be sent.
@@ -112,37 +107,20 @@ pub(super) struct Window {
     /// and of those in letters that are not settled.
     letters: u64,
     next: Number,
+    /// What is to be settled, in order.
     works: VecDeque<InHand>,
-    /// The sums that can be settled now, in order.
-    ready: Vec<Settled>,
 }
 
 /// A batch of gathering, or several in a row whose records all have fates.
 #[derive(Debug)]
-enum InHand {
-    Open(Box<Open>),
-    Done(Box<Done>),
-}
-
-#[derive(Debug)]
-struct Open {
-    work: Work,
-    /// The numbers of its records.
-    numbers: Range<Number>,
-    fates: Vec<Fate>,
-    /// Each with the place of its record.
-    letters: Vec<(usize, DeadLetter)>,
-    /// How many records have no fate.
-    left: usize,
-    /// All before it is settled.
-    from: Mark,
-    end: Mark,
-}
-
-#[derive(Debug)]
-struct Done {
+struct InHand {
     /// The number after its last record.
     end: Number,
+    /// How many of its records have no fate.
+    left: usize,
+    /// The ingest time of its first record, in milliseconds since the epoch.
+    oldest_ms: u64,
+    /// The fates of the others are in it.
     settled: Settled,
     /// If not, what comes next belongs to it.
     settles: bool,
@@ -150,28 +128,17 @@ struct Done {
 
 impl Window {
     /// Takes a batch.
-    pub(super) fn push(&mut self, mut work: Work) {
-        let (first, end) = (self.next, work.end());
-        for record in std::mem::take(&mut work.batch.records) {
+    pub(super) fn push(&mut self, work: Work) {
+        let Work { batch, settled, settles, oldest_ms } = work;
+        let left = batch.records.len();
+        for record in batch.records {
             self.bytes += record.envelope.len() as u64;
             self.entries.push_back(Entry::new(self.next, record));
             self.next += 1;
         }
-        self.open += end.at;
-        let (numbers, fates) = (first..self.next, vec![Fate::Open; end.at]);
-        let (letters, left, from) = (Vec::new(), end.at, Mark::default());
-        self.works.push_back(InHand::Open(Box::new(Open {
-            work,
-            numbers,
-            fates,
-            letters,
-            left,
-            from,
-            end,
-        })));
-        if left == 0 {
-            self.done(self.works.len() - 1);
-        }
+        self.open += left;
+        self.works.push_back(InHand { end: self.next, left, oldest_ms, settled, settles });
+        self.join(self.works.len() - 1);
     }
 
     /// How many records have no fate.
@@ -191,6 +158,19 @@ impl Window {
 
     pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.iter_mut().filter(|entry| entry.state != State::Done)
+    }
+
+    /// Calls with each record without a fate, its namespace, and whether it or an earlier one of its object failed alone.
+    pub(super) fn for_each(&mut self, hashes: &Hashes, mut with: impl FnMut(&Entry, u64, bool)) {
+        let mut held_up = HashSet::<u64, FxBuildHasher>::default();
+        for entry in self.entries_mut() {
+            let Keys { object, namespace } = entry.keys(hashes);
+            let is_behind = entry.alone.is_some() || held_up.contains(&object);
+            if is_behind {
+                held_up.insert(object);
+            }
+            with(entry, namespace, is_behind);
+        }
     }
 
     /// A record without a fate.
@@ -240,89 +220,83 @@ impl Window {
     }
 
     /// Gives a record its fate. Answers the ingest time of its batch, in milliseconds since the epoch.
-    pub(super) fn close(&mut self, number: Number, fate: Fate, letter: Option<DeadLetter>) -> u64 {
+    pub(super) fn close(&mut self, number: Number, fate: Fate) -> u64 {
         let entry = self.get(number);
         entry.state = State::Done;
         let has_failed = entry.tries > 0;
         let record =
             std::mem::replace(&mut entry.record, Record { seq: 0, envelope: Bytes::new() });
         self.bytes -= record.envelope.len() as u64;
-        self.letters += letter.as_ref().map_or(0, size);
         self.open -= 1;
         self.failed -= usize::from(has_failed);
         while self.entries.pop_front_if(|entry| entry.state == State::Done).is_some() {}
         if self.entries.len() > 2 * self.open + FEW {
             self.entries.retain(|entry| entry.state != State::Done);
         }
-        let at = self.works.partition_point(|work| work.end() <= number);
-        let Some(InHand::Open(open)) = self.works.get_mut(at) else { return 0 };
-        let place = (number - open.numbers.start) as usize;
-        open.fates[place] = fate;
-        open.letters.extend(letter.map(|letter| (place, letter)));
-        open.left -= 1;
-        let journalled_ms = open.work.oldest_ms;
-        if open.left == 0 {
-            self.done(at);
+        let at = self.works.partition_point(|work| work.end <= number);
+        let work = &mut self.works[at];
+        let Settled { totals, dead_letters, .. } = &mut work.settled;
+        match fate {
+            Fate::Delivered => totals.delivered += 1,
+            Fate::Redelivered => {
+                totals.delivered += 1;
+                totals.redelivered += 1;
+            }
+            Fate::DeadLettered(letter) => {
+                totals.dead_lettered += 1;
+                self.letters += size(&letter);
+                match dead_letters.last_mut() {
+                    // One letter stands for all that an answer rejected without naming them.
+                    Some(last)
+                        if last.unidentified.min(letter.unidentified) > 0
+                            && last.reason == letter.reason =>
+                    {
+                        last.unidentified += letter.unidentified;
+                    }
+                    _ => dead_letters.push(letter),
+                }
+            }
         }
+        work.left -= 1;
+        let journalled_ms = work.oldest_ms;
+        self.join(at);
         journalled_ms
     }
 
     /// The ingest time of the oldest record without a fate, in milliseconds since the epoch.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
-        self.works.iter().find_map(|work| match work {
-            InHand::Open(open) => Some(open.work.oldest_ms),
-            InHand::Done(_) => None,
-        })
+        self.works.iter().find(|work| work.left > 0).map(|work| work.oldest_ms)
     }
 
-    /// Takes the sums that can be settled since the last call, in order: batches up to the first that is open, and as
-    /// much of that as has its fates.
-    pub(super) fn settle(&mut self) -> std::vec::Drain<'_, Settled> {
-        while let Some(InHand::Done(done)) = self.works.pop_front_if(|work| work.is_settled()) {
-            self.ready.push(done.settled);
+    /// Takes the sum that can be settled since the last call: of all batches up to the first that is open.
+    pub(super) fn settle(&mut self) -> Option<Settled> {
+        let can_be = |work: &mut InHand| work.left == 0 && work.settles;
+        let mut sum = self.works.pop_front_if(can_be)?.settled;
+        while let Some(next) = self.works.pop_front_if(can_be) {
+            sum.add(next.settled);
         }
-        let carried = matches!(self.works.front(), Some(InHand::Done(_)));
-        if let Some(InHand::Open(open)) = self.works.get_mut(usize::from(carried))
-            && let Some(part) = open.settle_part()
-        {
-            let mut settled = Settled::default();
-            if carried && let Some(InHand::Done(done)) = self.works.pop_front() {
-                settled = done.settled;
-            }
-            settled.add(part);
-            self.ready.push(settled);
-        }
-        let letters = self.ready.iter().flat_map(|settled| &settled.dead_letters);
-        self.letters -= letters.map(size).sum::<u64>();
-        self.ready.drain(..)
+        self.letters -= sum.dead_letters.iter().map(size).sum::<u64>();
+        Some(sum)
     }
 
-    /// A batch has all of its fates. It becomes one with those beside it.
-    fn done(&mut self, at: usize) {
-        let InHand::Open(open) = &mut self.works[at] else { return };
-        if at == 0
-            && !open.work.settles
-            && let Some(part) = open.settle_part()
-        {
-            self.ready.push(part);
-        }
-        self.works[at] = InHand::Done(Box::new(open.done()));
-        self.join(at);
-        if let Some(before) = at.checked_sub(1) {
-            self.join(before);
-        }
-    }
-
-    /// Makes one of two batches that are done, unless that would keep the first from being settled.
+    /// Makes one batch of it and those beside it, as far as all of their records have fates.
     fn join(&mut self, at: usize) {
-        let pair = (self.works.get(at), self.works.get(at + 1));
-        if let (Some(InHand::Done(one)), Some(InHand::Done(other))) = pair
-            && (!one.settles || other.settles)
-            && let Some(InHand::Done(other)) = self.works.remove(at + 1)
-            && let Some(InHand::Done(one)) = self.works.get_mut(at)
+        self.join_next(at);
+        if let Some(before) = at.checked_sub(1) {
+            self.join_next(before);
+        }
+    }
+
+    fn join_next(&mut self, at: usize) {
+        let are_done = self.works.range(at..).take(2).filter(|work| work.left == 0).count() == 2;
+        // The first could not be settled any more if the second cannot.
+        if are_done
+            && (!self.works[at].settles || self.works[at + 1].settles)
+            && let Some(next) = self.works.remove(at + 1)
         {
-            (one.end, one.settles) = (other.end, other.settles);
-            one.settled.add(other.settled);
+            let work = &mut self.works[at];
+            (work.end, work.settles) = (next.end, next.settles);
+            work.settled.add(next.settled);
         }
     }
 }
@@ -330,80 +304,4 @@ impl Window {
 /// The size of a letter's envelope; 0 for one of unidentified records, which is merged with others.
 fn size(letter: &DeadLetter) -> u64 {
     if letter.unidentified > 0 { 0 } else { letter.envelope.len() as u64 }
-}
-
-impl InHand {
-    /// The number after its last record.
-    fn end(&self) -> Number {
-        match self {
-            Self::Open(open) => open.numbers.end,
-            Self::Done(done) => done.end,
-        }
-    }
-
-    /// Whether it is done, and can be settled by itself.
-    fn is_settled(&self) -> bool {
-        matches!(self, Self::Done(done) if done.settles)
-    }
-}
-
-impl Open {
-    /// Settles it up to the last mark before its first record without a fate.
-    fn settle_part(&mut self) -> Option<Settled> {
-        let answered = self.fates.iter().position(|fate| *fate == Fate::Open);
-        let answered = answered.unwrap_or(self.fates.len());
-        if answered <= self.from.at {
-            return None;
-        }
-        let mark = *self.work.marks.iter().rfind(|mark| mark.at <= answered)?;
-        (mark.at > self.from.at).then(|| self.settle_to(mark))
-    }
-
-    /// Settles the rest of it.
-    fn done(&mut self) -> Done {
-        let mut settled = self.settle_to(self.end);
-        settled.waiting.extend(self.work.saved.take());
-        settled.correlator = self.work.correlator.take();
-        Done { end: self.numbers.end, settled, settles: self.work.settles }
-    }
-
-    /// Settles what lies between the last mark and this one, all of which has its fate.
-    fn settle_to(&mut self, to: Mark) -> Settled {
-        let from = std::mem::replace(&mut self.from, to);
-        let (work, before, reached) = (&self.work, from.reached, to.reached);
-        let mut settled = Settled { standing: reached.standing, ..Settled::default() };
-        settled.resumes.extend_from_slice(&work.resumes[from.resumes..to.resumes]);
-        settled.inputs.merge(&work.inputs, from.inputs..to.inputs);
-        settled.read_bytes = reached.read_bytes;
-        let totals = &mut settled.totals;
-        totals.filtered = reached.filtered - before.filtered;
-        totals.correlated_away = reached.correlated_away - before.correlated_away;
-        totals.lost = reached.lost - before.lost;
-        totals.delivered = reached.delivered_before - before.delivered_before;
-        for fate in &self.fates[from.at..to.at] {
-            match fate {
-                Fate::Open => {}
-                Fate::Delivered => totals.delivered += 1,
-                Fate::Redelivered => {
-                    totals.delivered += 1;
-                    totals.redelivered += 1;
-                }
-                Fate::DeadLettered => totals.dead_lettered += 1,
-            }
-        }
-        self.letters.sort_by_key(|(place, _)| *place);
-        for (_, letter) in self.letters.extract_if(.., |(place, _)| *place < to.at) {
-            // One letter stands for all that an answer rejected without naming them.
-            match settled.dead_letters.last_mut() {
-                Some(last)
-                    if last.unidentified.min(letter.unidentified) > 0
-                        && last.reason == letter.reason =>
-                {
-                    last.unidentified += letter.unidentified;
-                }
-                _ => settled.dead_letters.push(letter),
-            }
-        }
-        settled
-    }
 }

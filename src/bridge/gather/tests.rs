@@ -12,7 +12,7 @@ use crate::{
         published::Published,
     },
     correlate::Keys,
-    journal::{Directory, FrameBuilder, Log, LogOptions, Resume, SinkState, Sync},
+    journal::{Directory, FrameBuilder, Log, LogOptions, Ranges, Resume, SinkState, Sync},
     watch::Broadcaster,
 };
 
@@ -104,18 +104,18 @@ async fn without_another_record_a_summary_is_sent_when_its_time_has_passed() {
     rig.append(26, now_ms()).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [(1..=25).collect::<Vec<_>>()]);
-    assert_eq!((work.reached.standing.held.versions, work.reached.standing.position.next), (1, 27));
+    assert_eq!((work.settled.standing.held.versions, work.settled.standing.position.next), (1, 27));
     // The resume point covers a version that is held.
-    assert!(work.resumes.is_empty());
+    assert!(work.settled.resumes.is_empty());
 
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26]]);
     let waited = start.elapsed().as_secs();
     assert!(waited >= 599, "{waited}");
-    assert_eq!((work.reached.standing.held.versions, work.reached.standing.position.next), (0, 27));
-    assert_eq!(work.resumes.len(), 1);
+    assert_eq!((work.settled.standing.held.versions, work.settled.standing.position.next), (0, 27));
+    assert_eq!(work.settled.resumes.len(), 1);
     // The position does not tell that it is announced: the state has to.
-    assert_eq!(work.correlator.unwrap().position.next, 27);
+    assert_eq!(work.settled.correlator.unwrap().position.next, 27);
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,42 +127,18 @@ async fn a_summary_is_settled_with_the_record_that_brought_it_about() {
         assert_eq!(rig.settled().await.0, [[seq]]);
     }
     let (sequences, work) = rig.settled().await;
-    assert_eq!((sequences, work.reached.standing.held.versions), (vec![vec![]], 2));
+    assert_eq!((sequences, work.settled.standing.held.versions), (vec![vec![]], 2));
     rig.append(1, now_ms() + 601_000).await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26], [27], [28]]);
     assert_eq!(
         (
-            work.reached.standing.held.versions,
-            work.reached.standing.position.next,
-            work.reached.correlated_away
+            work.settled.standing.held.versions,
+            work.settled.standing.position.next,
+            work.settled.totals.correlated_away
         ),
         (0, 29, 0)
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_mark_stands_behind_a_record_with_its_summaries_and_never_between_them() {
-    let journal = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(journal.path(), 500);
-    rig.append(27, now_ms()).await;
-    let (_, work) = rig.settled().await;
-    let marks = |work: &Work| -> Vec<_> {
-        work.marks
-            .iter()
-            .map(|mark| {
-                (mark.at, mark.reached.standing.position.next, mark.reached.standing.held.versions)
-            })
-            .collect()
-    };
-    let each: Vec<_> = (1..=25).map(|at| (at, at as u64 + 1, 0)).collect();
-    assert_eq!(marks(&work)[..25], each);
-    assert_eq!(marks(&work)[25..], [(25, 27, 1)]);
-    rig.append(2, now_ms() + 601_000).await;
-    let (sequences, work) = rig.settled().await;
-    assert_eq!(sequences[0][..3], [26, 27, 28]);
-    // The summaries of 26 and 27 are there because 28 is.
-    assert_eq!(marks(&work), [(3, 29, 0)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,14 +150,14 @@ async fn at_the_end_what_is_held_comes_out_once_that_is_decided_on_the_disk() {
     rig.broadcaster.shutdown().await;
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[0; 0]]);
-    let saved = work.correlator.unwrap();
+    let saved = work.settled.correlator.unwrap();
     assert!(Correlator::load(&saved.bytes).unwrap().lets_go());
     sleep(Duration::from_millis(500)).await;
     assert!(rig.works.try_recv().is_err(), "before it is on the disk nothing comes out");
-    work.saved.unwrap().send(()).unwrap();
+    work.settled.waiting.into_iter().for_each(|saved| saved.send(()).unwrap());
     let (sequences, work) = rig.settled().await;
     assert_eq!(sequences, [[26, 27, 28]]);
-    assert_eq!((work.reached.standing.held.versions, rig.works.recv().await.is_none()), (0, true));
+    assert_eq!((work.settled.standing.held.versions, rig.works.recv().await.is_none()), (0, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +168,7 @@ async fn a_disk_that_takes_nothing_leaves_what_is_held_for_the_next_run() {
     rig.settled().await;
     rig.broadcaster.shutdown().await;
     let (_, work) = rig.settled().await;
-    assert_eq!(work.reached.standing.held.versions, 3);
+    assert_eq!(work.settled.standing.held.versions, 3);
     assert!(rig.works.recv().await.is_none());
 }
 
@@ -216,7 +192,7 @@ async fn what_the_sink_does_not_want_brings_out_what_the_journal_has_no_room_for
     let mut rig = Rig::on(rig.log, BATCHES, Some(quiet), SIZE);
     rig.append(27, now_ms()).await;
     let (_, work) = rig.settled().await;
-    assert_eq!((work.reached.standing.held.versions, work.resumes.len()), (2, 0));
+    assert_eq!((work.settled.standing.held.versions, work.settled.resumes.len()), (2, 0));
     // A sixteenth of what is the most that comes behind it.
     let message = "x".repeat(8 << 10);
     let mut behind = 0;
@@ -224,14 +200,20 @@ async fn what_the_sink_does_not_want_brings_out_what_the_journal_has_no_room_for
         rig.append_saying(&message, 1, now_ms()).await;
         behind += 1;
         let (sequences, work) = rig.settled().await;
-        assert_eq!((work.reached.filtered, work.reached.standing.position.next), (1, 28 + behind));
+        assert_eq!(
+            (work.settled.totals.filtered, work.settled.standing.position.next),
+            (1, 28 + behind)
+        );
         if !work.batch.records.is_empty() {
             break (sequences, work);
         }
     };
     assert_eq!((behind, sequences), (16, vec![vec![26, 27]]));
-    assert_eq!((work.reached.standing.held.versions, work.marks.len()), (0, 0));
-    assert!(!work.resumes.is_empty() && work.correlator.is_none(), "the log says it all");
+    assert_eq!(work.settled.standing.held.versions, 0);
+    assert!(
+        !work.settled.resumes.is_empty() && work.settled.correlator.is_none(),
+        "the log says it all"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,8 +235,8 @@ async fn what_was_lost_is_settled_with_the_position_behind_it() {
     let (mut fates, mut position) = (0, Position::START);
     while position.next < 7 {
         let work = rig.works.recv().await.unwrap();
-        fates += work.batch.records.len() as u64 + work.reached.lost;
-        position = work.reached.standing.position;
+        fates += work.batch.records.len() as u64 + work.settled.totals.lost;
+        position = work.settled.standing.position;
         assert!(work.settles);
         assert_eq!(position.ordinal(), fates);
     }
@@ -268,16 +250,16 @@ async fn another_size_of_the_journal_counts_once_that_is_saved_or_was_waited_for
     rig.append(2, now_ms()).await;
     let mut rig = Rig::on(rig.log, BATCHES, None, 2 * SIZE);
     let (sequences, work) = rig.settled().await;
-    assert_eq!((work.correlator.unwrap().position.next, sequences), (3, vec![vec![1, 2]]));
+    assert_eq!((work.settled.correlator.unwrap().position.next, sequences), (3, vec![vec![1, 2]]));
     rig.append(1, now_ms()).await;
     assert!(timeout(Duration::from_secs(2), rig.settled()).await.is_err());
-    work.saved.unwrap().send(()).unwrap();
+    work.settled.waiting.into_iter().for_each(|saved| saved.send(()).unwrap());
     assert_eq!(rig.settled().await.0, [[3]]);
     // A disk that does not answer holds nobody up.
     rig.append(2, now_ms()).await;
     let mut rig = Rig::on(rig.log, BATCHES, None, 4 * SIZE);
     let (_, work) = rig.settled().await;
-    assert!(work.saved.is_some());
+    assert!(!work.settled.waiting.is_empty());
     rig.append(1, now_ms()).await;
     assert_eq!(rig.settled().await.0, [[6]]);
 }

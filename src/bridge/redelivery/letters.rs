@@ -20,8 +20,8 @@ use tracing::Level;
 use super::{Redelivery, Retries};
 use crate::{
     bridge::{
-        BatchOptions, EventFate, Failure, FailureClass, Fault, Outcome, Reason, RefusedClass,
-        Status, now_ms, tasks::answer_of,
+        BatchOptions, EventFate, Failure, FailureClass, Fault, Reason, Status, now_ms,
+        tasks::answer_of,
     },
     event::{DeadLetterInfo, EnvelopeParts, timestamp},
     journal::{DeadLetter, DeadLettersReader, LetterFate, LetterOutcome, ReadError},
@@ -197,36 +197,20 @@ impl DeadLetters {
             return;
         }
         let envelopes = page.iter().map(|letter| self.envelope(letter)).collect();
-        let records = self.redelivery.number(envelopes).await;
         let is_there = async {
             // The letters may have been dropped while the attempt waited.
             let now = self.page(namespace, &round.places, page.len()).await;
             let number = |letter: &DeadLetter| letter.number;
             now.iter().map(number).eq(page.iter().map(number))
         };
-        let Some(outcome) = self.redelivery.attempt(&records, is_there).await else { return };
-        let fates = match outcome {
-            Outcome::PerEvent(fates) => fates,
-            Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => {
-                vec![EventFate::Delivered; page.len()]
-            }
-            Outcome::Partial { reason, .. } if page.len() == 1 => {
-                vec![EventFate::Failed(Failure::refused(RefusedClass::Invalid, reason))]
-            }
-            Outcome::Failed(failure) if page.len() == 1 || failure.fault == Fault::Sink => {
-                vec![EventFate::Failed(failure); page.len()]
-            }
-            // The answer does not name the culprit: they are sent one at a time. Those that were taken come again, under
-            // their ids.
-            Outcome::Partial { .. } | Outcome::Failed(_) => {
-                round.most = 1;
-                return;
-            }
+        let Some(fates) = self.redelivery.attempt(envelopes, is_there).await else {
+            // Those that were taken come again, under their ids.
+            round.most = 1;
+            return;
         };
-        let mut fates = fates.into_iter();
         let mut of_sink = None;
-        for letter in &page {
-            match fates.next().unwrap_or_else(|| EventFate::Failed(Failure::unanswered())) {
+        for (letter, fate) in page.iter().zip(fates) {
+            match fate {
                 EventFate::Delivered | EventFate::Duplicate => {
                     self.taken(letter);
                     round.most = (2 * round.most).min(self.batch.events);

@@ -5,7 +5,7 @@
 //! holds: behind that live delivery is under way, and an event must not come a second time before it
 //! has come once.
 
-use std::io;
+use std::{collections::VecDeque, io};
 
 use bytes::Bytes;
 use tokio::{
@@ -15,11 +15,11 @@ use tokio::{
 };
 use tracing::Level;
 
-use super::{PATIENCE, Redelivery};
+use super::{PATIENCE, Redelivery, patiently};
 use crate::{
     bridge::{
-        BatchOptions, Filter, Reason, ReplayFrom, ReplayProgress, ReplayState,
-        control::ReplayOrder, objects::Enricher, tasks::answer_of,
+        BatchOptions, EventFate, Failure, FailureClass, Filter, Reason, RefusedClass, ReplayFrom,
+        ReplayProgress, ReplayState, control::ReplayOrder, objects::Enricher, tasks::answer_of,
     },
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position},
@@ -27,7 +27,7 @@ use crate::{
 
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
-const REFUSED: &str = "replayed events are refused; they become no dead letters";
+const REFUSED: &str = "a replayed event is refused; it becomes no dead letter";
 
 /// See the [module](self).
 pub(in crate::bridge) struct Replays {
@@ -155,39 +155,72 @@ impl Replays {
         }
     }
 
-    /// Sends events in batches as the sink is configured.
+    /// Sends events until each has an answer: in batches as the sink is configured, or, where one may be at fault that
+    /// is not named, one at first and twice as many after each batch that was answered.
     async fn send(&self, envelopes: Vec<Bytes>, progress: &watch::Sender<ReplayProgress>) {
-        let most = usize::try_from(self.batch.bytes).unwrap_or(usize::MAX);
-        let mut envelopes = envelopes.into_iter().peekable();
-        while let Some(first) = envelopes.next() {
+        let mut left = VecDeque::from(envelopes);
+        let (mut most, mut failures) = (self.batch.events, 0);
+        let mut failed: Option<Reason> = None;
+        while let Some(first) = left.front() {
             let mut bytes = first.len();
-            let mut batch = vec![first];
-            while batch.len() < self.batch.events
-                && let Some(next) = envelopes.next_if(|next| bytes + next.len() <= most)
-            {
-                bytes += next.len();
-                batch.push(next);
-            }
-            let mut failed = None;
-            let waits = |why: Option<&Reason>| {
-                failed = why.cloned().or(failed.take());
+            let fits = |envelope: &&Bytes| {
+                bytes += envelope.len();
+                bytes as u64 <= self.batch.bytes
+            };
+            let more = left.range(1..).take(most - 1).take_while(fits).count();
+            let batch: Vec<Bytes> = left.drain(..=more).collect();
+            let waits = || {
                 let why = failed.clone().map_or_else(|| self.what_for(), String::from);
                 progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
             };
-            let tally = self.redelivery.send(batch, waits).await;
-            if let Some((class, reason)) = tally.refusal {
-                let (class, events) = (class.as_str(), tally.refused);
-                if self.redelivery.progress.lines.admit(Level::WARN, REFUSED, class, events) {
-                    let reason = &*reason;
-                    tracing::warn!(sink = self.redelivery.sink, events, class, reason, "{REFUSED}");
+            let attempt = self.redelivery.attempt(batch.clone(), async { true });
+            let Some(fates) = patiently(attempt, waits).await else {
+                batch.into_iter().rev().for_each(|envelope| left.push_front(envelope));
+                most = 1;
+                continue;
+            };
+            let (mut delivered, mut refused, mut failure) = (0, 0, None);
+            for (envelope, fate) in batch.into_iter().zip(fates).rev() {
+                match fate {
+                    EventFate::Delivered | EventFate::Duplicate => delivered += 1,
+                    EventFate::Failed(Failure {
+                        class: FailureClass::Refused(class),
+                        reason,
+                        ..
+                    }) => {
+                        refused += 1;
+                        self.log_refusal(class, &reason);
+                    }
+                    EventFate::Failed(why) => {
+                        left.push_front(envelope);
+                        failure = Some(why);
+                    }
                 }
             }
-            self.redelivery.progress.update(|sink| sink.errands.replayed += tally.delivered);
+            self.redelivery.progress.update(|sink| sink.errands.replayed += delivered);
+            failed = failure.as_ref().map(|failure| failure.reason.clone());
+            let state =
+                failed.clone().map_or(ReplayState::Running, |why| ReplayState::Waiting(why.into()));
             progress.send_modify(|replay| {
-                replay.delivered += tally.delivered;
-                replay.refused += tally.refused;
-                replay.state = ReplayState::Running;
+                replay.delivered += delivered;
+                replay.refused += refused;
+                replay.state = state;
             });
+            match failure {
+                Some(failure) => {
+                    failures += 1;
+                    self.redelivery.wait_after(&failure, failures).await;
+                }
+                None => (most, failures) = ((2 * most).min(self.batch.events), 0),
+            }
+        }
+    }
+
+    fn log_refusal(&self, class: RefusedClass, reason: &Reason) {
+        let Redelivery { sink, progress, .. } = &self.redelivery;
+        let class = class.as_str();
+        if progress.lines.admit(Level::WARN, REFUSED, class, 1) {
+            tracing::warn!(sink, class, reason = &**reason, "{REFUSED}");
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::oracle::{Law, Oracle};
 use super::written::{BULK, History, NAMESPACES, POISON, Version, Writer};
-use crate::accounts::{SETTLES_WITHIN, list_dead_letters, number, sink_of, sinks_of};
+use crate::accounts::{SETTLES_WITHIN, is_settled, list_dead_letters, number, sink_of, sinks_of};
 use crate::bridge::Bridge;
 use crate::crash::{STARTS_WITHIN, kill_start};
 use crate::judge::{self, Key, Verdict};
@@ -422,7 +422,7 @@ impl World {
         self.arrived().await;
         until_within(SETTLES_WITHIN, "every event has a fate", async || {
             let status = self.bridge.status().await;
-            sinks_of(&status).iter().all(|sink| number(sink, "pending") == number(sink, "held"))
+            sinks_of(&status).iter().all(|sink| is_settled(&status, sink))
         })
         .await;
     }

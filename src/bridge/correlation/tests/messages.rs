@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     event::SummarisedMessage,
-    journal::{FrameBuilder, Resume},
+    journal::{FrameBuilder, Ranges, Resume},
 };
 
 /// An Event about an object, what it says, and the time since the one before, in milliseconds.
@@ -152,8 +152,14 @@ fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, Stage) {
     log.append(&mut builder, logged[0].1).unwrap();
     let keys = Keys::random();
     let correlator = Correlator::new(CorrelateMode::Suppress, &keys, ROOMY);
-    let progress =
-        SinkProgress::new("pager", "memory", Overflow::DropOldest, SinkState::default(), None, &Ranges::default());
+    let progress = SinkProgress::new(
+        "pager",
+        "memory",
+        Overflow::DropOldest,
+        SinkState::default(),
+        None,
+        &Ranges::default(),
+    );
     let stage = Stage::new(correlator, None, &keys, log.handle(), &progress);
     (log, stage)
 }

@@ -129,8 +129,7 @@ impl Caller {
             let seq = self.records.last_key_value().map_or(1, |(seq, _)| seq + 1);
             self.records.insert(seq, about);
             work.batch.records.push(record(seq, about));
-            work.reached.standing.position.next = seq + 1;
-            work.marks.push(work.end());
+            work.settled.standing.position.next = seq + 1;
         }
         let seqs: Vec<u64> = work.batch.records.iter().map(|record| record.seq).collect();
         let moment = Moment { now: self.now, time_ms: self.now };
@@ -197,7 +196,7 @@ impl Caller {
     }
 
     pub(super) fn settle(&mut self) {
-        for settled in self.delivery.settle() {
+        if let Some(settled) = self.delivery.settle() {
             let totals = settled.totals;
             self.settled += totals.delivered + totals.dead_lettered;
             self.next = self.next.max(settled.standing.position.next);

@@ -265,7 +265,7 @@ impl Model {
                 self.next.push(Reverse((wake, Next::Wake)));
             }
         }
-        for settled in self.delivery.settle() {
+        if let Some(settled) = self.delivery.settle() {
             self.settled += settled.totals.delivered + settled.totals.dead_lettered;
             for letter in settled.dead_letters {
                 self.events[letter.seq as usize].fate = Some((self.now, false));
