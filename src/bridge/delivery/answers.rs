@@ -201,7 +201,8 @@ impl Delivery {
         if is_taken {
             self.has_taken(attempt.kind, answer.at.now);
         } else if let Some((_, failure)) = left.first() {
-            self.note(attempt, failure, answer.at.now);
+            let records: Vec<_> = left.iter().map(|(number, _)| *number).collect();
+            self.note(attempt.sent, &records, failure, answer.at.now);
         }
         left.retain(|(number, failure)| self.count(*number, failure, true, answer));
         if attempt.kind != Kind::Trial && (is_taken || attempt.records.len() == 1) {
@@ -236,7 +237,7 @@ impl Delivery {
                 None => return,
             }
         }
-        self.note(&attempt, &failure, now);
+        self.note(attempt.sent, &attempt.records, &failure, now);
         let mut records = attempt.records;
         let is_silent = failure.status == Status::Silence;
         let is_the_sinks = failure.fault == Fault::Sink;
@@ -271,21 +272,18 @@ impl Delivery {
     }
 
     /// Counts a failure of the sink, after which it waits before it tries again.
-    fn note(&mut self, attempt: &Attempt, failure: &Failure, now: Millis) {
+    fn note(&mut self, sent: Millis, records: &[Number], failure: &Failure, now: Millis) {
         let Self { health, window, hashes, .. } = self;
         if health.failures == 0 {
             (health.namespace, health.of_several) = (None, false);
         }
-        let mut namespaces: Vec<u64> = Vec::new();
-        for number in &attempt.records {
-            // Those that were refused have left it.
-            namespaces.extend(window.find(*number).map(|entry| entry.keys(hashes).namespace));
-        }
+        let namespace_of = |number: &Number| window.get(*number).keys(hashes).namespace;
+        let mut namespaces: Vec<u64> = records.iter().map(namespace_of).collect();
         namespaces.dedup();
         if let [namespace] = namespaces[..] {
             health.of_several |= *health.namespace.get_or_insert(namespace) != namespace;
         }
-        if health.failures == 0 || attempt.sent >= health.failed_at {
+        if health.failures == 0 || sent >= health.failed_at {
             health.failures += 1;
             health.failed_at = now;
         }

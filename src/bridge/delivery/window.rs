@@ -179,13 +179,6 @@ impl Window {
         &mut self.entries[at]
     }
 
-    /// A record, if it has no fate.
-    pub(super) fn find(&mut self, number: Number) -> Option<&mut Entry> {
-        let at = self.place(number);
-        let entry = self.entries.get_mut(at)?;
-        (entry.number == number && entry.state != State::Done).then_some(entry)
-    }
-
     fn place(&self, number: Number) -> usize {
         // Where none has left it from the midst, the numbers are those of the places.
         let first = self.entries.front().map_or(0, |entry| entry.number);

@@ -18,8 +18,8 @@ use tracing::Level;
 use super::{PATIENCE, Redelivery, patiently};
 use crate::{
     bridge::{
-        BatchOptions, EventFate, Failure, FailureClass, Filter, Reason, RefusedClass, ReplayFrom,
-        ReplayProgress, ReplayState, control::ReplayOrder, objects::Enricher, tasks::answer_of,
+        BatchOptions, EventFate, Failure, FailureClass, Filter, Reason, ReplayFrom, ReplayProgress,
+        ReplayState, control::ReplayOrder, objects::Enricher, tasks::answer_of,
     },
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position},
@@ -179,15 +179,16 @@ impl Replays {
                 most = 1;
                 continue;
             };
+            let most_failures = self.redelivery.retry.max_attempts.unwrap_or(u32::MAX);
             let (mut delivered, mut refused, mut failure) = (0, 0, None);
             for (envelope, fate) in batch.into_iter().zip(fates).rev() {
                 match fate {
                     EventFate::Delivered | EventFate::Duplicate => delivered += 1,
-                    EventFate::Failed(Failure {
-                        class: FailureClass::Refused(class),
-                        reason,
-                        ..
-                    }) => {
+                    EventFate::Failed(Failure { class, reason, .. })
+                        if matches!(class, FailureClass::Refused(_))
+                            || class != FailureClass::Misconfigured
+                                && failures + 1 >= most_failures =>
+                    {
                         refused += 1;
                         self.log_refusal(class, &reason);
                     }
@@ -216,7 +217,7 @@ impl Replays {
         }
     }
 
-    fn log_refusal(&self, class: RefusedClass, reason: &Reason) {
+    fn log_refusal(&self, class: FailureClass, reason: &Reason) {
         let Redelivery { sink, progress, .. } = &self.redelivery;
         let class = class.as_str();
         if progress.lines.admit(Level::WARN, REFUSED, class, 1) {

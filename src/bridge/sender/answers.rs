@@ -113,31 +113,25 @@ impl Sender {
 
     fn log_letter(&self, letter: &GivenUp) {
         let GivenUp { class, reason, attempts, record, events } = letter;
-        let (sink, reason, id) = (&self.parts.options.sink, &**reason, record.id());
-        let lines = &self.parts.progress.lines;
-        let admits = |level, text| lines.admit(level, text, class.as_str(), *events);
-        match class {
-            LetterClass::Refused(refused) => {
-                let is_asked = *refused != RefusedClass::Unsendable;
-                let text = if is_asked { REFUSED } else { UNSENDABLE };
-                if admits(Level::WARN, text) {
-                    tracing::warn!(sink, id, reason, "{text}");
-                }
-            }
-            LetterClass::PartialSuccess if admits(Level::ERROR, REJECTED) => {
-                tracing::error!(sink, events, reason, "{REJECTED}");
-            }
-            LetterClass::MaxAttempts if admits(Level::ERROR, GIVEN_UP) => {
-                tracing::error!(sink, events, attempts, reason, "{GIVEN_UP}");
-            }
-            LetterClass::Blocked => {
-                let text = if *attempts > 0 { PARKED } else { UNSENT };
-                if admits(Level::WARN, text) {
-                    let object = &*object_of(record);
-                    tracing::warn!(sink, id, object, attempts, reason, "{text}");
-                }
-            }
-            _ => {}
+        let (level, text) = match class {
+            LetterClass::Refused(RefusedClass::Unsendable) => (Level::WARN, UNSENDABLE),
+            LetterClass::Refused(_) => (Level::WARN, REFUSED),
+            LetterClass::PartialSuccess => (Level::ERROR, REJECTED),
+            LetterClass::MaxAttempts => (Level::ERROR, GIVEN_UP),
+            LetterClass::Blocked if *attempts > 0 => (Level::WARN, PARKED),
+            LetterClass::Blocked => (Level::WARN, UNSENT),
+        };
+        if !self.parts.progress.lines.admit(level, text, class.as_str(), *events) {
+            return;
+        }
+        // Which were rejected is not known.
+        let named = (*class != LetterClass::PartialSuccess).then_some(record);
+        let (id, object) = (named.map(Record::id), named.map(object_of));
+        let (sink, object, reason) = (&self.parts.options.sink, object.as_deref(), &**reason);
+        if level == Level::ERROR {
+            tracing::error!(sink, id, object, events, attempts, reason, "{text}");
+        } else {
+            tracing::warn!(sink, id, object, events, attempts, reason, "{text}");
         }
     }
 
