@@ -204,15 +204,15 @@ fn overrun(sink: &SinkStatus) -> Option<Problem> {
 fn retrying(sink: &SinkStatus) -> Option<Problem> {
     (sink.state == SinkCondition::Retrying && sink.pending > 0).then(|| {
         let head = sink.head.as_ref();
-        let of_object = head.map_or_else(String::new, |head| format!(", of {},", head.object));
+        let object = head.map_or_else(String::new, |head| format!(" ({})", head.object));
         let why = head.map_or_else(|| last_error(sink), |head| &head.last_error);
         of_sink(
             sink,
             format!(
-                "attempts fail, {} pending, the oldest{} for {}: {}",
+                "attempts fail, {} pending, the oldest for {}{}: {}",
                 events(sink.pending),
-                of_object,
                 humane(sink.lag_seconds),
+                object,
                 why
             ),
             "check the receiver and the way to it; Tidings tries again by itself, and events wait \

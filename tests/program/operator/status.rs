@@ -56,7 +56,9 @@ async fn a_sink_that_fails_is_named_first_until_its_receiver_is_there() {
     let ill = asked_until(&config, &["status"], |said| said.code == 1).await;
     let mut lines = ill.stdout.lines().skip(2).map(str::trim);
     assert_eq!(lines.next(), Some("sink pager"), "{ill:?}");
-    assert!(lines.next().unwrap().starts_with("attempts fail, 1 event pending, the oldest for "));
+    let what = lines.next().unwrap();
+    assert!(what.starts_with("attempts fail, 1 event pending, the oldest for "), "{ill:?}");
+    assert!(what.contains("(Pod shop/web-0)"), "{ill:?}");
     assert!(lines.any(|line| line.starts_with("hint: check the receiver")), "{ill:?}");
     assert_eq!(ill.stderr, "");
 
