@@ -28,8 +28,8 @@ pub use server::{AdminServer, ServeError};
 pub use serving::ServerEnded;
 pub(crate) use socket::connect;
 pub use status::{
-    GapStatus, IngestStatus, JournalStatus, PartStatus, Problem, SinkStatus, SourceStatus, Status,
-    status,
+    GapStatus, HeadStatus, IngestStatus, JournalStatus, PartStatus, Problem, SinkStatus,
+    SourceStatus, Status, status,
 };
 pub(crate) use status::{counted, humane};
 #[cfg(feature = "otlp")]

@@ -228,6 +228,9 @@ pub struct SinkStatus {
     pub kind: Cow<'static, str>,
     /// How it does.
     pub state: SinkCondition,
+    /// It takes nothing; while it is `retrying` without that, it fails for some events only.
+    #[serde(default)]
+    pub takes_nothing: bool,
     /// Every record that it was to have.
     pub seen: u64,
     /// The receiver has them.
@@ -388,6 +391,8 @@ pub fn status(view: &BridgeView) -> Status {
                 let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
                 let behind = behind.saturating_sub(sink.delivered_ahead);
                 let overrun = oldest.ordinal().saturating_sub(sink.standing.position.ordinal());
+                // The receiver has the oldest of them.
+                let overrun = overrun.saturating_sub(sink.delivered_ahead);
                 let pending = behind + sink.standing.held.versions;
                 let delivered = totals.delivered + sink.delivered_ahead;
                 let settled = delivered
@@ -406,6 +411,7 @@ pub fn status(view: &BridgeView) -> Status {
                     name: sink.name,
                     kind: sink.kind.into(),
                     state: sink.condition,
+                    takes_nothing: sink.takes_nothing,
                     seen: settled + pending,
                     delivered,
                     filtered: totals.filtered,

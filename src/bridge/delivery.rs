@@ -117,8 +117,8 @@ pub(super) struct Delivery {
 
 /// The caller's answers about records.
 pub(super) trait Caller {
-    /// Whether an earlier run had delivered it.
-    fn had(&mut self, record: &Record) -> bool;
+    /// The receiver took it.
+    fn taken(&mut self, record: &Record);
     /// Whether there is room for it among the parked letters, of which those that were not even sent have less. If so, it
     /// becomes one.
     fn has_room(&mut self, record: &Record, is_sent: bool) -> bool;
@@ -152,6 +152,8 @@ struct Health {
     of_several: bool,
     /// Refusals of single records since anything was taken.
     refused: u32,
+    /// The size of the largest envelope that was taken.
+    largest: usize,
     last: Option<Failure>,
     /// While the sink is failing: when it is tried next,
     next_at: Millis,
@@ -184,6 +186,7 @@ struct First {
     due: Millis,
     /// Set if it failed alone: whether no answer came in time.
     alone: Option<bool>,
+    has_failed: bool,
 }
 
 /// An attempt to be made.
@@ -200,8 +203,10 @@ pub(super) struct Attempt {
 pub(super) enum Trouble<'a> {
     /// Nothing fails.
     None,
-    /// Records failed, and are sent again.
+    /// Records failed, and are sent again. Others may be taken.
     Retrying(&'a Failure),
+    /// Nothing is taken.
+    Unavailable(&'a Failure),
     /// Nothing is taken, and only a person can mend what the receiver complains of.
     Misconfigured(&'a Failure),
 }
@@ -376,13 +381,11 @@ impl Delivery {
             return Trouble::None;
         };
         let nothing_is_taken = *failures > 0 && (last.fault == Fault::Sink || self.is_failing());
-        if nothing_is_taken && last.class == FailureClass::Misconfigured {
-            return Trouble::Misconfigured(last);
-        }
-        if *failures > 0 || self.window.failed() > 0 {
-            Trouble::Retrying(last)
-        } else {
-            Trouble::None
+        match last.class {
+            FailureClass::Misconfigured if nothing_is_taken => Trouble::Misconfigured(last),
+            _ if nothing_is_taken => Trouble::Unavailable(last),
+            _ if *failures > 0 || self.window.failed() > 0 => Trouble::Retrying(last),
+            _ => Trouble::None,
         }
     }
 
@@ -457,25 +460,32 @@ impl Delivery {
             let due = if let State::Waiting(due) = entry.state { due } else { 0 };
             let alone = entry.alone.as_ref().map(|alone| alone.is_silent);
             let is_sent = objects.insert(object) && entry.is_due(now);
-            is_sent.then_some(First { number: entry.number, namespace, due, alone })
+            let (number, has_failed) = (entry.number, entry.tries > 0);
+            is_sent.then_some(First { number, namespace, due, alone, has_failed })
         });
         firsts.collect()
     }
 
-    /// One record of a sink that is failing, of another namespace than the last.
+    /// One record of a sink that is failing: one that has not failed yet, or else of another namespace than the last.
     fn trial(&mut self) -> Option<Vec<Number>> {
-        let mut firsts = self.firsts(Millis::MAX);
-        let (others, same): (Vec<_>, Vec<_>) = firsts
-            .extract_if(.., |first| first.alone.is_none())
-            .partition(|first| first.namespace != self.health.tried);
-        // At random: those that fail may stand one after the other.
-        let of = if others.is_empty() { same } else { others };
-        let Some(First { number, namespace, .. }) = self.random.choice(of) else {
-            firsts.retain(|first| first.due <= self.asked);
-            return longest_due(&firsts, true).map(|number| vec![number]);
+        let firsts = self.firsts(Millis::MAX);
+        let rank = |first: &First| match first {
+            First { has_failed: false, .. } => 0,
+            First { alone: None, namespace, .. } if *namespace != self.health.tried => 1,
+            First { alone: None, .. } => 2,
+            First { .. } => 3,
         };
-        self.health.tried = namespace;
-        Some(vec![number])
+        let best = firsts.iter().map(rank).min()?;
+        if best == 3 {
+            let due: Vec<_> = firsts.into_iter().filter(|first| first.due <= self.asked).collect();
+            return longest_due(&due, true).map(|number| vec![number]);
+        }
+        let of: Vec<_> = firsts.iter().filter(|first| rank(first) == best).collect();
+        // The newest, or any: those that fail may be many, and stand one after the other.
+        let newest = of.last().copied().filter(|_| self.random.bool());
+        let First { number, namespace, .. } = newest.or_else(|| self.random.choice(of))?;
+        self.health.tried = *namespace;
+        Some(vec![*number])
     }
 
     /// Takes records to send that did not fail alone, at most so many, in the order of the journal.

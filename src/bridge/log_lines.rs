@@ -105,7 +105,7 @@ impl Inner {
                 tracing::event!(
                     $level,
                     sink = self.sink.as_deref(),
-                    class,
+                    class = (!class.is_empty()).then_some(&**class),
                     events,
                     "as many more in the last second: {what}"
                 )

@@ -3,7 +3,8 @@
 //! A watcher settles records in journal order; the keeper saves what is settled, in one transaction
 //! with the dead letters of it. So `seen = delivered + filtered + correlated away + dead-lettered +
 //! lost + pending` holds at each moment and across restarts, by construction: the position and the
-//! totals change under one lock and are saved as one value. What the correlator holds is pending,
+//! totals change under one lock and are saved as one value. What the receiver has behind the position is delivered
+//! and not pending from the moment of its answer, under the same lock. What the correlator holds is pending,
 //! wherever the position is.
 
 use std::{
@@ -190,11 +191,13 @@ pub struct SinkSnapshot {
     pub standing: Standing,
     /// The fates up to there.
     pub totals: Totals,
-    /// How many events behind that the receiver has.
+    /// How many events the receiver has behind that position.
     pub delivered_ahead: u64,
     /// How it does.
     pub condition: SinkCondition,
-    /// What ails it, unless it has failed with nothing but Events of a bridge in hand.
+    /// Nothing was taken since it failed as a whole: it is not one event that it fails for.
+    pub takes_nothing: bool,
+    /// What ails it while it takes nothing, unless it has failed with nothing but Events of a bridge in hand.
     pub trouble: Option<SinkCondition>,
     /// The last failure, until the next success.
     pub last_error: Option<Reason>,
@@ -327,6 +330,7 @@ impl SinkProgress {
             totals: saved.totals,
             delivered_ahead: had.count_from(saved.standing.position.next),
             condition: SinkCondition::default(),
+            takes_nothing: false,
             trouble: None,
             last_error: None,
             attempts: 0,
@@ -451,7 +455,7 @@ impl SinkProgress {
         lock(&self.inner).settled_at
     }
 
-    /// Takes what is settled. The receiver has these records.
+    /// Takes what is settled. `had` is what the receiver has, also behind the position.
     pub(super) fn settle(&self, settled: Option<Settled>, had: &Ranges) {
         let mut inner = lock(&self.inner);
         if let Some(settled) = settled {

@@ -77,32 +77,37 @@ impl Redelivery {
         sleep(Duration::from_millis(wait)).await;
     }
 
-    /// Makes an attempt when it is its turn, if the records are still `wanted` then. There is no answer, either, if the
-    /// receiver fails for several of which one may be at fault: they are to be sent one at a time.
+    /// Gives envelopes their numbers. A sink knows a record that is sent again by that.
+    async fn number(&self, envelopes: Vec<Bytes>) -> Vec<Record> {
+        let mut next = self.next.lock().await;
+        let first = Record::FIRST_ERRAND + *next;
+        *next += envelopes.len() as u64;
+        let records = (first..).zip(envelopes).map(|(seq, envelope)| Record { seq, envelope });
+        records.collect()
+    }
+
+    /// Makes an attempt when it is its turn, if the records are still `wanted` then.
     async fn attempt(
         &self,
-        envelopes: Vec<Bytes>,
+        records: Vec<Record>,
         wanted: impl Future<Output = bool>,
-    ) -> Option<Vec<EventFate>> {
-        let mut next = self.next.lock().await;
+    ) -> Option<Outcome> {
+        let _one_at_a_time = self.next.lock().await;
         self.turn().await;
         if !wanted.await {
             return None;
         }
-        let (first, sent) = (Record::FIRST_ERRAND + *next, envelopes.len());
-        *next += sent as u64;
-        let record = |(seq, envelope)| Record { seq, envelope };
-        let records = (first..).zip(envelopes).map(record).collect();
+        let sent = records.len() as u64;
         let outcome = self.transport.send(&Batch { records }).await;
         if let Outcome::Partial { rejected: 0, reason } = &outcome {
-            self.progress.lines.warn_of(reason, sent as u64);
+            self.progress.lines.warn_of(reason, sent);
         }
         self.progress.update(|sink| {
             sink.attempts += 1;
             sink.failed_attempts += u64::from(outcome.is_to_be_retried());
             sink.duplicates += outcome.duplicates();
         });
-        fates_of(outcome, sent)
+        Some(outcome)
     }
 
     /// Waits until live events make way. When the program stops they do not.
@@ -134,7 +139,8 @@ impl Redelivery {
     }
 }
 
-/// The answers to so many records that were sent together; nothing if one of them may be at fault that is not named.
+/// The answers to so many records that were sent together; nothing if one of them may be at fault that is not named:
+/// they are to be sent one at a time.
 fn fates_of(outcome: Outcome, sent: usize) -> Option<Vec<EventFate>> {
     let failure = match outcome {
         Outcome::Delivered | Outcome::Partial { rejected: 0, .. } => {

@@ -209,7 +209,10 @@ impl Sender {
             since_ms: moment.time_ms - moment.now.saturating_sub(first).min(moment.time_ms),
             last_error: failure.clone(),
         });
-        progress.update(|sink| (sink.oldest_in_hand_ms, sink.head) = (oldest, head));
+        progress.update(|sink| {
+            (sink.oldest_in_hand_ms, sink.head) = (oldest, head);
+            sink.totals.redelivered = had.redelivered();
+        });
     }
 
     fn now(&self) -> Millis {

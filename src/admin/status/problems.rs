@@ -6,7 +6,7 @@ use jiff::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{PartStatus, SinkStatus, SourceStatus, Status};
+use super::{HeadStatus, PartStatus, SinkStatus, SourceStatus, Status};
 use crate::bridge::{BlockedBy, SinkCondition};
 
 /// A watch that has been closed for so long is not one that is just being renewed.
@@ -202,22 +202,25 @@ fn overrun(sink: &SinkStatus) -> Option<Problem> {
 }
 
 fn retrying(sink: &SinkStatus) -> Option<Problem> {
-    (sink.state == SinkCondition::Retrying && sink.pending > 0).then(|| {
-        let head = sink.head.as_ref();
-        let object = head.map_or_else(String::new, |head| format!(" ({})", head.object));
-        let why = head.map_or_else(|| last_error(sink), |head| &head.last_error);
-        of_sink(
+    if sink.state != SinkCondition::Retrying || sink.pending == 0 {
+        return None;
+    }
+    let (pending, lag) = (events(sink.pending), humane(sink.lag_seconds));
+    Some(match &sink.head {
+        Some(HeadStatus { object, last_error, .. }) if !sink.takes_nothing => of_sink(
             sink,
             format!(
-                "attempts fail, {} pending, the oldest for {}{}: {}",
-                events(sink.pending),
-                humane(sink.lag_seconds),
-                object,
-                why
+                "the receiver fails for some events, {pending} pending, the oldest for {lag} ({object}): {last_error}"
             ),
+            "correct the receiver if it should take them. Tidings sends them again by itself, others meanwhile, and parks \
+             an event that has failed for a minute while others were taken",
+        ),
+        _ => of_sink(
+            sink,
+            format!("attempts fail, {pending} pending, the oldest for {lag}: {}", last_error(sink)),
             "check the receiver and the way to it; Tidings tries again by itself, and events wait \
              within journal.retention",
-        )
+        ),
     })
 }
 

@@ -8,7 +8,7 @@ use super::{
     Apart, Attempt, Caller, Delivery, FAILING, Kind, Millis, Number,
     backoff::wait_after,
     keys::Keys,
-    window::{Entry, Fate, State},
+    window::{Entry, State},
 };
 use crate::{
     bridge::{
@@ -134,12 +134,16 @@ impl Delivery {
 
     fn taken(&mut self, number: Number, answer: &mut Answer<'_>) {
         self.acquit(number);
-        let again = answer.caller.had(&self.window.get(number).record);
-        let fate = if again { Fate::Redelivered } else { Fate::Delivered };
-        let journalled_ms = self.window.close(number, fate);
+        let record = &self.window.get(number).record;
+        answer.caller.taken(record);
+        self.health.largest = self.health.largest.max(record.envelope.len());
+        let journalled_ms = self.window.close(number, None);
         answer.consequences.taken += 1;
         answer.consequences.latencies.count(answer.at.time_ms.saturating_sub(journalled_ms));
-        self.health.refused = 0;
+        if std::mem::take(&mut self.health.refused) >= REFUSALS_IN_A_ROW {
+            // It was not the sink: those that were refused meanwhile are given up.
+            self.window.stop_waiting();
+        }
     }
 
     /// Something was taken: the sink does not fail for all.
@@ -364,7 +368,10 @@ impl Delivery {
         answer: &mut Answer<'_>,
     ) -> Option<Failure> {
         let FailureClass::Refused(class) = failure.class else { return Some(failure) };
-        if class != RefusedClass::Unsendable {
+        let size = self.window.get(number).record.envelope.len();
+        let is_its_size =
+            class == RefusedClass::TooLarge && (1..size).contains(&self.health.largest);
+        if class != RefusedClass::Unsendable && !is_its_size {
             if self.health.refused >= REFUSALS_IN_A_ROW {
                 let Failure { reason, .. } = &failure;
                 let words = format_args!(
@@ -419,6 +426,6 @@ impl Delivery {
                 events: 1,
             }),
         }
-        self.window.close(number, Fate::DeadLettered(letter));
+        self.window.close(number, Some(letter));
     }
 }

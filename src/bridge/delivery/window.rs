@@ -23,15 +23,6 @@ use crate::{
 /// So many records that are done do no harm.
 const FEW: usize = 64;
 
-/// The fate of one record.
-#[derive(Debug)]
-pub(super) enum Fate {
-    Delivered,
-    /// Delivered, which it had been in an earlier run.
-    Redelivered,
-    DeadLettered(DeadLetter),
-}
-
 /// Whether a record can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -212,8 +203,9 @@ impl Window {
         }
     }
 
-    /// Gives a record its fate. Answers the ingest time of its batch, in milliseconds since the epoch.
-    pub(super) fn close(&mut self, number: Number, fate: Fate) -> u64 {
+    /// Gives a record its fate: delivered, or dead-lettered. Answers the ingest time of its batch, in milliseconds since
+    /// the epoch.
+    pub(super) fn close(&mut self, number: Number, letter: Option<DeadLetter>) -> u64 {
         let entry = self.get(number);
         entry.state = State::Done;
         let has_failed = entry.tries > 0;
@@ -229,28 +221,25 @@ impl Window {
         let at = self.works.partition_point(|work| work.end <= number);
         let work = &mut self.works[at];
         let Settled { totals, dead_letters, .. } = &mut work.settled;
-        match fate {
-            Fate::Delivered => totals.delivered += 1,
-            Fate::Redelivered => {
-                totals.delivered += 1;
-                totals.redelivered += 1;
-            }
-            Fate::DeadLettered(letter) => {
-                totals.dead_lettered += 1;
-                self.letters += size(&letter);
-                match dead_letters.last_mut() {
-                    // One letter stands for all that an answer rejected without naming them.
-                    Some(last)
-                        if last.unidentified.min(letter.unidentified) > 0
-                            && last.reason == letter.reason =>
-                    {
-                        last.unidentified += letter.unidentified;
-                    }
-                    _ => dead_letters.push(letter),
+        totals.delivered += u64::from(letter.is_none());
+        totals.dead_lettered += u64::from(letter.is_some());
+        if let Some(letter) = letter {
+            self.letters += size(&letter);
+            match dead_letters.last_mut() {
+                // One letter stands for all that an answer rejected without naming them.
+                Some(last)
+                    if last.unidentified.min(letter.unidentified) > 0
+                        && last.reason == letter.reason =>
+                {
+                    last.unidentified += letter.unidentified;
                 }
+                _ => dead_letters.push(letter),
             }
         }
         work.left -= 1;
+        if work.left == 0 {
+            dead_letters.sort_by_key(|letter| letter.seq);
+        }
         let journalled_ms = work.oldest_ms;
         self.join(at);
         journalled_ms

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::Level;
 
-use super::{Redelivery, Retries};
+use super::{Redelivery, Retries, fates_of};
 use crate::{
     bridge::{
         BatchOptions, EventFate, Failure, FailureClass, Fault, Reason, Status, now_ms,
@@ -197,13 +197,15 @@ impl DeadLetters {
             return;
         }
         let envelopes = page.iter().map(|letter| self.envelope(letter)).collect();
+        let records = self.redelivery.number(envelopes).await;
         let is_there = async {
             // The letters may have been dropped while the attempt waited.
             let now = self.page(namespace, &round.places, page.len()).await;
             let number = |letter: &DeadLetter| letter.number;
             now.iter().map(number).eq(page.iter().map(number))
         };
-        let Some(fates) = self.redelivery.attempt(envelopes, is_there).await else {
+        let outcome = self.redelivery.attempt(records, is_there).await;
+        let Some(fates) = outcome.and_then(|outcome| fates_of(outcome, page.len())) else {
             // Those that were taken come again, under their ids.
             round.most = 1;
             return;
@@ -282,7 +284,10 @@ impl DeadLetters {
                 self.settle(letter, LetterOutcome::Forwarded);
             }
             _ => {
-                self.tell_waits(letter.number, &failure.reason);
+                // That one is parked was told.
+                if !letter.is_parked() {
+                    self.tell_waits(letter.number, &failure.reason);
+                }
                 if is_own {
                     let reason = reason.to_owned();
                     self.settle(letter, LetterOutcome::Failed { reason, time_ms });

@@ -15,11 +15,12 @@ use tokio::{
 };
 use tracing::Level;
 
-use super::{PATIENCE, Redelivery, patiently};
+use super::{PATIENCE, Redelivery, fates_of, patiently};
 use crate::{
     bridge::{
-        BatchOptions, EventFate, Failure, FailureClass, Filter, Reason, ReplayFrom, ReplayProgress,
-        ReplayState, control::ReplayOrder, objects::Enricher, tasks::answer_of,
+        BatchOptions, EventFate, Failure, FailureClass, Filter, Outcome, Reason, RefusedClass,
+        ReplayFrom, ReplayProgress, ReplayState, control::ReplayOrder, objects::Enricher,
+        tasks::answer_of,
     },
     event::{EnvelopeParts, Record},
     journal::{LogHandle, Position},
@@ -27,7 +28,7 @@ use crate::{
 
 /// How much of the log is read at once.
 const READ_BYTES: usize = 1 << 20;
-const REFUSED: &str = "a replayed event is refused; it becomes no dead letter";
+const REFUSED: &str = "a replayed event is refused or given up; it becomes no dead letter";
 
 /// See the [module](self).
 pub(in crate::bridge) struct Replays {
@@ -158,44 +159,54 @@ impl Replays {
     /// Sends events until each has an answer: in batches as the sink is configured, or, where one may be at fault that
     /// is not named, one at first and twice as many after each batch that was answered.
     async fn send(&self, envelopes: Vec<Bytes>, progress: &watch::Sender<ReplayProgress>) {
-        let mut left = VecDeque::from(envelopes);
+        let records = self.redelivery.number(envelopes).await;
+        // Each with its failures that count for `retry.maxAttempts`.
+        let mut left: VecDeque<(Record, u32)> =
+            records.into_iter().map(|record| (record, 0)).collect();
+        let max_attempts = self.redelivery.retry.max_attempts.unwrap_or(u32::MAX);
         let (mut most, mut failures) = (self.batch.events, 0);
         let mut failed: Option<Reason> = None;
-        while let Some(first) = left.front() {
-            let mut bytes = first.len();
-            let fits = |envelope: &&Bytes| {
-                bytes += envelope.len();
+        while let Some((first, _)) = left.front() {
+            let mut bytes = first.envelope.len();
+            let fits = |(record, _): &&(Record, u32)| {
+                bytes += record.envelope.len();
                 bytes as u64 <= self.batch.bytes
             };
-            let more = left.range(1..).take(most - 1).take_while(fits).count();
-            let batch: Vec<Bytes> = left.drain(..=more).collect();
+            let sent = 1 + left.range(1..).take(most - 1).take_while(fits).count();
+            let records = left.range(..sent).map(|(record, _)| record.clone()).collect();
             let waits = || {
                 let why = failed.clone().map_or_else(|| self.what_for(), String::from);
                 progress.send_modify(|replay| replay.state = ReplayState::Waiting(why));
             };
-            let attempt = self.redelivery.attempt(batch.clone(), async { true });
-            let Some(fates) = patiently(attempt, waits).await else {
-                batch.into_iter().rev().for_each(|envelope| left.push_front(envelope));
+            let attempt = self.redelivery.attempt(records, async { true });
+            let fates = match patiently(attempt, waits).await {
+                // Which were rejected does not matter here.
+                Some(Outcome::Partial { rejected, reason }) if rejected < sent as u64 => {
+                    let refused = Failure::refused(RefusedClass::Invalid, reason);
+                    let mut fates = vec![EventFate::Delivered; sent - rejected as usize];
+                    fates.resize(sent, EventFate::Failed(refused));
+                    Some(fates)
+                }
+                outcome => outcome.and_then(|outcome| fates_of(outcome, sent)),
+            };
+            let Some(fates) = fates else {
                 most = 1;
                 continue;
             };
-            let most_failures = self.redelivery.retry.max_attempts.unwrap_or(u32::MAX);
             let (mut delivered, mut refused, mut failure) = (0, 0, None);
-            for (envelope, fate) in batch.into_iter().zip(fates).rev() {
-                match fate {
-                    EventFate::Delivered | EventFate::Duplicate => delivered += 1,
-                    EventFate::Failed(Failure { class, reason, .. })
-                        if matches!(class, FailureClass::Refused(_))
-                            || class != FailureClass::Misconfigured
-                                && failures + 1 >= most_failures =>
-                    {
-                        refused += 1;
-                        self.log_refusal(class, &reason);
-                    }
-                    EventFate::Failed(why) => {
-                        left.push_front(envelope);
-                        failure = Some(why);
-                    }
+            let batch: Vec<_> = left.drain(..sent).zip(fates).collect();
+            for ((record, mut attempts), fate) in batch.into_iter().rev() {
+                let EventFate::Failed(why) = fate else {
+                    delivered += 1;
+                    continue;
+                };
+                attempts += u32::from(why.class != FailureClass::Misconfigured);
+                if matches!(why.class, FailureClass::Refused(_)) || attempts >= max_attempts {
+                    refused += 1;
+                    self.log_refusal(&why);
+                } else {
+                    left.push_front((record, attempts));
+                    failure = Some(why);
                 }
             }
             self.redelivery.progress.update(|sink| sink.errands.replayed += delivered);
@@ -217,7 +228,7 @@ impl Replays {
         }
     }
 
-    fn log_refusal(&self, class: FailureClass, reason: &Reason) {
+    fn log_refusal(&self, Failure { class, reason, .. }: &Failure) {
         let Redelivery { sink, progress, .. } = &self.redelivery;
         let class = class.as_str();
         if progress.lines.admit(Level::WARN, REFUSED, class, 1) {

@@ -5,7 +5,7 @@ use tracing::Level;
 use super::{Attempted, Sender, SenderParts, room::Room};
 use crate::{
     bridge::{
-        Failure, Outcome, Reason, RefusedClass, Secrets, SinkCondition, SinkProgress,
+        Failure, FailureClass, Outcome, Reason, RefusedClass, Secrets, SinkCondition, SinkProgress,
         delivery::{Caller, Consequences, GivenUp, LetterClass, Trouble},
         gather::Work,
         own_events::all_own,
@@ -18,6 +18,7 @@ use crate::{
 const MISCONFIGURED: &str =
     "the sink is misconfigured: nothing is lost, but somebody has to mend it";
 const NOT_TAKEN: &str = "the sink does not take events";
+const FAILS: &str = "the receiver fails for events: they are sent again";
 const REJECTED: &str = "the receiver rejected events without saying which";
 const REFUSED: &str = "the receiver refuses an event: dead-lettered";
 const UNSENDABLE: &str = "there is no request for an event: dead-lettered";
@@ -36,8 +37,8 @@ struct Outside<'a> {
 }
 
 impl Caller for Outside<'_> {
-    fn had(&mut self, record: &Record) -> bool {
-        self.had.add(record.seq)
+    fn taken(&mut self, record: &Record) {
+        self.had.add(record.seq);
     }
 
     fn has_room(&mut self, record: &Record, is_sent: bool) -> bool {
@@ -124,8 +125,9 @@ impl Sender {
         if !self.parts.progress.lines.admit(level, text, class.as_str(), *events) {
             return;
         }
-        // Which were rejected is not known.
-        let named = (*class != LetterClass::PartialSuccess).then_some(record);
+        // Which were rejected by a partial success is not known.
+        let is_named = *events == 1 && *class != LetterClass::PartialSuccess;
+        let named = is_named.then_some(record);
         let (id, object) = (named.map(Record::id), named.map(object_of));
         let (sink, object, reason) = (&self.parts.options.sink, object.as_deref(), &**reason);
         if level == Level::ERROR {
@@ -138,58 +140,66 @@ impl Sender {
     /// Brings what is known of the sink up to an answer to live records, some of which `failed` or were
     /// `taken`.
     fn note_condition(&self, records: &[Record], failed: bool, taken: bool) {
-        let own = self.parts.own_writes.as_ref();
-        let (condition, failure) = match self.delivery.trouble() {
-            Trouble::Misconfigured(failure) => (SinkCondition::Misconfigured, failure),
-            Trouble::Retrying(failure) => (SinkCondition::Retrying, failure),
-            Trouble::None => {
-                if taken {
-                    self.note_recovery(records.len() as u64);
-                }
-                return;
-            }
+        let (condition, failure, nothing_is_taken) = match self.delivery.trouble() {
+            Trouble::None if !taken => return,
+            Trouble::None => (SinkCondition::Healthy, None, false),
+            Trouble::Retrying(failure) => (SinkCondition::Retrying, Some(failure), false),
+            Trouble::Unavailable(failure) => (SinkCondition::Retrying, Some(failure), true),
+            Trouble::Misconfigured(failure) => (SinkCondition::Misconfigured, Some(failure), true),
         };
-        let mut news = false;
+        let own = self.parts.own_writes.as_ref();
+        let (mut news, mut recovered) = (false, false);
         self.parts.progress.update(|sink| {
-            let before = sink.last_error.replace(failure.reason.clone());
-            news = sink.condition != condition || before.as_ref() != Some(&failure.reason);
+            let error = failure.map(|failure| failure.reason.clone());
+            let took_nothing = sink.takes_nothing;
+            sink.takes_nothing = nothing_is_taken || took_nothing && !taken;
+            let before = std::mem::replace(&mut sink.last_error, error);
+            recovered = taken && (took_nothing || failure.is_none() && before.is_some());
+            news = before != sink.last_error
+                || (sink.condition, took_nothing) != (condition, sink.takes_nothing);
             sink.condition = condition;
-            if failed && sink.trouble != Some(condition) && !all_own(records, own) {
+            if taken {
+                sink.trouble = None;
+            } else if nothing_is_taken
+                && failed
+                && sink.trouble != Some(condition)
+                && !all_own(records, own)
+            {
                 sink.trouble = Some(condition);
             }
-        });
-        self.log_failure(condition, failure, records.len() as u64, news);
-    }
-
-    fn note_recovery(&self, events: u64) {
-        let mut recovered = false;
-        self.parts.progress.update(|sink| {
-            recovered = sink.last_error.take().is_some();
-            sink.condition = SinkCondition::Healthy;
-            sink.trouble = None;
             // Nothing waits to be parked.
-            sink.parking_full = false;
+            sink.parking_full &= failure.is_some();
         });
+        let (sink, events) = (&self.parts.options.sink, records.len() as u64);
         if recovered && self.parts.progress.lines.admit(Level::INFO, RECOVERED, "", events) {
-            tracing::info!(sink = self.parts.options.sink, "{RECOVERED}");
+            tracing::info!(sink, "{RECOVERED}");
         }
-    }
-
-    fn log_failure(&self, condition: SinkCondition, failure: &Failure, events: u64, news: bool) {
-        let Failure { class, reason, .. } = failure;
-        let (sink, reason) = (&self.parts.options.sink, &**reason);
+        let Some(Failure { class, reason, .. }) = failure else { return };
+        // Refusals are told one by one.
+        let is_told = news && !matches!(class, FailureClass::Refused(_));
+        let (reason, class) = (&**reason, class.as_str());
         let wait_ms = self.delivery.wake_at().map_or(0, |at| at.saturating_sub(self.now()));
         let retry_in = format!("{}.{}s", wait_ms / 1000, wait_ms % 1000 / 100);
-        let lines = &self.parts.progress.lines;
-        let admit = |level, what| lines.admit(level, what, class.as_str(), events);
-        if !news {
+        let (level, text) = match condition {
+            SinkCondition::Misconfigured => (Level::ERROR, MISCONFIGURED),
+            _ if nothing_is_taken => (Level::WARN, NOT_TAKEN),
+            _ => (Level::WARN, FAILS),
+        };
+        if !is_told {
             tracing::debug!(sink, reason, retry_in, "still failing");
-        } else if condition == SinkCondition::Misconfigured {
-            if admit(Level::ERROR, MISCONFIGURED) {
-                tracing::error!(sink, reason, retry_in, "{MISCONFIGURED}");
-            }
-        } else if admit(Level::WARN, NOT_TAKEN) {
-            tracing::warn!(sink, reason, retry_in, "{NOT_TAKEN}");
+            return;
+        }
+        if !self.parts.progress.lines.admit(level, text, class, events) {
+            return;
+        }
+        // The event that it fails for, if that is known.
+        let one = records.first().filter(|_| events == 1 && failed && !nothing_is_taken);
+        let (id, object) = (one.map(Record::id), one.map(object_of));
+        let object = object.as_deref();
+        if level == Level::ERROR {
+            tracing::error!(sink, id, object, reason, retry_in, "{text}");
+        } else {
+            tracing::warn!(sink, id, object, reason, retry_in, "{text}");
         }
     }
 }

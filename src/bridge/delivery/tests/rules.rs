@@ -281,6 +281,50 @@ fn max_attempts_counts_nothing_that_a_person_has_to_mend() {
     assert_eq!(caller.fates.values().filter(|fate| **fate == Fate::Delivered).count(), 2);
 }
 
+/// Answers all that is sent for so long, refusing records of objects from 100 on.
+fn refuse(caller: &mut Caller, seconds: u64, class: RefusedClass) {
+    let end = caller.now + 1000 * seconds;
+    while caller.now < end {
+        caller.send();
+        while let Some((_, seqs)) = caller.sent.first() {
+            let is_refused = seqs.iter().any(|seq| caller.records[seq].1 >= 100);
+            let refusal = failed(FailureClass::Refused(class));
+            caller.answer(0, if is_refused { refusal } else { Outcome::Delivered });
+            caller.send();
+        }
+        caller.now += 50;
+    }
+}
+
+#[test]
+fn records_larger_than_any_that_was_taken_are_given_up_however_many_they_are() {
+    let mut caller = Caller::new(options(1, 10));
+    caller.push([(1, 1)]);
+    refuse(&mut caller, 1, RefusedClass::TooLarge);
+    // A record of the same objects waits behind each of them.
+    caller.push((0..200).map(|n| (1, 1000 + n % 10)));
+    caller.push((0..10).map(|n| (1, 1000 + n)));
+    refuse(&mut caller, 10, RefusedClass::TooLarge);
+    assert_eq!(caller.delivery.window.open(), 0);
+    // Those that are no larger may be refused because of the sink.
+    caller.push((0..200).map(|n| (1, 100 + n)));
+    refuse(&mut caller, 10, RefusedClass::TooLarge);
+    assert_eq!(caller.delivery.window.open(), 180);
+}
+
+#[test]
+fn a_record_that_is_taken_has_the_next_twenty_refused_ones_given_up() {
+    let mut caller = Caller::new(options(1, 1));
+    caller.push((0..200).map(|n| (1, 100 + n)));
+    for round in 1..=5 {
+        refuse(&mut caller, 60, RefusedClass::Invalid);
+        assert_eq!(caller.delivery.window.open(), 200 - 20 * round);
+        caller.push([(1, 1)]);
+        refuse(&mut caller, 180, RefusedClass::Invalid);
+        assert_eq!(caller.fates.get(&(200 + round as u64)), Some(&Fate::Delivered));
+    }
+}
+
 /// Has records that come each second for so long, those of objects from 100 on failing.
 fn pass(
     caller: &mut Caller,
