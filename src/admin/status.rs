@@ -228,7 +228,7 @@ pub struct SinkStatus {
     pub kind: Cow<'static, str>,
     /// How it does.
     pub state: SinkCondition,
-    /// It takes nothing; while it is `retrying` without that, it fails for some events only.
+    /// The sink takes nothing. If it is `retrying` without that, it fails for some events only.
     #[serde(default)]
     pub takes_nothing: bool,
     /// Every record that it was to have.

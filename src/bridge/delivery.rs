@@ -25,7 +25,8 @@
 //!    the window or were not answered in time. Its records are parked without being sent, but for a probe now and then,
 //!    until one is taken.
 //!
-//! A record is given up when it is refused alone, but not while everything is, or after `retry.maxAttempts` failures.
+//! A record is given up when it is refused alone, or after `retry.maxAttempts` failures. While everything is refused only
+//! those are that are too large, and larger than all that was taken.
 
 mod answers;
 mod backoff;

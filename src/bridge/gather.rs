@@ -272,7 +272,7 @@ impl Gather {
         if lost > 0 && self.progress.lines.admit(Level::ERROR, LOST, "", lost) {
             tracing::error!(sink = self.progress.name(), lost, "{LOST}");
         }
-        // It is settled with the place behind it: or it would be found, and counted, once more after a crash.
+        // The loss is settled with the place behind it: or it would be found, and counted, once more after a crash.
         self.work.settled.totals.lost += lost;
         self.work.settled.totals.delivered += delivered;
         self.work.settled.standing.held = self.stage.holding();

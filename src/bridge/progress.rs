@@ -197,7 +197,7 @@ pub struct SinkSnapshot {
     pub condition: SinkCondition,
     /// Nothing was taken since it failed as a whole: it is not one event that it fails for.
     pub takes_nothing: bool,
-    /// What ails it while it takes nothing, unless it has failed with nothing but Events of a bridge in hand.
+    /// Its condition while it takes nothing, unless it has failed with nothing but Events of a bridge in hand.
     pub trouble: Option<SinkCondition>,
     /// The last failure, until the next success.
     pub last_error: Option<Reason>,

@@ -1,12 +1,13 @@
 //! `delivered/<sink>`: which records a sink has had that its saved state may know nothing of.
 //!
-//! The state store saves cursors once a second. What was delivered after the last save is delivered
-//! again after a `kill -9`, under the same ids: this file tells how many these are, over any number
-//! of kills. And it tells, of records that are gone from the log before they could be delivered
-//! again, which the receiver has, and which are lost. Where versions are held back, it has what was
-//! decided by up to there, too: then it can be told, of those, whose increments the receiver has. It is
-//! written after each answer, and where versions are held back before each attempt, and never synced: it outlives the process, and if the machine goes down with it, less is said to have been
-//! delivered than was.
+//! The state store saves cursors once a second. Records that were delivered after the last save are delivered again after
+//! a `kill -9`, under the same ids: this file tells how many these are, over any number of kills. Those behind the
+//! position count as delivered in the status. Of records that are gone from the log before they could be delivered again,
+//! the file tells which the receiver has, and which are lost. Where versions are held back, it has what was decided by up
+//! to there, too: then it can be told, of those, whose increments the receiver has.
+//!
+//! The file is written after each answer, and where versions are held back before each attempt, and never synced. It
+//! outlives the process; if the machine goes down with it, less is said to have been delivered than was.
 //!
 //! The file is [`MAGIC`] and then entries, each added by one write: the CRC-32C of what follows it in
 //! the entry, the length of the rest, and as numbers of seven bits a byte how many were delivered
@@ -270,7 +271,7 @@ impl Delivered {
         let _ = self.rewrite();
     }
 
-    /// What the receiver has, as far as it is [written](Self::write) and the state may not know it.
+    /// The records that the receiver has, as far as they are [written](Self::write) and the state may not know them.
     pub(crate) fn all(&self) -> &Ranges {
         &self.all.delivered
     }

@@ -141,7 +141,7 @@ impl Delivery {
         answer.consequences.taken += 1;
         answer.consequences.latencies.count(answer.at.time_ms.saturating_sub(journalled_ms));
         if std::mem::take(&mut self.health.refused) >= REFUSALS_IN_A_ROW {
-            // It was not the sink: those that were refused meanwhile are given up.
+            // The sink was not at fault: records that were refused meanwhile are given up.
             self.window.stop_waiting();
         }
     }

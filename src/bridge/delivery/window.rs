@@ -98,7 +98,7 @@ pub(super) struct Window {
     /// and of those in letters that are not settled.
     letters: u64,
     next: Number,
-    /// What is to be settled, in order.
+    /// The batches that are to be settled, in order.
     works: VecDeque<InHand>,
 }
 

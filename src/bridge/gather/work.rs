@@ -7,7 +7,7 @@ use crate::{bridge::progress::Settled, event::Batch, journal::Standing};
 pub(in crate::bridge) struct Work {
     /// What is to be delivered; may be empty.
     pub(in crate::bridge) batch: Batch,
-    /// What it comes to, but for the fates of its records.
+    /// All that is settled with it, but for the fates of its records.
     pub(in crate::bridge) settled: Settled,
     /// If not, it is settled with the next work.
     pub(in crate::bridge) settles: bool,
