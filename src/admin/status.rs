@@ -391,7 +391,7 @@ pub fn status(view: &BridgeView) -> Status {
                 let behind = tail.ordinal().saturating_sub(sink.standing.position.ordinal());
                 let behind = behind.saturating_sub(sink.delivered_ahead);
                 let overrun = oldest.ordinal().saturating_sub(sink.standing.position.ordinal());
-                // The receiver has the oldest of them.
+                // The events that the receiver has ahead are the oldest behind the position.
                 let overrun = overrun.saturating_sub(sink.delivered_ahead);
                 let pending = behind + sink.standing.held.versions;
                 let delivered = totals.delivered + sink.delivered_ahead;

@@ -25,8 +25,8 @@
 //!    the window or were not answered in time. Its records are parked without being sent, but for a probe now and then,
 //!    until one is taken.
 //!
-//! A record is given up when it is refused alone, or after `retry.maxAttempts` failures. While everything is refused only
-//! those are that are too large, and larger than all that was taken.
+//! A record is given up when it is refused alone, or after `retry.maxAttempts` failures. While everything is refused, only
+//! records that are too large, and larger than any that was taken, are given up.
 
 mod answers;
 mod backoff;
@@ -370,7 +370,7 @@ impl Delivery {
         self.window.oldest_ms()
     }
 
-    /// The oldest record without a fate if it failed: with why, and since when it has been sent.
+    /// The oldest record without a fate, its last failure, and when it was sent first; nothing unless it failed.
     pub(super) fn head(&self) -> Option<(&Record, &Reason, Millis)> {
         let Entry { record, failure, first, .. } = self.window.entries().next()?;
         Some((record, failure.as_ref()?, (*first)?))

@@ -284,7 +284,7 @@ impl DeadLetters {
                 self.settle(letter, LetterOutcome::Forwarded);
             }
             _ => {
-                // That one is parked was told.
+                // A parked one was logged when it was parked.
                 if !letter.is_parked() {
                     self.tell_waits(letter.number, &failure.reason);
                 }
