@@ -69,6 +69,13 @@ pub struct Template {
     escape: Escape,
 }
 
+impl PartialEq for Template {
+    /// By their source, in which all of a template stands.
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source && self.escape == other.escape
+    }
+}
+
 /// How `{{ x }}` is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
@@ -109,7 +116,7 @@ pub enum RenderError {
 }
 
 /// A text that is the same for every event, or a template of one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Templated {
     /// The same for every event.
     Fixed(String),

@@ -32,7 +32,7 @@ const LONGEST_VALUE: usize = 128;
 const OTHER: &str = "other";
 
 /// A counter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EventCounter {
     /// Its name, the value of the label `metric`.
     pub name: String,

@@ -67,6 +67,13 @@ const ANSWER: &[Field] =
 #[derive(Clone)]
 pub struct Filter(Arc<Compiled>);
 
+impl PartialEq for Filter {
+    /// By their source, in which all of an expression stands.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.source == other.0.source
+    }
+}
+
 struct Compiled {
     source: String,
     expression: IdedExpr,

@@ -96,7 +96,7 @@ pub enum SourceStart {
 }
 
 /// What the bridge reads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SourceOptions {
     /// One source each; empty for one source of all namespaces.
     pub namespaces: Vec<String>,
@@ -107,7 +107,7 @@ pub struct SourceOptions {
 }
 
 /// Where the bridge keeps what it reads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JournalOptions {
     /// The directory.
     pub path: PathBuf,
@@ -122,7 +122,7 @@ pub struct JournalOptions {
 
 /// One sink and how its watcher treats it. A configuration has the options of a transport in the place
 /// of the transport.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SinkOptions<S = Arc<dyn Sink>> {
     /// Its name; a plain file name too.
     pub name: String,

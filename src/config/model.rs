@@ -335,7 +335,7 @@ impl Default for ServerModel {
 }
 
 /// The log of the bridge itself.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(rename = "Log")]
 pub struct LogSettings {

@@ -15,7 +15,7 @@ use crate::{
 pub type SinkSettings = SinkOptions<Arc<dyn BuildSink>>;
 
 /// A whole configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The cluster that the events are of; without a uid, ask for that of the namespace kube-system.
     pub cluster: Cluster,
@@ -40,7 +40,7 @@ pub struct Settings {
 }
 
 /// Where the events come from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SourceSettings {
     /// The kubeconfig file, where one is named.
     pub kubeconfig: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct SourceSettings {
 }
 
 /// The admin server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerSettings {
     /// The address that it listens on; port 0 takes any.
     pub listen: SocketAddr,

@@ -37,7 +37,7 @@ pub enum Sync {
 }
 
 /// How much is kept and how safely.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogOptions {
     /// The most that the directory may take on disk, in bytes.
     pub retention_size: u64,

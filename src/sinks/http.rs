@@ -38,7 +38,7 @@ pub(super) use self::{nodes::Nodes, status::to_failure};
 use super::{Compression, Proxy, Secret, TlsOptions};
 
 /// The options of a sink over HTTP.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HttpOptions {
     /// `http://` or `https://`, and where to.
     pub url: Secret,

@@ -94,13 +94,31 @@ pub(crate) trait Keys: fmt::Debug + Send + Sync {
 }
 
 /// The options of a kind, of which its sink is made.
-pub trait BuildSink: Any + fmt::Debug + Send + Sync {
+pub trait BuildSink: SameAs + fmt::Debug + Send + Sync {
     /// Makes the sink; nothing is contacted yet.
     fn build(&self) -> Result<Arc<dyn Sink>, SinkBuildError>;
 
     /// The proxy, where the sink can use one.
     fn proxy(&self) -> Option<&Proxy> {
         None
+    }
+}
+
+/// Comparison with options that may be of another kind.
+pub trait SameAs: Any {
+    /// Whether the other options are of the same kind, and equal.
+    fn same_as(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: PartialEq + Any> SameAs for T {
+    fn same_as(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+}
+
+impl PartialEq for dyn BuildSink {
+    fn eq(&self, other: &Self) -> bool {
+        self.same_as(other)
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn is_reserved_header(name: &str) -> bool {
 }
 
 /// TLS towards a receiver. Without a CA the system's roots count.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsOptions {
     /// Certificates of the authorities to trust, PEM.
     pub ca: Option<Vec<u8>>,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{bridge::Sink, document::Checks};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Stdout(Format);
 
 impl BuildSink for Stdout {

@@ -59,7 +59,7 @@ struct ElasticsearchAuthModel {
 }
 
 /// A cluster of Elasticsearch or OpenSearch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ElasticsearchOptions {
     /// The nodes that are asked in turn: options that differ in their address.
     pub nodes: Vec<HttpOptions>,

@@ -49,7 +49,7 @@ pub(crate) struct RotateModel {
 }
 
 /// A file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FileOptions {
     /// The path of the file. Its directory is made if it is not there.
     pub path: PathBuf,

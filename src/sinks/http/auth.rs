@@ -84,7 +84,7 @@ impl AuthModel {
 }
 
 /// The credentials of each request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Auth {
     /// A bearer token.
     Bearer(Secret),
@@ -102,7 +102,7 @@ pub enum Auth {
 }
 
 /// OAuth 2.0, client credentials.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OAuth2Options {
     /// Where tokens are asked for.
     pub token_url: Secret,

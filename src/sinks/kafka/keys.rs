@@ -73,7 +73,7 @@ pub enum SaslMechanism {
 }
 
 /// SASL towards Kafka.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct SaslOptions {
     pub mechanism: SaslMechanism,
@@ -82,7 +82,7 @@ pub struct SaslOptions {
 }
 
 /// A Kafka producer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KafkaOptions {
     /// The sink's name, for the log.
     pub name: String,

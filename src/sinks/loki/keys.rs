@@ -48,7 +48,7 @@ pub(crate) struct LokiModel {
 }
 
 /// A Loki.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LokiOptions {
     /// Where to, and how. `/loki/api/v1/push` is appended to the URL.
     pub http: HttpOptions,

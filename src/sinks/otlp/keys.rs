@@ -50,7 +50,7 @@ pub enum OtlpProtocol {
 }
 
 /// An OTLP logs exporter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct OtlpOptions {
     /// Where to, and how. For HTTP `/v1/logs`, or for metrics `/v1/metrics`, is appended to the URL unless it is there.
     pub http: HttpOptions,

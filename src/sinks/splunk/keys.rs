@@ -53,7 +53,7 @@ pub(crate) struct SplunkModel {
 }
 
 /// An event collector of Splunk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SplunkOptions {
     /// Where to, and how. `/services/collector/event` is appended to the URL.
     pub http: HttpOptions,

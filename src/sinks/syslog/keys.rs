@@ -85,7 +85,7 @@ pub enum SyslogFacility {
 }
 
 /// A receiver of syslog.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SyslogOptions {
     /// `host:port` of the receiver.
     pub address: String,

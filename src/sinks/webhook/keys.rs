@@ -80,7 +80,7 @@ struct SigningModel {
 }
 
 /// A webhook.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WebhookOptions {
     /// Where to, and how.
     pub http: HttpOptions,
@@ -101,7 +101,7 @@ pub struct WebhookOptions {
 }
 
 /// The body of each request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WebhookBody {
     /// Escapes for JSON if that is the type of the content.
     pub template: Template,
