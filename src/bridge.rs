@@ -55,6 +55,7 @@ mod seen;
 mod sender;
 mod shared;
 mod sink;
+mod sinks;
 mod smaller;
 mod stop;
 mod tasks;
@@ -85,10 +86,11 @@ pub use progress::{
     Enrichments, ErrandCounts, OpenHead, SinkCondition, SinkProgress, SinkSnapshot,
 };
 pub use reason::{Reason, Secrets};
-pub use run::{Bridge, BridgeError, SinkHandle, SinkHandleError};
+pub use run::{Bridge, BridgeError, SinkControl, SinkHandle, SinkHandleError};
 pub(crate) use shared::now_ms;
 pub use shared::{BlockedBy, IngestCounters};
 pub use sink::{EventFate, Outcome, Sink};
+pub use sinks::Sinks;
 pub use tasks::TaskEnd;
 pub use view::{BridgeView, SourceView};
 pub use watchdog::{Stuck, Watchdog};

@@ -384,6 +384,7 @@ pub fn status(view: &BridgeView) -> Status {
         },
         sinks: view
             .sinks
+            .now()
             .iter()
             .map(|sink| {
                 let sink = sink.snapshot();

@@ -1,11 +1,8 @@
 //! What may be asked of a running bridge: its dead letters, and to send again what it has.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
 };
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +11,11 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::{Filter, shared::lock};
+use super::{
+    Filter,
+    shared::lock,
+    sinks::{KnownSink, Sinks},
+};
 use crate::{
     journal::{DeadLetter, DeadLettersReader, LetterError, LetterQuery, Letters, ReadError},
     suggest::nearest,
@@ -25,7 +26,7 @@ use crate::{
 pub struct Control {
     letters: DeadLettersReader,
     keeper: mpsc::Sender<LetterRequest>,
-    replays: Arc<BTreeMap<String, Arc<ReplayDesk>>>,
+    sinks: Sinks,
 }
 
 /// Why something was not done.
@@ -215,9 +216,9 @@ impl Control {
     pub(super) fn new(
         letters: DeadLettersReader,
         keeper: mpsc::Sender<LetterRequest>,
-        replays: BTreeMap<String, Arc<ReplayDesk>>,
+        sinks: Sinks,
     ) -> Self {
-        Self { letters, keeper, replays: Arc::new(replays) }
+        Self { letters, keeper, sinks }
     }
 
     /// The dead letters, the newest first. One that was refused within the last second may not be
@@ -271,9 +272,12 @@ impl Control {
     /// a replay to it is under way.
     pub fn replay(&self, replay: Replay) -> Result<ReplayRun, ControlError> {
         let Replay { sink, from, filter } = replay;
-        let Some(desk) = self.replays.get(&sink) else {
-            let names: Vec<&str> = self.replays.keys().map(String::as_str).collect();
-            let hint = match nearest(&sink, names.iter().copied()) {
+        let known = self.sinks.known();
+        let Some(KnownSink { replays: desk, .. }) =
+            known.iter().find(|known| known.progress.name() == sink)
+        else {
+            let names: Vec<_> = known.iter().map(|known| known.progress.name()).collect();
+            let hint = match nearest(&sink, names.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the sinks are {}", names.join(", ")),
             };

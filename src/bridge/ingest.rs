@@ -34,7 +34,7 @@ use self::{
     writer::{GaveUp, LOOK_EVERY, Writer},
 };
 use super::{
-    SinkProgress,
+    Sinks,
     correlation::Names,
     log_lines::LogLines,
     objects::{Objects, Sighting},
@@ -113,7 +113,7 @@ pub(super) struct IngestShared {
     /// Nothing where no sink is told of objects.
     pub(super) objects: Option<Arc<Objects>>,
     /// What they have not had may stop intake.
-    pub(super) sinks: Vec<Arc<SinkProgress>>,
+    pub(super) sinks: Sinks,
     pub(super) desk: Arc<Desk>,
     pub(super) stop: Stop,
     /// Nothing where the bridge writes no Events.
@@ -127,8 +127,8 @@ pub(super) struct Ingest {
     writer: Writer,
     broadcaster: Broadcaster<Published>,
     /// What the keys are made with that records are correlated by, and what all of them begin with: the
-    /// cluster. `None` if no sink asks for them.
-    keys: Option<(Keys, KeyPrefix)>,
+    /// cluster.
+    keys: (Keys, KeyPrefix),
     cluster_json: String,
     shared: IngestShared,
     sources: Vec<Source>,
@@ -144,7 +144,7 @@ impl Ingest {
     pub(super) fn new(
         log: Log,
         broadcaster: Broadcaster<Published>,
-        keys: Option<Keys>,
+        keys: Keys,
         max_event: usize,
         sources: Vec<IngestSource>,
         shared: IngestShared,
@@ -152,7 +152,7 @@ impl Ingest {
         let next = log.handle().tail().next;
         let sources = sources.into_iter().map(|spec| Source::new(spec, next)).collect();
         let writer = Writer::new(log, &shared);
-        let keys = keys.map(|keys| (keys.clone(), keys.prefix(&[])));
+        let keys = (keys.clone(), keys.prefix(&[]));
         let cluster_json = String::new();
         let lines = LogLines::of_ingest();
         Self { writer, broadcaster, keys, cluster_json, shared, sources, max_event, lines, room: 0 }
@@ -164,9 +164,8 @@ impl Ingest {
             self.writer.set_cluster_uid(uid);
         }
         self.cluster_json = serde_json::to_string(cluster).unwrap_or_else(|_| "{}".to_owned());
-        if let Some((keys, first)) = &mut self.keys {
-            *first = keys.prefix(&[&self.cluster_json]);
-        }
+        let (keys, first) = &mut self.keys;
+        *first = keys.prefix(&[&self.cluster_json]);
         let mut gave_up = self.inherit().is_err();
         while !gave_up && let Some(message) = messages.blocking_recv() {
             self.shared.pulse.works("taking what was read");
@@ -344,7 +343,7 @@ impl Ingest {
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let cluster_json = &self.cluster_json;
         let head = EnvelopeHead { cluster_json, change, observed_time, delta, replayed };
-        let (keys, objects, most) = (&self.keys, &self.shared.objects, self.max_event);
+        let ((keys, first), objects, most) = (&self.keys, &self.shared.objects, self.max_event);
         let Pending { builder, names, sightings, cut, .. } = frame;
         builder.record(|out| {
             let start = out.len();
@@ -354,7 +353,7 @@ impl Ingest {
             let kept = parts.and_then(|parts| parts.fields());
             let fields = kept.as_ref().unwrap_or(&incoming.fields);
             sightings.extend(objects.as_ref().map(|objects| objects.look(fields)));
-            names.extend(keys.as_ref().map(|(keys, first)| Names::of(*first, fields, keys)));
+            names.iter_mut().for_each(|names| names.push(Names::of(*first, fields, keys)));
             if is_cut {
                 *cut += 1;
                 tell_cut(&self.lines, &spec.key, most, incoming);
@@ -383,7 +382,7 @@ impl Ingest {
         Pending {
             builder,
             changed: SeenChanges::default(),
-            names: Vec::new(),
+            names: self.shared.sinks.correlate().then(Vec::new),
             sightings: Vec::new(),
             cut: 0,
         }
@@ -405,7 +404,7 @@ impl Ingest {
         if let Some(objects) = &self.shared.objects {
             objects.observe(&written, frame.sightings);
         }
-        let names = self.keys.is_some().then(|| frame.names.into());
+        let names = frame.names.map(Into::into);
         // Nobody reads after a shutdown; the frame is in the log for the next start.
         self.shared.pulse.works("handing a frame to the broadcaster");
         let _ = self.broadcaster.publish_blocking(Published { frame: written, names });
@@ -431,8 +430,8 @@ impl Ingest {
 struct Pending {
     builder: FrameBuilder,
     changed: SeenChanges,
-    /// Under which keys each record is correlated; empty if nobody asks.
-    names: Vec<Names>,
+    /// Under which keys each record is correlated; `None` if nobody asks.
+    names: Option<Vec<Names>>,
     /// What is at hand of the objects that its records are about.
     sightings: Vec<Option<Sighting>>,
     /// So many of them were cut.

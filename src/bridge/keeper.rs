@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    SinkProgress,
+    SinkProgress, Sinks,
     control::{LetterChange, LetterRequest},
     ingest::{Desk, Message},
     marks::SourceMarks,
@@ -59,7 +59,9 @@ const OVERFLOW_TOLD_EVERY: Duration = Duration::from_mins(10);
 pub(super) struct Keeper {
     pub(super) state: State,
     pub(super) directory: Directory,
-    pub(super) sinks: Vec<Arc<SinkProgress>>,
+    pub(super) sinks: Sinks,
+    /// Those of which changes are being saved.
+    pub(super) saving: Vec<Arc<SinkProgress>>,
     pub(super) seen: Arc<Seen>,
     /// Nothing where no sink is told of objects.
     pub(super) objects: Option<Arc<Objects>>,
@@ -202,7 +204,7 @@ impl Keeper {
     fn change_letters(&mut self, LetterRequest { letters, what, answer }: LetterRequest) {
         let changed = match what {
             LetterChange::Retry => {
-                let configured: Vec<_> = self.sinks.iter().map(|s| s.name()).collect();
+                let configured: Vec<_> = self.sinks.now().iter().map(|s| s.name()).collect();
                 self.state.retry_letters(&letters, &configured)
             }
             LetterChange::Drop => self.state.drop_letters(&letters),
@@ -220,7 +222,8 @@ impl Keeper {
     fn take(&mut self, last: bool, early: bool) -> (StateCommit, Waiting) {
         let mut commit = StateCommit { applied: self.applied, ..StateCommit::default() };
         let mut waiting = Waiting::new();
-        for sink in &self.sinks {
+        self.saving = self.sinks.now();
+        for sink in &self.saving {
             if let Some(Changes { state, unsaved }) = sink.take_changes() {
                 let name = sink.name();
                 commit.dead_letters.extend(unsaved.dead_letters);
@@ -296,7 +299,7 @@ impl Keeper {
                     self.tell_overflow(self.overflowed().saturating_sub(before));
                 }
                 self.seen.saved(commit.applied);
-                for sink in &self.sinks {
+                for sink in &self.saving {
                     if commit.sinks.contains_key(&sink.name()) {
                         sink.saved();
                     }
@@ -379,7 +382,7 @@ impl Keeper {
     fn put_back(&self, mut commit: StateCommit, mut waiting: Waiting) {
         self.leave_out_seen(&mut commit);
         let mut dead_letters = commit.dead_letters;
-        for sink in &self.sinks {
+        for sink in &self.saving {
             let name = sink.name();
             if commit.sinks.contains_key(&name) {
                 let (own, others) =
@@ -402,7 +405,7 @@ impl Keeper {
     }
 
     fn positions(&self) -> Positions {
-        let states: Vec<_> = self.sinks.iter().map(|s| (s.name(), s.state())).collect();
+        let states: Vec<_> = self.sinks.now().iter().map(|s| (s.name(), s.state())).collect();
         positions_of(states.iter().map(|(name, state)| (name.clone(), state)))
     }
 }

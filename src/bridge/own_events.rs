@@ -88,7 +88,7 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
         }
     };
     Facts {
-        sinks: view.sinks.iter().map(|progress| sink(progress)).collect(),
+        sinks: view.sinks.now().iter().map(|progress| sink(progress)).collect(),
         retention_size,
         gaps: view.ingest.take_untold_gaps(),
         damages: view.log.damages().count(),

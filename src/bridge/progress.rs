@@ -374,7 +374,7 @@ impl SinkProgress {
     /// Another run begins with what is saved, and with its correlator there.
     pub(super) fn begin_again(
         &self,
-        kind: &'static str,
+        (kind, overflow): (&'static str, Overflow),
         saved: &SinkState,
         correlator: Option<&Correlator>,
         had: &Ranges,
@@ -392,7 +392,7 @@ impl SinkProgress {
         let settled = Settled { standing, totals, correlator, ..Settled::default() };
         self.settle(Some(settled), had);
         self.update(|sink| {
-            sink.kind = kind;
+            (sink.kind, sink.overflow) = (kind, overflow);
             sink.condition = SinkCondition::Idle;
         });
     }

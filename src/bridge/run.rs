@@ -1,9 +1,10 @@
 //! The bridge put together: journal, sources, sinks, and the keeper that saves what they reach.
 
+mod control;
 mod handle;
 mod sink;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -13,24 +14,23 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    BridgeOptions, BridgeView, EventCounters, JournalOptions, OwnWrites, SinkProgress, TaskEnd,
-    Watchdog,
+    BridgeOptions, BridgeView, EventCounters, JournalOptions, OwnWrites, Sinks, TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
-    control::{Control, ReplayDesk},
+    control::Control,
     feed::{Feed, LIVE},
     ingest::{Desk, Ingest, IngestShared},
     intake::{Intake, SourceSetup},
     keeper::{self, Keeper},
     published::Published,
     redelivery::Retries,
-    restore::{Restored, RestoredSink},
+    restore::Restored,
     stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
 use crate::{journal::OpenError, watch::Broadcaster};
-use handle::SinkRunner;
+use control::Common;
+pub use control::SinkControl;
 pub use handle::{SinkHandle, SinkHandleError};
-use sink::SinkParts;
 
 /// Who has the journal for longer than this is there to stay.
 const FREE_WITHIN: Duration = Duration::from_secs(2);
@@ -81,12 +81,13 @@ pub struct Bridge {
     stop: Stop,
     intake: Task,
     broadcaster: Broadcaster<Published>,
+    /// One, that ends all of them with it.
     sinks: Tasks,
     /// What runs beside the way of an event, and ends with the bridge.
     aside: Tasks,
     keeper: Task,
     control: Control,
-    handles: Vec<SinkHandle>,
+    sink_control: SinkControl,
     /// Ends the keeper and whatever has not ended before it: a thread that waits for a disk would keep
     /// the runtime from ending.
     ended: DropGuard,
@@ -152,14 +153,23 @@ impl Bridge {
         let log = restored.log.handle();
         let ended = CancellationToken::new();
         let stop = Stop::under(&ended);
-        let mut watchers = Tasks::default();
-        let (mut progresses, mut handles) = (Vec::new(), Vec::new());
-        let saved = Arc::new(restored.sinks.emptied());
         let objects = restored.objects(objects, &sinks);
-        let mut enriching = 0;
-        let mut correlates = false;
-        let mut desks = BTreeMap::new();
         let (letters_changed, _) = watch::channel(Retries::default());
+        let known = Sinks::default();
+        let common = Common {
+            log: log.clone(),
+            broadcaster: broadcaster.clone(),
+            keys: restored.sinks.keys.clone(),
+            letters: restored.state.dead_letters(),
+            letters_changed: letters_changed.subscribe(),
+            own_writes: own_writes.clone(),
+            watchdog: watchdog.clone(),
+            sinks: known.clone(),
+            saved: Arc::new(restored.sinks.emptied()),
+            stop: stop.clone(),
+        };
+        let (mut watchers, mut begun) = (Tasks::default(), Vec::new());
+        let mut enriching = 0;
         for sink in sinks {
             let enricher = objects.as_ref().zip(sink.enrich.clone()).map(|(objects, enrich)| {
                 enriching += 1;
@@ -170,43 +180,11 @@ impl Bridge {
                 path: journal.path.join("delivered"),
                 error,
             })?;
-            let RestoredSink { state, correlator, had, .. } = &from;
-            correlates |= correlator.is_some();
-            let (name, kind, overflow) = (sink.name.clone(), sink.kind, sink.overflow);
-            let (state, correlator) = (state.clone(), correlator.as_ref());
-            let progress =
-                Arc::new(SinkProgress::new(&name, kind, overflow, state, correlator, had.all()));
-            progresses.push(Arc::clone(&progress));
-            let replays = Arc::new(ReplayDesk::new(sink.enrich.is_some()));
-            desks.insert(name.clone(), Arc::clone(&replays));
-            let (handle, requests) = SinkHandle::new(&name);
-            handles.push(handle);
-            let parts = SinkParts {
-                log: log.clone(),
-                broadcaster: broadcaster.clone(),
-                keys: restored.sinks.keys.clone(),
-                enricher,
-                letters: restored.state.dead_letters(),
-                letters_changed: letters_changed.subscribe(),
-                replays,
-                own_writes: own_writes.clone(),
-                progress,
-                gathering: watchdog.pulse(format!("gathering for sink {name}")),
-                delivery: watchdog.pulse(format!("delivery to sink {name}")),
-                stop: stop.clone(),
-            };
-            let runner = SinkRunner {
-                name: name.clone(),
-                overflow,
-                enrich: sink.enrich.clone(),
-                saved: Arc::clone(&saved),
-                requests,
-                run: Some(parts.spawn(sink, from)),
-                unsaved: false,
-                parts,
-            };
-            watchers.spawn_failing(format!("sink {name}"), runner.run());
+            let (handle, sink, runner) = common.begin(sink, from, enricher);
+            begun.push((handle, sink));
+            control::spawn(&mut watchers, runner);
         }
+        let (sink_control, beginning) = SinkControl::new(common, begun);
 
         let counters = Arc::new(EventCounters::new(counters));
         if !counters.is_empty() {
@@ -216,7 +194,7 @@ impl Bridge {
         }
 
         let view = BridgeView {
-            sinks: progresses.clone().into(),
+            sinks: known.clone(),
             counters,
             sources: Arc::default(),
             ingest: Arc::default(),
@@ -230,7 +208,7 @@ impl Bridge {
             runtime: tokio::runtime::Handle::current(),
         };
         let (to_keeper, letter_requests) = mpsc::channel(1);
-        let control = Control::new(restored.state.dead_letters(), to_keeper, desks);
+        let control = Control::new(restored.state.dead_letters(), to_keeper, known.clone());
         let lost_before = restored.sinks.lost_before();
         let desk = Arc::<Desk>::default();
         let (to_ingest, messages) = mpsc::channel(INGEST_QUEUE);
@@ -254,7 +232,8 @@ impl Bridge {
         let keeper = Keeper {
             state,
             directory,
-            sinks: progresses.clone(),
+            sinks: known.clone(),
+            saving: Vec::new(),
             seen: Arc::clone(&seen),
             objects: objects.clone(),
             log: view.log.clone(),
@@ -283,14 +262,14 @@ impl Bridge {
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
-            correlates.then_some(sinks.keys),
+            sinks.keys,
             journal.max_event,
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {
                 counters: Arc::clone(&view.ingest),
                 seen,
                 objects: objects.clone(),
-                sinks: progresses,
+                sinks: known,
                 desk,
                 stop: stop.clone(),
                 own_writes: own_writes.clone(),
@@ -316,16 +295,18 @@ impl Bridge {
             pulse: watchdog.pulse("intake"),
         };
         let reading = intake.run(ingest, to_ingest, messages, stop.clone());
+        let mut running = Tasks::default();
+        running.spawn_failing("the sinks", control::run(watchers, beginning, stop.clone()));
         Ok(Self {
             view,
             stop,
             intake: Task::spawn("intake", reading),
             broadcaster,
-            sinks: watchers,
+            sinks: running,
+            sink_control,
             aside,
             keeper,
             control,
-            handles,
             ended: ended.drop_guard(),
         })
     }
@@ -342,7 +323,12 @@ impl Bridge {
 
     /// By what one sink is stopped and started alone; nothing if there is none of that name.
     pub fn sink(&self, name: &str) -> Option<SinkHandle> {
-        self.handles.iter().find(|handle| handle.name() == name).cloned()
+        self.sink_control.handle(name)
+    }
+
+    /// By what sinks are added, changed and removed.
+    pub fn sinks(&self) -> SinkControl {
+        self.sink_control.clone()
     }
 
     /// Completes when the bridge cannot go on by itself, with what caused it;
@@ -371,14 +357,9 @@ impl Bridge {
                     Ok(())
                 }
             };
-            let delivered = async {
-                // Intake has done so, unless it ended before its time.
-                broadcaster.shutdown().await;
-                sinks.all_ended(&mut fault).await;
-            };
-            if !stop.ends_in_time(delivered).await {
-                tracing::warn!(waiting_for = ?sinks.names(), "a sink could not be closed in time");
-            }
+            // Intake has done so, unless it ended before its time.
+            stop.ends_in_time(broadcaster.shutdown()).await;
+            sinks.all_ended(&mut fault).await;
             read
         };
         let read = stop.drain(deadline, in_order).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 use tokio::runtime::Handle;
 
-use super::{EventCounters, IngestCounters, SinkProgress, Watchdog};
+use super::{EventCounters, IngestCounters, Sinks, Watchdog};
 use crate::{
     cache::{Reconnect, SharedHealth},
     event::Cluster,
@@ -36,8 +36,8 @@ impl SourceView {
 /// What can be seen of a running bridge; clones are cheap.
 #[derive(Clone)]
 pub struct BridgeView {
-    /// The sinks, by name.
-    pub sinks: Arc<[Arc<SinkProgress>]>,
+    /// The sinks.
+    pub sinks: Sinks,
     /// The sources; empty until the cluster has been identified.
     pub sources: Arc<Mutex<Vec<SourceView>>>,
     /// What ingest counts.

@@ -12,8 +12,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        CorrelateMode, FailureClass, Outcome, Overflow, Replay, ReplayFrom, Sink, SinkCondition,
-        SinkHandle, SinkHandleError,
+        CorrelateMode, Enrich, FailureClass, Outcome, Replay, ReplayFrom, Sink, SinkCondition,
+        SinkHandle, SinkHandleError, SinkStart,
     },
     demo::api_server::{ApiServer, EventObject},
     event::{Batch, Envelope},
@@ -194,14 +194,13 @@ async fn what_cannot_be_asked_of_a_sink_is_an_error_that_says_so() {
     handle.stop(LONG).await.unwrap();
     let again = handle.stop(LONG).await.unwrap_err();
     assert_eq!(message(&again), "the sink `a` is stopped already");
-    let replay = Replay { sink: "a".to_owned(), from: ReplayFrom::Position(1), filter: None };
-    let refused = control.replay(replay).unwrap_err().to_string();
+    let refused = control.replay(replay_to("a")).unwrap_err().to_string();
     assert!(refused.starts_with("the sink `a` is stopped\nhint: "), "{refused}");
     let other = start(Tuning::default(), "b").await;
     assert_eq!(other, "expected options of the sink `a`, found those of `b`");
-    let blocks = Tuning { overflow: Overflow::Block, ..Tuning::default() };
-    let fixed = start(blocks, "a").await;
-    assert_eq!(fixed, "`overflow` of the sink `a` cannot change while the bridge runs");
+    let enriches = Tuning { enrich: Some(Enrich::default()), ..Tuning::default() };
+    let fixed = start(enriches, "a").await;
+    assert_eq!(fixed, "`enrich` of the sink `a` cannot change while the bridge runs");
     stop(bridge).await;
     assert_eq!(message(&handle.stop(LONG).await.unwrap_err()), "the bridge is stopping");
 }
@@ -242,6 +241,77 @@ async fn the_journal_keeps_for_a_stopped_sink_what_it_keeps_for_one_that_is_down
     let status = settled(&view, "a", 400).await;
     assert_eq!((status.delivered, status.lost), (400, 0));
     stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_is_removed_or_blocks_no_longer_lets_intake_go_on() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let (sink, other) = (MemorySink::default(), MemorySink::default());
+    sink.respond(|_| Some(retry(FailureClass::Unavailable)));
+    let mut setup =
+        Setup::new(&server, dir.path()).tuned("a", &sink, blocking()).sink("other", &other);
+    setup.retention = SIZE;
+    let bridge = setup.start().await;
+    let (view, sinks) = (bridge.view(), bridge.sinks());
+    let put = async |tuning: Tuning| {
+        sinks.put(tuning.options("a", Arc::new(sink.clone())), LONG).await.unwrap();
+    };
+    fill(&server, 400);
+    until("intake stands still", || !view.ingest.blocked().is_empty()).await;
+    sinks.remove("a", LONG).await.unwrap();
+    settled(&view, "other", 400).await;
+    put(blocking()).await;
+    fill(&server, 400);
+    until("intake stands still again", || !view.ingest.blocked().is_empty()).await;
+    put(Tuning::default()).await;
+    settled(&view, "other", 800).await;
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sinks_that_come_change_and_go_under_load_have_each_event_that_is_theirs_once() {
+    let (server, dir) = (Arc::new(server()), tempfile::tempdir().unwrap());
+    let [stays, comes, moves, moved] = [(); 4].map(|()| MemorySink::default());
+    let bridge = Setup::new(&server, dir.path())
+        .sink("stays", &stays)
+        .tuned("moves", &moves, suppressing())
+        .start()
+        .await;
+    let (view, sinks) = (bridge.view(), bridge.sinks());
+    let names = || view.sinks.now().iter().map(|s| s.snapshot().name).collect::<Vec<_>>();
+    let load = Load::on(&server);
+    until("some events", || stays.received().len() > 10).await;
+    let oldest = Tuning { start: SinkStart::Oldest, ..Tuning::default() };
+    let put = async |name: &str, sink: &MemorySink, tuning: &Tuning| {
+        let options = tuning.clone().options(name, Arc::new(sink.clone()));
+        sinks.put(options, LONG).await.unwrap();
+    };
+    for round in 0..5 {
+        put("comes", &comes, &oldest).await;
+        sinks.arrange(&["comes", "stays", "moves"]);
+        assert_eq!(names(), ["comes", "stays", "moves"]);
+        put("moves", if round % 2 == 0 { &moved } else { &moves }, &suppressing()).await;
+        sinks.remove("comes", LONG).await.unwrap();
+        assert_eq!(names(), ["stays", "moves"]);
+        assert!(bridge.control().replay(replay_to("comes")).is_err(), "it is gone");
+    }
+    put("comes", &comes, &oldest).await;
+    let created = load.stop().await;
+    for name in ["stays", "comes"] {
+        settled(&view, name, created).await;
+    }
+    stop(bridge).await;
+    let of = |sink: &MemorySink| sink.received().iter().map(|event| event.delta).sum::<u64>();
+    assert_eq!((of(&stays), of(&comes), of(&moves) + of(&moved)), (created, created, created));
+    for (name, sink) in [("stays", &stays), ("comes", &comes)] {
+        assert_in_order(&sink.received());
+        let status = sink_status(&view, name);
+        assert_eq!((status.delivered, status.redelivered), (created, 0), "{status:?}");
+    }
+}
+
+fn replay_to(sink: &str) -> Replay {
+    Replay { sink: sink.to_owned(), from: ReplayFrom::Position(1), filter: None }
 }
 
 /// A sink with a bug.

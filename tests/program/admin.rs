@@ -152,7 +152,8 @@ async fn ready_means_that_a_stream_is_open_and_not_that_sinks_are_up() {
     server.clear_fault(refused);
     server.create(EventObject::about_pod("shop", "web-0", "Started", "")).unwrap();
     becomes("it is ready", async || get(&admin, "/readyz").await.0 == 200).await;
-    until("the sink is retried", || bridge.view().sinks[0].snapshot().failed_attempts > 2).await;
+    until("the sink is retried", || bridge.view().sinks.now()[0].snapshot().failed_attempts > 2)
+        .await;
     let now = status(&admin).await;
     assert_eq!(now["sinks"][0]["state"], "retrying");
     assert_eq!(now["sinks"][0]["lastError"], "down");

@@ -13,7 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    bridge::{Overflow, SinkProgress, shared::BlockedBy},
+    bridge::{Overflow, SinkProgress, Sinks, shared::BlockedBy},
     journal::{Log, LogHandle, LogOptions},
 };
 
@@ -28,10 +28,9 @@ const STANDS_STILL: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
 pub(super) struct Backlog {
-    /// Those that block.
-    sinks: Vec<Arc<SinkProgress>>,
-    /// The others.
-    dropping: Vec<Arc<SinkProgress>>,
+    sinks: Sinks,
+    /// Of the sinks when it was counted last.
+    changes: u64,
     log: LogHandle,
     retention_size: u64,
     retention_age_ms: u64,
@@ -40,18 +39,17 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(sinks: &[Arc<SinkProgress>], log: &Log) -> Self {
-        let blocks = |sink: &Arc<SinkProgress>| sink.overflow() == Overflow::Block;
-        let (sinks, dropping) = sinks.iter().cloned().partition(blocks);
+    pub(super) fn new(sinks: Sinks, log: &Log) -> Self {
         let LogOptions { retention_size, retention_age, .. } = *log.options();
         let retention_age_ms = u64::try_from(retention_age.as_millis()).unwrap_or(u64::MAX);
-        Self { sinks, dropping, log: log.handle(), retention_size, retention_age_ms, free: 0 }
+        Self { sinks, changes: 0, log: log.handle(), retention_size, retention_age_ms, free: 0 }
     }
 
     /// The first record that has to stay in the log; nothing if none has to.
     pub(super) fn hold(&self, now_ms: u64) -> Option<u64> {
-        let blocking = self.sinks.iter().map(|sink| sink.keep_from());
-        let summing = self.dropping.iter().filter_map(|sink| {
+        let (blocking, dropping) = self.by_overflow();
+        let blocking = blocking.iter().map(|sink| sink.keep_from());
+        let summing = dropping.iter().filter_map(|sink| {
             let bytes = self.log.bytes_from(sink.unsettled_from());
             let moves = sink.settled_at().elapsed() < STANDS_STILL;
             let fits = bytes < self.limit() || bytes < SMALL && moves;
@@ -61,6 +59,11 @@ impl Backlog {
             (sink.holds_back() && fits && stays()).then(|| sink.keep_from())
         });
         blocking.chain(summing).min()
+    }
+
+    /// Those that block, and the others.
+    fn by_overflow(&self) -> (Vec<Arc<SinkProgress>>, Vec<Arc<SinkProgress>>) {
+        self.sinks.now().into_iter().partition(|sink| sink.overflow() == Overflow::Block)
     }
 
     /// So many bytes have been appended.
@@ -75,7 +78,8 @@ impl Backlog {
 
     /// The sinks that intake has to stop for; as a rule none, and that is known without asking.
     pub(super) fn full(&mut self) -> Vec<BlockedBy> {
-        if self.sinks.is_empty() || self.free > 0 { Vec::new() } else { self.over(self.limit()) }
+        let changed = self.sinks.changes() != self.changes;
+        if self.free > 0 && !changed { Vec::new() } else { self.over(self.limit()) }
     }
 
     /// Once it has stopped: those that it cannot go on for yet.
@@ -93,8 +97,9 @@ impl Backlog {
 
     fn over(&mut self, limit: u64) -> Vec<BlockedBy> {
         self.free = limit;
+        self.changes = self.sinks.changes();
         let mut blocked = Vec::new();
-        for sink in &self.sinks {
+        for sink in self.by_overflow().0 {
             let bytes = self.log.bytes_from(sink.unsettled_from());
             self.free = self.free.min(limit.saturating_sub(bytes));
             if bytes >= limit {

@@ -65,7 +65,7 @@ impl Writer {
     pub(super) fn new(log: Log, shared: &IngestShared) -> Self {
         let IngestShared { counters, seen, sinks, desk, stop, pulse, .. } = shared;
         Self {
-            backlog: Backlog::new(sinks, &log),
+            backlog: Backlog::new(sinks.clone(), &log),
             log,
             seen: Arc::clone(seen),
             counters: Arc::clone(counters),

@@ -23,7 +23,8 @@ fn keeper(journal: &Path) -> Keeper {
     Keeper {
         state: restored.state,
         directory: restored.directory,
-        sinks: Vec::new(),
+        sinks: Sinks::default(),
+        saving: Vec::new(),
         seen: restored.seen,
         objects: None,
         log: restored.log.handle(),

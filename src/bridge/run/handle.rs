@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     bridge::{
-        Enrich, Overflow, SinkCondition, SinkOptions,
+        Enrich, SinkCondition, SinkOptions,
         restore::{RestoredSink, SavedSinks},
         tasks::{Failing as _, answer_of, cause_of},
     },
@@ -119,7 +119,7 @@ impl SinkHandle {
     }
 
     /// Starts the sink with what is saved of it, under other options than before if they are: all but
-    /// `name`, `overflow` and `enrich`, and [`start`](SinkOptions::start) means nothing to it. The
+    /// `name` and `enrich`, and [`start`](SinkOptions::start) means nothing to it. The
     /// [`sink`](SinkOptions::sink) is a new one: the last was closed.
     ///
     /// # Errors
@@ -145,8 +145,7 @@ impl SinkHandle {
 /// Runs a sink, and does what its handles ask for.
 pub(super) struct SinkRunner {
     pub(super) name: String,
-    /// What cannot change, because others have been told.
-    pub(super) overflow: Overflow,
+    /// It cannot change, because others have been told.
     pub(super) enrich: Option<Enrich>,
     pub(super) parts: SinkParts,
     /// To be read anew.
@@ -233,18 +232,14 @@ impl SinkRunner {
 
     async fn start(&mut self, sink: SinkOptions) -> Result<(), SinkHandleError> {
         let name = self.name.clone();
-        let fixed = |key| SinkHandleError::Fixed { sink: name.clone(), key };
         if self.run.is_some() {
             return Err(SinkHandleError::Running(name.clone()));
         }
         if sink.name != self.name {
             return Err(SinkHandleError::OtherSink { expected: name, found: sink.name });
         }
-        if sink.overflow != self.overflow {
-            return Err(fixed("overflow"));
-        }
         if sink.enrich != self.enrich {
-            return Err(fixed("enrich"));
+            return Err(SinkHandleError::Fixed { sink: name, key: "enrich" });
         }
         if self.unsaved {
             self.when_saved().await?;
@@ -257,7 +252,9 @@ impl SinkRunner {
         let (sink, restored) = answer_of(restoring).await?;
         let from = restored.map_err(|error| SinkHandleError::File { sink: name, error })?;
         let RestoredSink { state, correlator, had, .. } = &from;
-        self.parts.progress.begin_again(sink.kind, state, correlator.as_ref(), had.all());
+        let of_options = (sink.kind, sink.overflow);
+        self.parts.progress.begin_again(of_options, state, correlator.as_ref(), had.all());
+        self.parts.sinks.changed();
         tracing::info!(
             sink = self.name,
             position = state.standing.position.next,

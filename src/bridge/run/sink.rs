@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bridge::{
-        Sink, SinkOptions, SinkProgress,
+        Sink, SinkOptions, SinkProgress, Sinks,
         control::ReplayDesk,
         correlation::Stage,
         delivery::DeliveryOptions,
@@ -49,6 +49,8 @@ pub(super) struct SinkParts {
     pub(super) replays: Arc<ReplayDesk>,
     pub(super) own_writes: Option<OwnWrites>,
     pub(super) progress: Arc<SinkProgress>,
+    /// All of them.
+    pub(super) sinks: Sinks,
     /// Of reading the log.
     pub(super) gathering: Pulse,
     /// Of an attempt.
@@ -71,6 +73,9 @@ impl SinkParts {
     pub(super) fn spawn(&self, sink: SinkOptions, from: RestoredSink) -> Run {
         let Self { log, broadcaster, progress, enricher, .. } = self;
         let RestoredSink { state, correlator, fits, had, has_past } = from;
+        if correlator.is_some() {
+            self.sinks.one_correlates();
+        }
         let SinkOptions { name, batch, filter, .. } = sink;
         let mut tasks = Tasks::default();
         let (stop, handing_over) = (self.stop.part(), CancellationToken::new());
