@@ -144,7 +144,7 @@ impl Ingest {
     pub(super) fn new(
         log: Log,
         broadcaster: Broadcaster<Published>,
-        keys: Keys,
+        keys: &Keys,
         max_event: usize,
         sources: Vec<IngestSource>,
         shared: IngestShared,
@@ -353,7 +353,9 @@ impl Ingest {
             let kept = parts.and_then(|parts| parts.fields());
             let fields = kept.as_ref().unwrap_or(&incoming.fields);
             sightings.extend(objects.as_ref().map(|objects| objects.look(fields)));
-            names.iter_mut().for_each(|names| names.push(Names::of(*first, fields, keys)));
+            if let Some(names) = names {
+                names.push(Names::of(*first, fields, keys));
+            }
             if is_cut {
                 *cut += 1;
                 tell_cut(&self.lines, &spec.key, most, incoming);

@@ -262,7 +262,7 @@ impl Bridge {
         let ingest = Ingest::new(
             log,
             broadcaster.clone(),
-            sinks.keys,
+            &sinks.keys,
             journal.max_event,
             sources.iter().map(|setup| setup.ingest.clone()).collect(),
             IngestShared {

@@ -34,7 +34,7 @@ use crate::{
     watch::Broadcaster,
 };
 
-/// What the sinks of a bridge have in common.
+/// All that the sinks of a bridge have in common.
 pub(super) struct Common {
     pub(super) log: LogHandle,
     pub(super) broadcaster: Broadcaster<Published>,

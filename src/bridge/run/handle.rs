@@ -145,7 +145,7 @@ impl SinkHandle {
 /// Runs a sink, and does what its handles ask for.
 pub(super) struct SinkRunner {
     pub(super) name: String,
-    /// It cannot change, because others have been told.
+    /// Cannot change, because others have been told.
     pub(super) enrich: Option<Enrich>,
     pub(super) parts: SinkParts,
     /// To be read anew.
