@@ -394,6 +394,7 @@ impl SinkProgress {
         self.update(|sink| {
             (sink.kind, sink.overflow) = (kind, overflow);
             sink.condition = SinkCondition::Idle;
+            (sink.takes_nothing, sink.trouble, sink.last_error) = (false, None, None);
         });
     }
 

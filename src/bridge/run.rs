@@ -83,6 +83,7 @@ pub struct Bridge {
     broadcaster: Broadcaster<Published>,
     /// One, that ends all of them with it.
     sinks: Tasks,
+    sink_failures: mpsc::UnboundedReceiver<BridgeError>,
     /// What runs beside the way of an event, and ends with the bridge.
     aside: Tasks,
     keeper: Task,
@@ -296,13 +297,16 @@ impl Bridge {
         };
         let reading = intake.run(ingest, to_ingest, messages, stop.clone());
         let mut running = Tasks::default();
-        running.spawn_failing("the sinks", control::run(watchers, beginning, stop.clone()));
+        let (failures, sink_failures) = mpsc::unbounded_channel();
+        let sinks = control::run(watchers, beginning, failures, stop.clone());
+        running.spawn_failing("the sinks", sinks);
         Ok(Self {
             view,
             stop,
             intake: Task::spawn("intake", reading),
             broadcaster,
             sinks: running,
+            sink_failures,
             sink_control,
             aside,
             keeper,
@@ -347,7 +351,8 @@ impl Bridge {
     pub async fn stop(self, deadline: Duration) -> Result<(), BridgeError> {
         let Self { stop, mut intake, broadcaster, mut sinks, mut aside, mut keeper, ended, .. } =
             self;
-        let mut fault = None;
+        let mut sink_failures = self.sink_failures;
+        let mut fault = sink_failures.try_recv().ok();
         let in_order = async {
             let read = tokio::select! {
                 read = intake.ended() => read,
@@ -377,6 +382,7 @@ impl Failing for Bridge {
         tokio::select! {
             error = self.intake.next_failure() => error,
             error = self.keeper.next_failure() => error,
+            Some(error) = self.sink_failures.recv() => error,
             error = self.sinks.next_failure() => error,
             error = self.aside.next_failure() => error,
         }

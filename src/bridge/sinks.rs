@@ -37,9 +37,12 @@ impl Sinks {
         Arc::clone(&lock(&self.0.sinks))
     }
 
-    /// Has the list be this one from now on.
-    pub(super) fn set(&self, sinks: Vec<KnownSink>) {
-        *lock(&self.0.sinks) = sinks.into();
+    /// Changes the list.
+    pub(super) fn edit(&self, change: impl FnOnce(&mut Vec<KnownSink>)) {
+        let mut sinks = lock(&self.0.sinks);
+        let mut changed = sinks.to_vec();
+        change(&mut changed);
+        *sinks = changed.into();
         self.changed();
     }
 

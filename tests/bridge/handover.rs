@@ -340,6 +340,25 @@ async fn a_panic_in_a_sink_that_was_started_alone_ends_the_bridge_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_panic_in_one_sink_lets_the_others_deliver_what_is_on_its_way() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let (sink, other) = (MemorySink::default(), MemorySink::default());
+    sink.respond(|_| panic!("no idea what to do"));
+    other.hold(true);
+    let mut bridge =
+        Setup::new(&server, dir.path()).sink("a", &sink).sink("other", &other).start().await;
+    create(&server, "web-0");
+    until_sent(&other, 1).await;
+    let error = bridge.failed().await.to_string();
+    assert!(error.starts_with("delivery to sink a panicked: no idea"), "{error}");
+    other.hold(false);
+    let view = bridge.view();
+    stop(bridge).await;
+    let status = sink_status(&view, "other");
+    assert_eq!((status.delivered, status.attempts), (1, 1), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_panic_while_a_sink_is_stopped_ends_the_bridge_by_name() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let sink = MemorySink::default();

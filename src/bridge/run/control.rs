@@ -117,7 +117,7 @@ impl SinkControl {
         sinks: Vec<(SinkHandle, KnownSink)>,
     ) -> (Self, mpsc::UnboundedReceiver<SinkRunner>) {
         let (begun, beginning) = mpsc::unbounded_channel();
-        common.sinks.set(sinks.iter().map(|(_, known)| known.clone()).collect());
+        common.sinks.edit(|known| known.extend(sinks.iter().map(|(_, sink)| sink.clone())));
         let handles =
             sinks.into_iter().map(|(handle, known)| (handle.name().to_owned(), (handle, known)));
         let handles = Mutex::new(handles.collect());
@@ -141,10 +141,7 @@ impl SinkControl {
     pub async fn put(&self, sink: SinkOptions, within: Duration) -> Result<(), SinkHandleError> {
         let name = sink.name.clone();
         let Some(handle) = self.handle(&name) else { return self.add(sink).await };
-        match handle.stop(within).await {
-            Ok(_) | Err(SinkHandleError::Stopped(_)) => {}
-            Err(error) => return Err(error),
-        }
+        stop(&handle, within).await?;
         handle.start(sink).await?;
         self.list(&name);
         Ok(())
@@ -159,42 +156,29 @@ impl SinkControl {
     /// still listed.
     pub async fn remove(&self, name: &str, within: Duration) -> Result<(), SinkHandleError> {
         let Some(handle) = self.handle(name) else { return Ok(()) };
-        match handle.stop(within).await {
-            Ok(_) | Err(SinkHandleError::Stopped(_)) => {}
-            Err(error) => return Err(error),
-        }
-        let sinks = &self.0.common.sinks;
-        let handles = lock(&self.0.handles);
-        let known = sinks.known();
-        sinks.set(known.iter().filter(|sink| sink.progress.name() != name).cloned().collect());
-        drop(handles);
+        stop(&handle, within).await?;
+        self.0.common.sinks.edit(|known| known.retain(|sink| sink.progress.name() != name));
         Ok(())
     }
 
     /// Has the sinks stand in this order wherever they are listed.
     pub fn arrange(&self, order: &[&str]) {
-        let sinks = &self.0.common.sinks;
-        let _handles = lock(&self.0.handles);
-        let mut known = sinks.known().to_vec();
         let place = |sink: &KnownSink| {
             let name = sink.progress.name();
             order.iter().position(|next| *next == name).unwrap_or(order.len())
         };
-        known.sort_by_cached_key(place);
-        sinks.set(known);
+        self.0.common.sinks.edit(|known| known.sort_by_cached_key(place));
     }
 
     /// Lists a sink that runs, unless it is.
     fn list(&self, name: &str) {
-        let sinks = &self.0.common.sinks;
         let handles = lock(&self.0.handles);
-        let mut known = sinks.known().to_vec();
-        if let Some((_, sink)) = handles.get(name)
-            && !known.iter().any(|listed| Arc::ptr_eq(&listed.progress, &sink.progress))
-        {
-            known.push(sink.clone());
-            sinks.set(known);
-        }
+        let Some((_, sink)) = handles.get(name) else { return };
+        self.0.common.sinks.edit(|known| {
+            if !known.iter().any(|listed| Arc::ptr_eq(&listed.progress, &sink.progress)) {
+                known.push(sink.clone());
+            }
+        });
     }
 
     async fn add(&self, sink: SinkOptions) -> Result<(), SinkHandleError> {
@@ -216,11 +200,20 @@ impl SinkControl {
     }
 }
 
+/// Stops a sink, unless it is stopped.
+async fn stop(handle: &SinkHandle, within: Duration) -> Result<(), SinkHandleError> {
+    match handle.stop(within).await {
+        Ok(_) | Err(SinkHandleError::Stopped(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Runs the sinks of the start, and those that come later, until the bridge stops and all have
-/// drained; or until a task of one fails.
+/// drained. One that fails is reported, and the others go on until they are told to stop.
 pub(super) async fn run(
     mut sinks: Tasks,
     mut beginning: mpsc::UnboundedReceiver<SinkRunner>,
+    failures: mpsc::UnboundedSender<BridgeError>,
     stop: Stop,
 ) -> Result<(), BridgeError> {
     loop {
@@ -228,7 +221,10 @@ pub(super) async fn run(
             // A task that ends then has not failed.
             biased;
             () = stop.draining() => break,
-            failure = sinks.next_failure() => return Err(cause_of(failure, &mut sinks).await),
+            failure = sinks.next_failure() => {
+                // Of a bridge that is dropped nobody hears.
+                let _ = failures.send(cause_of(failure, &mut sinks).await);
+            }
             Some(runner) = beginning.recv() => spawn(&mut sinks, runner),
         }
     }
