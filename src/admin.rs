@@ -3,7 +3,7 @@
 //! ```text
 //! AdminServer      TCP: liveness and readiness for everybody, metrics and status for whom
 //!                  `access` permits. Read-only                                            server
-//! ControlSocket    <journal.path>/admin.sock, for its user: the same, and dead letters, replay   control, socket
+//! ControlSocket    <journal.path>/admin.sock, for its user: the same, dead letters, replay, reload   control, socket
 //! MetricsExport    sends the metrics to an OTLP receiver                                telemetry
 //! ```
 //!
@@ -14,6 +14,7 @@ pub mod api;
 mod connections;
 mod control;
 mod metrics;
+mod reload;
 mod server;
 mod serving;
 mod socket;
@@ -22,14 +23,16 @@ mod status;
 mod telemetry;
 mod text_format;
 
+pub use access::Token;
 pub use control::ControlSocket;
 pub use metrics::registry;
+pub use reload::{ReloadError, ReloadHandle, ReloadRequest};
 pub use server::{AdminServer, ServeError};
 pub use serving::ServerEnded;
 pub(crate) use socket::connect;
 pub use status::{
-    GapStatus, HeadStatus, IngestStatus, JournalStatus, PartStatus, Problem, SinkStatus,
-    SourceStatus, Status, status,
+    ConfigurationStatus, GapStatus, HeadStatus, IngestStatus, JournalStatus, PartStatus, Problem,
+    RejectedStatus, SinkStatus, SourceStatus, Status, status,
 };
 pub(crate) use status::{counted, humane};
 #[cfg(feature = "otlp")]

@@ -21,6 +21,7 @@
 //! ```
 
 mod cluster;
+mod configuration;
 mod control;
 mod correlation;
 mod delivery;
@@ -63,6 +64,7 @@ mod view;
 mod watchdog;
 
 pub use cluster::ClusterError;
+pub use configuration::{Configuration, ConfigurationState, Rejected};
 pub use control::{
     Control, ControlError, Replay, ReplayFrom, ReplayProgress, ReplayRun, ReplayState,
 };

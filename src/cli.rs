@@ -1,5 +1,5 @@
 //! The command line: `run`, `check`, `import`, `journal`, `schema`, `demo`, beside a bridge `status`,
-//! `dead-letters` and `replay`, and about the command line itself `completions` and `man`.
+//! `dead-letters`, `replay` and `reload`, and about the command line itself `completions` and `man`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
 //! in the configuration or the usage, 1 for anything else.
@@ -11,6 +11,7 @@ mod journal;
 mod kube_client;
 mod logging;
 mod own_events;
+mod reload;
 mod run;
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
@@ -73,6 +74,8 @@ enum Command {
     DeadLetters(control::DeadLettersArguments),
     /// Have the running bridge send to one sink again what the journal still has
     Replay(control::ReplayArguments),
+    /// Have the running bridge read its configuration again; the exit code is 2 if it is rejected
+    Reload(control::ReloadArguments),
     /// Print the JSON Schema of the configuration file, or an index template
     Schema {
         #[command(subcommand)]
@@ -124,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => control::status(arguments),
         Command::DeadLetters(arguments) => control::dead_letters(arguments),
         Command::Replay(arguments) => control::replay(arguments),
+        Command::Reload(arguments) => control::reload(arguments),
         Command::Schema { of: None } => print(&config::schema()),
         Command::Schema {
             of: Some(SchemaOf::Elasticsearch { opensearch, data_stream, pattern }),

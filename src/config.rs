@@ -14,6 +14,7 @@
 //! signing secret that [`check`] shows with the prefix that it lacks.
 
 mod build;
+mod fixed;
 mod load;
 mod mask;
 mod model;
@@ -28,7 +29,7 @@ mod tests;
 
 use std::{ffi::OsString, fmt::Write as _, path::Path};
 
-pub(crate) use self::load::text_of;
+pub(crate) use self::{load::text_of, settings::built};
 pub use self::{
     schema::schema,
     settings::{

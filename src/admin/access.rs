@@ -3,11 +3,12 @@
 //! A status and the reasons of a probe hold the words of receivers and the names of sinks, so they are
 //! for whoever is on the machine already, or shows the token. Liveness and readiness are for everybody.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-
 use subtle::ConstantTimeEq as _;
 
 use super::connections::Peer;
@@ -17,7 +18,26 @@ use crate::{config::ServerDetail, sinks::Secret};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     pub(super) detail: ServerDetail,
-    pub(super) token: Option<Secret>,
+    pub(super) token: Token,
+}
+
+/// The token that a request shows to see everything, if there is one; it may change. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Token(Arc<Mutex<Option<Secret>>>);
+
+impl Token {
+    pub(super) fn new(token: Option<Secret>) -> Self {
+        Self(Arc::new(Mutex::new(token)))
+    }
+
+    /// Has another be the one to show from now on, or none.
+    pub fn set(&self, token: Option<Secret>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    fn get(&self) -> Option<Secret> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Access {
@@ -36,7 +56,7 @@ impl Access {
         if local || self.detail >= wanted {
             return Ok(());
         }
-        let Some(token) = &self.token else {
+        let Some(token) = self.token.get() else {
             return Err(Refused::Elsewhere);
         };
         match shown(headers) {
@@ -116,12 +136,12 @@ mod tests {
     #[test]
     fn others_see_what_the_detail_says_and_all_of_it_with_the_token() {
         for (detail, metrics, status) in [(Loopback, 403, 403), (Metrics, 0, 403), (All, 0, 0)] {
-            let access = Access { detail, token: None };
+            let access = Access { detail, token: Token::default() };
             let seen = [Metrics, All].map(|wanted| answer(&access, wanted, "10.0.0.1:1", &[]));
             assert_eq!(seen, [metrics, status], "{detail:?}");
         }
-        let token = Some(Secret::new("a-token-of-sixteen"));
-        let access = Access { detail: Metrics, token };
+        let token = Token::new(Some(Secret::new("a-token-of-sixteen")));
+        let access = Access { detail: Metrics, token: token.clone() };
         for (shown, code) in [
             ("Bearer a-token-of-sixteen", 0),
             ("bearer  a-token-of-sixteen", 0),
@@ -138,5 +158,9 @@ mod tests {
         assert_eq!(answer(&access, Metrics, "10.0.0.1:1", &[]), 0);
         assert_eq!(answer(&access, All, "10.0.0.1:1", &[]), 401);
         assert_eq!(answer(&access, All, "127.0.0.1:1", &[("authorization", "Bearer x")]), 0);
+        token.set(Some(Secret::new("another-token-of-more")));
+        let before = [("authorization", "Bearer a-token-of-sixteen")];
+        let now = [("authorization", "Bearer another-token-of-more")];
+        assert_eq!([before, now].map(|shown| answer(&access, All, "10.0.0.1:1", &shown)), [401, 0]);
     }
 }

@@ -7,6 +7,7 @@
 //! | `POST /api/v1/dead-letters/retry` | [`Selection`] | [`Affected`] |
 //! | `POST /api/v1/dead-letters/drop` | [`Selection`] | [`Affected`] |
 //! | `POST /api/v1/replay` | [`ReplayRequest`] | [`ReplayProgress`], a line of JSON each, until it is done |
+//! | `POST /api/v1/reload` | | [`Reloaded`], when it is done; 400 where the file is rejected |
 //!
 //! [`ReplayProgress`]: crate::bridge::ReplayProgress
 //!
@@ -63,6 +64,19 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+/// The configuration file was read again, and what is in it is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The file.
+    pub file: String,
+    /// Sinks that are new, as `sinks.NAME`.
+    pub added: Vec<String>,
+    /// Keys that have another value, and sinks as a whole.
+    pub changed: Vec<String>,
+    /// Sinks that are gone.
+    pub removed: Vec<String>,
+}
 
 /// A dead letter.
 #[derive(Clone, Debug, Serialize, Deserialize)]

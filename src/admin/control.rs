@@ -1,4 +1,4 @@
-//! The control socket: dead letters and replay, for the operator of this machine.
+//! The control socket: dead letters, replay and reload, for the operator of this machine.
 
 use std::path::Path;
 
@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use super::{
     access::Access,
-    api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal},
+    api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal, Reloaded},
     connections::{self, REQUEST_WITHIN},
+    reload::{ReloadError, ReloadHandle},
     server::read_only,
     serving::{ServerEnded, Serving},
     socket::{self, Bound},
@@ -38,13 +39,25 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Makes `admin.sock` in the directory of the bridge's journal, and serves.
+    /// Makes `admin.sock` in the directory of the bridge's journal, and serves. `reload` is asked where
+    /// the configuration can be read again.
     ///
     /// # Errors
     ///
     /// The socket cannot be made.
-    pub fn start(directory: &Path, view: BridgeView, control: Control) -> std::io::Result<Self> {
+    pub fn start(
+        directory: &Path,
+        view: BridgeView,
+        control: Control,
+        reload: Option<ReloadHandle>,
+    ) -> std::io::Result<Self> {
         let (listener, bound) = socket::bind(directory)?;
+        let reloads = match reload {
+            Some(reload) => {
+                Router::new().route("/api/v1/reload", post(reloaded)).with_state(reload)
+            }
+            None => Router::new(),
+        };
         let routes = Router::new()
             .route("/api/v1/dead-letters", get(list))
             .route("/api/v1/dead-letters/{number}", get(show))
@@ -53,6 +66,7 @@ impl ControlSocket {
             .route("/api/v1/replay", post(replay))
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(control)
+            .merge(reloads)
             .merge(read_only(view, Access::default()));
         // A replay goes on for as long as its client reads.
         let server = connections::serve(listener, routes, None);
@@ -100,6 +114,18 @@ impl From<ControlError> for Refused {
             ControlError::Read(_) | ControlError::Letters(LetterError::Store(_)) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
+        };
+        Self(status, Refusal::from_message(&error.to_string()))
+    }
+}
+
+impl From<ReloadError> for Refused {
+    fn from(error: ReloadError) -> Self {
+        let status = match &error {
+            // The mistake is in the file.
+            ReloadError::Rejected(_) => StatusCode::BAD_REQUEST,
+            ReloadError::Unfinished(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ReloadError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, Refusal::from_message(&error.to_string()))
     }
@@ -165,6 +191,11 @@ async fn replay(State(control): State<Control>, request: Request) -> Result<Resp
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// Answers when it is done.
+async fn reloaded(State(reload): State<ReloadHandle>) -> Result<Json<Reloaded>, Refused> {
+    Ok(Json(reload.reload().await?))
 }
 
 /// The body of a request, which has to be here in time.

@@ -53,6 +53,7 @@ fn of_status(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     dead_letters(encoder, now)?;
     sources(encoder, now)?;
     journal(encoder, now)?;
+    configuration(encoder, now)?;
     stuck(encoder, now)
 }
 
@@ -263,6 +264,16 @@ fn journal(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
     });
     let help = "Whether intake stands still for what a sink with overflow: block has not had";
     family(encoder, "journal_blocked", help, None, values)
+}
+
+fn configuration(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {
+    let Some(configuration) = &now.configuration else { return Ok(()) };
+    let rejected = ConstGauge::new(i64::from(configuration.rejected.is_some()));
+    let help = "Whether the file is rejected, and an earlier content of it is in force";
+    single(encoder, "config_rejected", help, None, &rejected)?;
+    let since = ConstGauge::new(configuration.since_seconds);
+    let help = "Since when the configuration has been in force, in seconds since the epoch";
+    single(encoder, "config_in_force_since_timestamp", help, Some(&Unit::Seconds), &since)
 }
 
 fn stuck(encoder: &mut DescriptorEncoder<'_>, now: &Status) -> fmt::Result {

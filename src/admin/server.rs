@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    access::{Access, Refused},
+    access::{Access, Refused, Token},
     connections::{self, Peer, REQUEST_WITHIN},
     registry,
     serving::{ServerEnded, Serving},
@@ -51,6 +51,7 @@ pub struct ServeError {
 #[derive(Debug)]
 pub struct AdminServer {
     address: SocketAddr,
+    token: Token,
     serving: Serving,
 }
 
@@ -72,14 +73,20 @@ impl AdminServer {
         let failed = |error| ServeError { address, error };
         let listener = bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let routes = read_only(view, Access { detail, token });
+        let token = Token::new(token);
+        let routes = read_only(view, Access { detail, token: token.clone() });
         let server = connections::serve(listener, routes, Some(REQUEST_WITHIN));
-        Ok(Self { address, serving: Serving::start("the admin server", server) })
+        Ok(Self { address, token, serving: Serving::start("the admin server", server) })
     }
 
     /// The address bound.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The token that it asks for.
+    pub fn token(&self) -> Token {
+        self.token.clone()
     }
 
     /// Completes when it does not serve any longer, which it does until it is stopped or dropped.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     bridge::{
-        BlockedBy, BridgeView, Gap, Latencies, OpenHead, Overflow, SinkCondition, SourceView,
-        Stuck, now_ms,
+        BlockedBy, BridgeView, ConfigurationState, Gap, Latencies, OpenHead, Overflow,
+        SinkCondition, SourceView, Stuck, now_ms,
     },
     event::{Cluster, timestamp},
     journal::{Damage, Damages, LetterCounts, NamespaceLetters},
@@ -30,6 +30,9 @@ pub struct Status {
     pub version: Cow<'static, str>,
     /// The facts that need a person, the most urgent first; empty when all is well.
     pub problems: Vec<Problem>,
+    /// The configuration that is in force. Absent where none is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<ConfigurationStatus>,
     /// The cluster as far as it is known.
     pub cluster: Cluster,
     /// Each list and watch.
@@ -48,6 +51,48 @@ pub struct Status {
     pub dead_letter_namespaces: Vec<NamespaceLetters>,
     /// Each part that the watchdog looks at.
     pub parts: Vec<PartStatus>,
+}
+
+/// The configuration that is in force.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigurationStatus {
+    /// The file.
+    pub file: String,
+    /// The time at which the content in force was read; RFC 3339.
+    pub since: String,
+    /// The same, for the metrics.
+    #[serde(skip)]
+    pub since_seconds: f64,
+    /// The reason why the content of the file now is not in force; absent when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<RejectedStatus>,
+}
+
+/// A configuration that is not taken.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedStatus {
+    /// The time of the first rejection; RFC 3339.
+    pub since: String,
+    /// The mistakes, and how to mend them.
+    pub error: String,
+}
+
+impl From<ConfigurationState> for ConfigurationStatus {
+    fn from(state: ConfigurationState) -> Self {
+        let time = |ms| format!("{:.3}", timestamp(ms));
+        let rejected = state.rejected.map(|rejected| RejectedStatus {
+            since: time(rejected.since_ms),
+            error: rejected.error,
+        });
+        Self {
+            file: state.file,
+            since: time(state.since_ms),
+            since_seconds: seconds(state.since_ms),
+            rejected,
+        }
+    }
 }
 
 /// One part that the watchdog looks at.
@@ -356,6 +401,7 @@ pub fn status(view: &BridgeView) -> Status {
     let mut status = Status {
         version: env!("CARGO_PKG_VERSION").into(),
         problems: Vec::new(),
+        configuration: view.configuration.now().map(ConfigurationStatus::from),
         cluster: view.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         sources: sources(view),
         ingest: IngestStatus {

@@ -198,6 +198,10 @@ impl Gather {
             self.come_to(position);
             if self.is_full() {
                 self.flush(true).await?;
+                if self.handing_over.is_cancelled() {
+                    self.count_enrichments();
+                    return Ok(());
+                }
             }
         }
         self.count_enrichments();

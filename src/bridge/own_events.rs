@@ -2,7 +2,7 @@
 //!
 //! Once a second a look at what the sinks and ingest state, and an Event for what is news: a sink
 //! that does not take events, and that does again, events lost, a journal that a sink is about to
-//! overrun, intake that stands still for one, a gap in the watch. They are recorded as any controller records its own, come back
+//! overrun, intake that stands still for one, a gap in the watch, a configuration that is rejected. They are recorded as any controller records its own, come back
 //! through the watch, and are exported like any other.
 //!
 //! Two rules keep that from feeding on itself. A sink's failure with nothing but Events of its own
@@ -93,5 +93,9 @@ fn facts(view: &BridgeView, retention_size: u64) -> Facts {
         gaps: view.ingest.take_untold_gaps(),
         damages: view.log.damages().count(),
         damage: view.log.damages().newest().pop(),
+        rejected: view.configuration.now().and_then(|state| {
+            // The first mistake of several, without its hint.
+            Some(state.rejected?.error.lines().next()?.to_owned())
+        }),
     }
 }

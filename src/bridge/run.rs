@@ -14,7 +14,8 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    BridgeOptions, BridgeView, EventCounters, JournalOptions, OwnWrites, Sinks, TaskEnd, Watchdog,
+    BridgeOptions, BridgeView, Configuration, EventCounters, JournalOptions, OwnWrites, Sinks,
+    TaskEnd, Watchdog,
     cluster::{ClusterError, Identity},
     control::Control,
     feed::{Feed, LIVE},
@@ -181,8 +182,8 @@ impl Bridge {
                 path: journal.path.join("delivered"),
                 error,
             })?;
-            let (handle, sink, runner) = common.begin(sink, from, enricher);
-            begun.push((handle, sink));
+            let (sink, runner) = common.begin(sink, from, enricher);
+            begun.push(sink);
             control::spawn(&mut watchers, runner);
         }
         let (sink_control, beginning) = SinkControl::new(common, begun);
@@ -205,6 +206,7 @@ impl Bridge {
             object_requests: objects.as_ref().map(|objects| objects.requests()),
             cluster: Arc::clone(&identity.cluster),
             not_identified: Arc::clone(&identity.complaint),
+            configuration: Configuration::default(),
             watchdog: watchdog.clone(),
             runtime: tokio::runtime::Handle::current(),
         };
@@ -352,7 +354,7 @@ impl Bridge {
         let Self { stop, mut intake, broadcaster, mut sinks, mut aside, mut keeper, ended, .. } =
             self;
         let mut sink_failures = self.sink_failures;
-        let mut fault = sink_failures.try_recv().ok();
+        let mut fault = None;
         let in_order = async {
             let read = tokio::select! {
                 read = intake.ended() => read,
@@ -365,6 +367,8 @@ impl Bridge {
             // Intake has done so, unless it ended before its time.
             stop.ends_in_time(broadcaster.shutdown()).await;
             sinks.all_ended(&mut fault).await;
+            // The sink that failed first is the cause.
+            fault = sink_failures.try_recv().ok().or(fault.take());
             read
         };
         let read = stop.drain(deadline, in_order).await;

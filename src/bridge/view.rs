@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 use tokio::runtime::Handle;
 
-use super::{EventCounters, IngestCounters, Sinks, Watchdog};
+use super::{Configuration, EventCounters, IngestCounters, Sinks, Watchdog};
 use crate::{
     cache::{Reconnect, SharedHealth},
     event::Cluster,
@@ -57,6 +57,8 @@ pub struct BridgeView {
     pub cluster: Arc<Mutex<Cluster>>,
     /// Why the API server had not said which cluster it is of when it was last asked.
     pub not_identified: Arc<Mutex<Option<String>>>,
+    /// The configuration that it runs by.
+    pub configuration: Configuration,
     /// Which parts are stuck.
     pub watchdog: Watchdog,
     /// The runtime that its tasks are on.

@@ -1,4 +1,4 @@
-//! The commands beside a bridge: `status`, `dead-letters` and `replay`.
+//! The commands beside a bridge: `status`, `dead-letters`, `replay` and `reload`.
 //!
 //! They find the bridge by the configuration that it runs with: of that, only the section `journal`
 //! is read. A running bridge is asked over the socket in its journal's directory; of one that is
@@ -8,6 +8,7 @@ mod client;
 mod dead_letters;
 mod letters;
 mod output;
+mod reload;
 mod replay;
 mod status;
 mod stopped;
@@ -21,6 +22,7 @@ use crate::{
 };
 
 pub(super) use dead_letters::{DeadLettersArguments, dead_letters};
+pub(super) use reload::{ReloadArguments, reload};
 pub(super) use replay::{ReplayArguments, replay};
 pub(super) use status::{StatusArguments, status};
 

@@ -1,8 +1,12 @@
 //! `tidings run`.
 
 use std::{
-    fs::Permissions, os::unix::fs::PermissionsExt as _, panic::resume_unwind, path::Path,
-    process::ExitCode, time::Duration,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
+    panic::resume_unwind,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
 };
 
 use futures_util::future::OptionFuture;
@@ -12,13 +16,18 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::{EXIT_CONFIGURATION, failed, kube_client, logging, own_events::Recording};
+use super::{
+    EXIT_CONFIGURATION, failed, kube_client,
+    logging::{self, Logging},
+    own_events::Recording,
+    reload::Reloader,
+};
 #[cfg(feature = "otlp")]
 use crate::admin::MetricsExport;
 use crate::{
-    admin::{AdminServer, ControlSocket},
+    admin::{AdminServer, ControlSocket, ReloadHandle},
     bridge::{Bridge, BridgeView, Heartbeat},
-    config::{self, Settings},
+    config::{self, Settings, SinkSettings},
     journal::Sync,
     sinks::Proxy,
 };
@@ -53,7 +62,7 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return failed(&error, EXIT_CONFIGURATION),
     };
-    logging::start(settings.log);
+    let logging = logging::start(settings.log);
     raise_descriptors();
     // The bridge has the threads of one; the other is the main thread, for what is served alone.
     let runtime = Builder::new_multi_thread().enable_all().build();
@@ -65,20 +74,15 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
         }
     };
     // Before there is anything that a signal could leave behind.
-    let signals = {
+    let (signals, hangup) = {
         let _within = runtime.enter();
         match Signals::new(path.is_some()) {
             Ok(signals) => signals,
             Err(error) => return failed(&format!("cannot listen to signals: {error}"), 1),
         }
     };
-    if !settings.plain_secrets.is_empty() {
-        tracing::warn!(
-            at = settings.plain_secrets.join(", "),
-            "secrets stand in the configuration file itself: write {{env: NAME}} or {{file: PATH}} instead"
-        );
-    }
-    warn_of_proxies(&settings);
+    warn_of_plain_secrets(&settings);
+    warn_of_proxies(&settings.sinks);
     // Without a configuration nothing is kept: the journal goes with the process.
     let scratch = match path {
         Some(_) => None,
@@ -91,7 +95,8 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
             Err(error) => return failed(&format!("cannot make a temporary directory: {error}"), 1),
         },
     };
-    let followed = follow(settings, path.is_some(), signals, serving.handle().clone());
+    let reloading = path.zip(hangup).map(|(path, hangup)| (path.to_owned(), hangup, logging));
+    let followed = follow(settings, reloading, signals, serving.handle().clone());
     let ended = serving
         .block_on(runtime.spawn(followed))
         .unwrap_or_else(|error| resume_unwind(error.into_panic()));
@@ -105,11 +110,21 @@ pub(super) fn run(path: Option<&Path>) -> ExitCode {
     }
 }
 
+/// Says where a secret stands in the file.
+pub(super) fn warn_of_plain_secrets(settings: &Settings) {
+    if !settings.plain_secrets.is_empty() {
+        tracing::warn!(
+            at = settings.plain_secrets.join(", "),
+            "secrets stand in the configuration file itself: write {{env: NAME}} or {{file: PATH}} instead"
+        );
+    }
+}
+
 /// Says of each sink over HTTP that it does not use a proxy that the environment names.
-fn warn_of_proxies(settings: &Settings) {
+pub(super) fn warn_of_proxies<'a>(sinks: impl IntoIterator<Item = &'a SinkSettings>) {
     let named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let Some(variable) = Proxy::VARIABLES.iter().find(|name| named(name)) else { return };
-    for sink in &settings.sinks {
+    for sink in sinks {
         if sink.sink.proxy() == Some(&Proxy::None) {
             tracing::warn!(
                 sink = sink.name,
@@ -129,10 +144,11 @@ fn scratch_directory() -> std::io::Result<tempfile::TempDir> {
 
 async fn follow(
     settings: Settings,
-    configured: bool,
+    reloading: Option<(PathBuf, Signal, Logging)>,
     mut signals: Signals,
     serving: Handle,
 ) -> Result<(), Failure> {
+    let configured = reloading.is_some();
     let (client, origin) =
         kube_client::connect(&settings.source).await.map_err(Failure::configuration)?;
     tracing::info!(
@@ -142,6 +158,7 @@ async fn follow(
         sinks = settings.sinks.len(),
         "starting"
     );
+    let in_force = settings.clone();
     let heartbeat = settings.source.heartbeat;
     let server = configured.then(|| settings.server.clone());
     #[cfg(feature = "otlp")]
@@ -178,17 +195,25 @@ async fn follow(
     };
     #[cfg(feature = "otlp")]
     let telemetry = telemetry.map(|export| export.start(bridge.view()));
-    let mut control =
-        directory.and_then(|directory| within(&serving, || control_socket(&directory, &bridge)));
+    let (reload, requests) = ReloadHandle::new();
+    let mut control = directory
+        .and_then(|directory| within(&serving, || control_socket(&directory, &bridge, reload)));
+    let reloading = reloading.zip(admin.as_ref()).map(|((path, hangup, logging), admin)| {
+        let (sinks, configuration) = (bridge.sinks(), bridge.view().configuration);
+        let token = admin.token();
+        Reloader::new(path, in_force, sinks, token, logging, configuration).run(hangup, requests)
+    });
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
     let controlled = OptionFuture::from(control.as_mut().map(ControlSocket::failed));
     let recorded = OptionFuture::from(recording.as_ref().map(Recording::failed));
+    let reloading = OptionFuture::from(reloading);
     let failure: Option<Failure> = tokio::select! {
         () = signals.stop() => None,
         error = bridge.failed() => Some(error.into()),
         Some(error) = served => Some(error.into()),
         Some(error) = controlled => Some(error.into()),
         Some(error) = recorded => Some(error.into()),
+        Some(never) = reloading => match never {},
     };
     match &failure {
         None => tracing::info!("stopping: reading ends, what has been read is delivered"),
@@ -251,15 +276,19 @@ fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The socket for `status`, `dead-letters` and `replay`. The bridge does its work without it, too.
-fn control_socket(directory: &Path, bridge: &Bridge) -> Option<ControlSocket> {
-    let started = ControlSocket::start(directory, bridge.view(), bridge.control());
+/// The socket for `status`, `dead-letters`, `replay` and `reload`. The bridge does its work without it, too.
+fn control_socket(
+    directory: &Path,
+    bridge: &Bridge,
+    reload: ReloadHandle,
+) -> Option<ControlSocket> {
+    let started = ControlSocket::start(directory, bridge.view(), bridge.control(), Some(reload));
     let failed = |error: &std::io::Error| {
         tracing::warn!(
             %error,
             directory = %directory.display(),
-            "the control socket cannot be made: `tidings status`, `dead-letters` and `replay` do not reach \
-             this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
+            "the control socket cannot be made: `tidings status`, `dead-letters`, `replay` and `reload` do not \
+             reach this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
         );
     };
     started.inspect_err(failed).ok()
@@ -280,12 +309,14 @@ fn say_where_it_stands(view: &BridgeView) {
 }
 
 /// What the program is told by signals. None ends it undrained: SIGTERM, SIGINT and SIGQUIT stop it, and
-/// so does SIGHUP where there is no configuration; the others are a line in the log.
+/// so does SIGHUP where there is no configuration; the others are a line in the log. Where there is a
+/// configuration, SIGHUP has it [read again](Reloader).
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     quit: Signal,
-    hangup: Signal,
+    /// Nothing where a configuration is read again at it.
+    hangup: Option<Signal>,
     user_1: Signal,
     user_2: Signal,
     /// Of a terminal that is gone: nobody has anything of what goes on.
@@ -298,18 +329,23 @@ struct Signals {
 struct AtOnce;
 
 impl Signals {
-    /// Listens to them; needs a runtime.
-    fn new(configured: bool) -> std::io::Result<Self> {
-        Ok(Self {
-            // What `nohup` has started is to outlive its terminal.
-            hangup_stops: !configured && !is_ignored(SignalKind::hangup()),
+    /// Listens to them; needs a runtime. Where there is a configuration, SIGHUP comes apart.
+    fn new(configured: bool) -> std::io::Result<(Self, Option<Signal>)> {
+        // Before it is listened to. What `nohup` has started is to outlive its terminal.
+        let hangup_stops = !configured && !is_ignored(SignalKind::hangup());
+        let hangup = signal(SignalKind::hangup())?;
+        let (hangup, of_reload) =
+            if configured { (None, Some(hangup)) } else { (Some(hangup), None) };
+        let signals = Self {
+            hangup_stops,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup,
             user_1: signal(SignalKind::user_defined1())?,
             user_2: signal(SignalKind::user_defined2())?,
-        })
+        };
+        Ok((signals, of_reload))
     }
 
     /// Completes at the next one that stops the program.
@@ -319,15 +355,11 @@ impl Signals {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.quit.recv() => return,
-                _ = self.hangup.recv() => {
+                Some(Some(())) = OptionFuture::from(self.hangup.as_mut().map(Signal::recv)) => {
                     if self.hangup_stops {
                         return;
                     }
-                    tracing::warn!(
-                        "SIGHUP: the configuration is not read again while the bridge runs; \
-                         restart it for what has changed there"
-                    );
-                    continue;
+                    "SIGHUP"
                 }
                 _ = self.user_1.recv() => "SIGUSR1",
                 _ = self.user_2.recv() => "SIGUSR2",

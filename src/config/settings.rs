@@ -100,7 +100,8 @@ impl Settings {
     }
 }
 
-fn built(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
+/// Makes the sink of its settings; contacts nobody.
+pub(crate) fn built(settings: SinkSettings) -> Result<SinkOptions, AssembleError> {
     match settings.sink.build() {
         Ok(sink) => Ok(settings.with_sink(sink)),
         Err(error) => Err(AssembleError { sink: settings.name, error }),

@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod bad_input;
+mod fixed;
 mod journal_alone;
 mod overlaid;
 mod plaintext;

@@ -12,8 +12,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use tidings::{
     bridge::{
-        CorrelateMode, Enrich, FailureClass, Outcome, Replay, ReplayFrom, Sink, SinkCondition,
-        SinkHandle, SinkHandleError, SinkStart,
+        BatchOptions, CorrelateMode, Enrich, FailureClass, Outcome, Replay, ReplayFrom, Sink,
+        SinkCondition, SinkHandle, SinkHandleError, SinkStart,
     },
     demo::api_server::{ApiServer, EventObject},
     event::{Batch, Envelope},
@@ -119,6 +119,49 @@ async fn a_sink_that_is_stopped_and_started_under_load_has_each_event_once_and_i
         assert_eq!((status.redelivered, status.failed_attempts), (0, 0), "{name}: {status:?}");
     }
     assert!(sink_status(&view, "pager").correlated_away > 0, "it was held back over the stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_is_stopped_amid_a_long_frame_goes_on_from_there() {
+    const EVENTS: u64 = 2000;
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    for number in 0..EVENTS {
+        create(&server, &format!("web-{}", number % 7));
+    }
+    let [plain, pager] = [(); 2].map(|()| MemorySink::default());
+    let one = BatchOptions { events: 1, ..BatchOptions::default() };
+    let (tuning, suppressing) =
+        (Tuning { batch: one, ..Tuning::default() }, Tuning { batch: one, ..suppressing() });
+    let bridge = Setup::new(&server, dir.path())
+        .tuned("plain", &plain, tuning.clone())
+        .tuned("pager", &pager, suppressing.clone())
+        .start()
+        .await;
+    let view = bridge.view();
+    let stopping_and_starting = async |name: &str, sink: &MemorySink, tuning: Tuning| {
+        let handle = bridge.sink(name).unwrap();
+        for _ in 0..10 {
+            handle.stop(LONG).await.unwrap();
+            handle.start(tuning.clone().options(name, Arc::new(sink.clone()))).await.unwrap();
+        }
+    };
+    tokio::join!(
+        stopping_and_starting("plain", &plain, tuning),
+        stopping_and_starting("pager", &pager, suppressing),
+    );
+    settled(&view, "plain", EVENTS).await;
+    stop(bridge).await;
+    for (name, sink) in [("plain", &plain), ("pager", &pager)] {
+        let (received, status) = (sink.received(), sink_status(&view, name));
+        assert_in_order(&received);
+        assert_eq!(
+            received.iter().map(|event| event.delta).sum::<u64>(),
+            EVENTS,
+            "{name}: {status:?}"
+        );
+        assert_eq!((status.seen, status.pending), (EVENTS, 0), "{name}: {status:?}");
+        assert_eq!((status.redelivered, status.failed_attempts), (0, 0), "{name}: {status:?}");
+    }
 }
 
 /// Waits until an attempt of a sink is under way.

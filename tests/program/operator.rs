@@ -9,6 +9,7 @@ mod files;
 mod planted;
 mod process;
 mod proxies;
+mod reload;
 mod replay;
 mod socket;
 mod stage;

@@ -130,13 +130,13 @@ fn tidings() -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_that_means_nothing_is_a_line_in_the_log_and_quit_drains() {
+async fn a_signal_that_does_not_stop_is_a_line_in_the_log_and_quit_drains() {
     let (server, dir) =
         (ApiServer::start(Options::default()).unwrap(), tempfile::tempdir().unwrap());
     let mut program = Program::start(dir.path(), &server);
     program.wait_for("the first list is in the journal");
     for (signal, said) in [
-        ("HUP", "SIGHUP: the configuration is not read again"),
+        ("HUP", "SIGHUP: the configuration is read again"),
         ("USR1", "SIGUSR1 means nothing to this program and is ignored"),
         ("USR2", "SIGUSR2 means nothing to this program and is ignored"),
     ] {

@@ -6,7 +6,7 @@ use jiff::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{HeadStatus, PartStatus, SinkStatus, SourceStatus, Status};
+use super::{ConfigurationStatus, HeadStatus, PartStatus, SinkStatus, SourceStatus, Status};
 use crate::bridge::{BlockedBy, SinkCondition};
 
 /// A watch that has been closed for so long is not one that is just being renewed.
@@ -18,7 +18,7 @@ const SILENT_SECONDS: f64 = 50.0;
 /// are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The part that it is about: `journal`, `cluster`, `source *`, `sink pager`, or one of
+    /// The part that it is about: `journal`, `configuration`, `cluster`, `source *`, `sink pager`, or one of
     /// [`Status::parts`].
     pub part: String,
     /// The fact, with the last error where there is one.
@@ -45,6 +45,7 @@ pub(super) fn of(status: &Status, not_identified: Option<&str>) -> Vec<Problem> 
              again, under the same ids",
         )
     }));
+    problems.extend(status.configuration.as_ref().and_then(rejected));
     for kind in [misconfigured, stopped, overrun, retrying] {
         problems.extend(sinks.iter().filter_map(kind));
     }
@@ -111,10 +112,12 @@ pub(super) fn intake(
     let blocked = blocked.iter().map(|BlockedBy { sink, bytes }| {
         problem(
             format!("sink {sink}"),
-            format!("intake stands still: the sink {sink} has not had {bytes} bytes of the journal"),
             format!(
-                "repair the receiver, raise journal.retention.size, or set sinks.{sink}.overflow to \
-                 dropOldest, and restart Tidings"
+                "intake stands still: the sink {sink} has not had {bytes} bytes of the journal"
+            ),
+            format!(
+                "repair the receiver, set sinks.{sink}.overflow to dropOldest, or raise \
+                 journal.retention.size and restart Tidings"
             ),
         )
     });
@@ -153,6 +156,21 @@ fn silent(source: &SourceStatus) -> Option<Problem> {
     ))
 }
 
+/// A file that was changed and is not taken, though the one who changed it believes so.
+fn rejected(configuration: &ConfigurationStatus) -> Option<Problem> {
+    let error = &configuration.rejected.as_ref()?.error;
+    // The first mistake of several.
+    let mut lines = error.lines();
+    let error = lines.next().unwrap_or_default();
+    let hint = lines.next().and_then(|line| line.trim_start().strip_prefix("hint: "));
+    let hint = hint.unwrap_or("mend the file");
+    Some(problem(
+        "configuration",
+        format!("the file is rejected, and what it was before stays in force: {error}"),
+        format!("{hint}. Tidings reads the file again by itself; its log has all mistakes"),
+    ))
+}
+
 fn misconfigured(sink: &SinkStatus) -> Option<Problem> {
     (sink.state == SinkCondition::Misconfigured).then(|| {
         of_sink(
@@ -163,8 +181,8 @@ fn misconfigured(sink: &SinkStatus) -> Option<Problem> {
                 last_error(sink)
             ),
             format!(
-                "correct the receiver; or sinks.{} or a secret that it refers to, and restart Tidings. \
-                 Events wait within journal.retention",
+                "correct the receiver; or sinks.{} or a secret that it refers to, which Tidings reads \
+                 again by itself. Events wait within journal.retention",
                 sink.name
             ),
         )
@@ -175,11 +193,9 @@ fn stopped(sink: &SinkStatus) -> Option<Problem> {
     (sink.state == SinkCondition::Stopped).then(|| {
         of_sink(
             sink,
-            format!(
-                "the program around the bridge has stopped the sink, {} pending",
-                events(sink.pending)
-            ),
-            "start the sink again in that program; events wait within journal.retention",
+            format!("the sink is stopped, {} pending", events(sink.pending)),
+            "Tidings starts a sink by itself that it has stopped for a changed configuration; start one that your program has \
+             stopped. Events wait within journal.retention",
         )
     })
 }

@@ -30,6 +30,8 @@ pub(super) struct Facts {
     /// How many places of the journal were found damaged, and the last of them.
     pub(super) damages: u64,
     pub(super) damage: Option<Damage>,
+    /// Why the configuration file is not taken.
+    pub(super) rejected: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,6 +83,9 @@ pub(super) struct News {
     lost_before: HashMap<String, u64>,
     journal: Said,
     damages: u64,
+    configuration: Said,
+    /// The last rejection that was told, while it stands.
+    rejected: Option<String>,
 }
 
 impl News {
@@ -120,7 +125,33 @@ impl News {
             items.push(Item { event_type: EventType::Warning, reason: "JournalDamaged", message });
             self.damages = facts.damages;
         }
+        items.extend(self.rejection(facts.rejected.as_deref(), now));
         items
+    }
+}
+
+impl News {
+    /// A configuration that was rejected, or that is for another reason than before.
+    fn rejection(&mut self, rejected: Option<&str>, now: Instant) -> Option<Item> {
+        if rejected == self.rejected.as_deref() {
+            return None;
+        }
+        if let Some(error) = rejected {
+            if !self.configuration.may_say("ConfigRejected", now) {
+                return None;
+            }
+            self.rejected = Some(error.to_owned());
+            let message = format!(
+                "The configuration file is rejected, and what it was before stays in force: {error}"
+            );
+            return Some(Item {
+                event_type: EventType::Warning,
+                reason: "ConfigRejected",
+                message,
+            });
+        }
+        self.rejected = None;
+        None
     }
 }
 
@@ -473,5 +504,24 @@ mod tests {
         let said = "The journal is damaged in 3 places; the last: state.redb: gone";
         assert_eq!((items[0].reason, &*items[0].message), ("JournalDamaged", said));
         assert_eq!(told.at(200, &with(4, "gone")), NOTHING);
+    }
+
+    #[test]
+    fn a_rejected_configuration_is_told_once_for_each_reason() {
+        let mut told = Telling::new();
+        let with = |rejected: Option<&str>| Facts {
+            rejected: rejected.map(str::to_owned),
+            ..facts(|_| {})
+        };
+        assert_eq!(told.at(0, &with(None)), NOTHING);
+        let items = told.0.since(&with(Some("unknown key")), told.1);
+        let said = "The configuration file is rejected, and what it was before stays in force: unknown key";
+        assert_eq!((items[0].reason, &*items[0].message), ("ConfigRejected", said));
+        assert_eq!(told.at(100, &with(Some("unknown key"))), NOTHING);
+        assert_eq!(told.at(101, &with(Some("no sinks"))), ["ConfigRejected"]);
+        assert_eq!(told.at(102, &with(Some("unknown key"))), NOTHING, "once a minute");
+        assert_eq!(told.at(161, &with(Some("unknown key"))), ["ConfigRejected"]);
+        assert_eq!(told.at(162, &with(None)), NOTHING, "it is mended");
+        assert_eq!(told.at(300, &with(Some("unknown key"))), ["ConfigRejected"]);
     }
 }

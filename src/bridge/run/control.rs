@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     bridge::{
-        OwnWrites, SinkOptions, SinkProgress, Sinks, Watchdog,
+        Enrich, OwnWrites, SinkOptions, SinkProgress, Sinks, Watchdog,
         control::ReplayDesk,
         objects::Enricher,
         published::Published,
@@ -56,7 +56,7 @@ impl Common {
         sink: SinkOptions,
         from: RestoredSink,
         enricher: Option<Enricher>,
-    ) -> (SinkHandle, KnownSink, SinkRunner) {
+    ) -> (Begun, SinkRunner) {
         let RestoredSink { state, correlator, had, .. } = &from;
         let name = sink.name.clone();
         let progress = Arc::new(SinkProgress::new(
@@ -94,7 +94,7 @@ impl Common {
             unsaved: false,
             parts,
         };
-        (handle, known, runner)
+        (Begun { handle, known, enrich: runner.enrich.clone() }, runner)
     }
 }
 
@@ -106,27 +106,34 @@ pub struct SinkControl(Arc<Inner>);
 struct Inner {
     common: Common,
     /// Of all sinks that have run, also of those that are configured no longer.
-    handles: Mutex<BTreeMap<String, (SinkHandle, KnownSink)>>,
+    handles: Mutex<BTreeMap<String, Begun>>,
     begun: mpsc::UnboundedSender<SinkRunner>,
+}
+
+/// A sink that has run.
+pub(super) struct Begun {
+    handle: SinkHandle,
+    known: KnownSink,
+    /// Cannot change.
+    enrich: Option<Enrich>,
 }
 
 impl SinkControl {
     /// With the sinks of the start, and where those that come later come out.
     pub(super) fn new(
         common: Common,
-        sinks: Vec<(SinkHandle, KnownSink)>,
+        sinks: Vec<Begun>,
     ) -> (Self, mpsc::UnboundedReceiver<SinkRunner>) {
         let (begun, beginning) = mpsc::unbounded_channel();
-        common.sinks.edit(|known| known.extend(sinks.iter().map(|(_, sink)| sink.clone())));
-        let handles =
-            sinks.into_iter().map(|(handle, known)| (handle.name().to_owned(), (handle, known)));
+        common.sinks.edit(|known| known.extend(sinks.iter().map(|sink| sink.known.clone())));
+        let handles = sinks.into_iter().map(|sink| (sink.handle.name().to_owned(), sink));
         let handles = Mutex::new(handles.collect());
         (Self(Arc::new(Inner { common, handles, begun })), beginning)
     }
 
     /// The handle of one sink; nothing where there never was one of that name.
     pub(super) fn handle(&self, name: &str) -> Option<SinkHandle> {
-        lock(&self.0.handles).get(name).map(|(handle, _)| handle.clone())
+        lock(&self.0.handles).get(name).map(|sink| sink.handle.clone())
     }
 
     /// Has a sink run with these options. One that is new begins by its
@@ -140,11 +147,21 @@ impl SinkControl {
     /// stopping. The sink may be stopped then; asked again, it starts.
     pub async fn put(&self, sink: SinkOptions, within: Duration) -> Result<(), SinkHandleError> {
         let name = sink.name.clone();
+        if !self.may_be_put(&sink) {
+            return Err(SinkHandleError::Fixed { sink: name, key: "enrich" });
+        }
         let Some(handle) = self.handle(&name) else { return self.add(sink).await };
         stop(&handle, within).await?;
         handle.start(sink).await?;
         self.list(&name);
         Ok(())
+    }
+
+    /// Whether a sink may run with these options before the bridge is started anew: `enrich` is as it
+    /// was when the sink began, and a sink that begins later has none.
+    pub fn may_be_put<S>(&self, sink: &SinkOptions<S>) -> bool {
+        let handles = lock(&self.0.handles);
+        handles.get(&sink.name).and_then(|begun| begun.enrich.as_ref()) == sink.enrich.as_ref()
     }
 
     /// Stops a sink and has it be configured no longer. The state that it has reached is kept, and the
@@ -173,7 +190,7 @@ impl SinkControl {
     /// Lists a sink that runs, unless it is.
     fn list(&self, name: &str) {
         let handles = lock(&self.0.handles);
-        let Some((_, sink)) = handles.get(name) else { return };
+        let Some(Begun { known: sink, .. }) = handles.get(name) else { return };
         self.0.common.sinks.edit(|known| {
             if !known.iter().any(|listed| Arc::ptr_eq(&listed.progress, &sink.progress)) {
                 known.push(sink.clone());
@@ -183,9 +200,6 @@ impl SinkControl {
 
     async fn add(&self, sink: SinkOptions) -> Result<(), SinkHandleError> {
         let name = sink.name.clone();
-        if sink.enrich.is_some() {
-            return Err(SinkHandleError::Fixed { sink: name, key: "enrich" });
-        }
         let saved = Arc::clone(&self.0.common.saved);
         let restoring = spawn_blocking(move || {
             let restored = saved.reload()?.sink(&sink, None);
@@ -193,8 +207,8 @@ impl SinkControl {
         });
         let (sink, restored) = answer_of(restoring).await?;
         let from = restored.map_err(|error| SinkHandleError::File { sink: name.clone(), error })?;
-        let (handle, known, runner) = self.0.common.begin(sink, from, None);
-        lock(&self.0.handles).insert(name.clone(), (handle, known));
+        let (begun, runner) = self.0.common.begin(sink, from, None);
+        lock(&self.0.handles).insert(name.clone(), begun);
         self.list(&name);
         self.0.begun.send(runner).map_err(|_| SinkHandleError::Stopping)
     }

@@ -24,6 +24,8 @@ const ANSWER_WITHIN: Duration = Duration::from_mins(1);
 /// A running bridge.
 pub(super) struct Client<'a> {
     directory: &'a Path,
+    /// How long an answer may take to begin; nothing where it takes as long as it takes.
+    within: Option<Duration>,
 }
 
 impl<'a> Client<'a> {
@@ -31,7 +33,7 @@ impl<'a> Client<'a> {
     pub(super) async fn find(directory: &'a Path) -> Result<Option<Self>, Failure> {
         use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
         match connect(directory).await {
-            Ok(_) => Ok(Some(Self { directory })),
+            Ok(_) => Ok(Some(Self { directory, within: Some(ANSWER_WITHIN) })),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | ConnectionRefused) => {
                 Ok(None)
             }
@@ -53,6 +55,11 @@ impl<'a> Client<'a> {
             let what = format_args!("no bridge runs on the journal {}", directory.display());
             Failure::new(what, hint)
         })
+    }
+
+    /// Waits for an answer however long it takes.
+    pub(super) fn patient(self) -> Self {
+        Self { within: None, ..self }
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
@@ -131,7 +138,8 @@ impl<'a> Client<'a> {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        timeout(ANSWER_WITHIN, work).await.unwrap_or_else(|_| {
+        let Some(within) = self.within else { return work.await };
+        timeout(within, work).await.unwrap_or_else(|_| {
             Err(Failure::new(
                 format_args!("the bridge of {} does not answer", self.directory.display()),
                 "its log says what keeps it; a change may have been made all the same",

@@ -45,7 +45,8 @@ impl Doors {
         let bridge =
             Setup::new(&server, dir.path()).sink("a", &MemorySink::default()).start().await;
         let admin = serve(&bridge);
-        let control = ControlSocket::start(dir.path(), bridge.view(), bridge.control()).unwrap();
+        let control =
+            ControlSocket::start(dir.path(), bridge.view(), bridge.control(), None).unwrap();
         Self { bridge, admin, _control: control, dir, _server: server }
     }
 

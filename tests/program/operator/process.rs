@@ -58,7 +58,11 @@ impl Process {
         process
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.join("log")).unwrap()
     }
 }
@@ -105,7 +109,7 @@ async fn a_path_too_long_for_a_socket_is_no_hindrance() {
 }
 
 /// Where a log says that the admin server listens.
-fn port(log: &str) -> u16 {
+pub(crate) fn port(log: &str) -> u16 {
     let (_, rest) = log.split_once("the admin server listens address=").unwrap();
     let address = rest.split_whitespace().next().unwrap();
     address.rsplit_once(':').unwrap().1.parse().unwrap()

@@ -56,7 +56,7 @@ impl Stage {
         // What is listed lacks `kind`, so what is shown of it would differ from run to run.
         let watches = || status(&bridge.view()).sources.first().is_some_and(|s| s.stream_open);
         until("a watch is open", watches).await;
-        let socket = ControlSocket::start(&journal, bridge.view(), bridge.control()).unwrap();
+        let socket = ControlSocket::start(&journal, bridge.view(), bridge.control(), None).unwrap();
         self.running = Some((bridge, socket));
     }
 
