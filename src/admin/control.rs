@@ -39,8 +39,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Makes `admin.sock` in the directory of the bridge's journal, and serves. `reload` is asked where
-    /// the configuration can be read again.
+    /// Makes `admin.sock` in the directory of the bridge's journal, and serves.
     ///
     /// # Errors
     ///
@@ -49,15 +48,10 @@ impl ControlSocket {
         directory: &Path,
         view: BridgeView,
         control: Control,
-        reload: Option<ReloadHandle>,
+        reload: ReloadHandle,
     ) -> std::io::Result<Self> {
         let (listener, bound) = socket::bind(directory)?;
-        let reloads = match reload {
-            Some(reload) => {
-                Router::new().route("/api/v1/reload", post(reloaded)).with_state(reload)
-            }
-            None => Router::new(),
-        };
+        let reloads = Router::new().route("/api/v1/reload", post(reloaded)).with_state(reload);
         let routes = Router::new()
             .route("/api/v1/dead-letters", get(list))
             .route("/api/v1/dead-letters/{number}", get(show))

@@ -1,4 +1,4 @@
-//! The configuration that a bridge runs by, as far as others are told of it.
+//! The state of the configuration, for status, metrics and own Events.
 
 use std::sync::{Arc, Mutex};
 

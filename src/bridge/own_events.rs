@@ -2,8 +2,9 @@
 //!
 //! Once a second a look at what the sinks and ingest state, and an Event for what is news: a sink
 //! that does not take events, and that does again, events lost, a journal that a sink is about to
-//! overrun, intake that stands still for one, a gap in the watch, a configuration that is rejected. They are recorded as any controller records its own, come back
-//! through the watch, and are exported like any other.
+//! overrun, intake that stands still for one, a gap in the watch, a configuration that is
+//! rejected. They are recorded as any controller records its own, come back through the watch, and are
+//! exported like any other.
 //!
 //! Two rules keep that from feeding on itself. A sink's failure with nothing but Events of its own
 //! bridge in hand is not [its trouble](super::SinkSnapshot::trouble), so what becomes of such an

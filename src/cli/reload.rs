@@ -162,7 +162,7 @@ impl Reloader {
             return Ok(settings);
         }
         Err(format!(
-            "{file}: {}: expected as at the start, found changed\n\
+            "{file}: {}: expected no change while Tidings runs, found one\n\
              hint: restart Tidings to take the file as it is, or take this change back",
             fixed.join(", ")
         ))
@@ -272,9 +272,10 @@ impl Reloader {
             errors.push(error.to_string());
             self.unfinished.insert(sink);
         }
-        let is_done = errors.is_empty();
-        let unfinished = || ReloadError::Unfinished(errors.join("\n"));
-        (reloaded, if is_done { Ok(()) } else { Err(unfinished()) })
+        if errors.is_empty() {
+            return (reloaded, Ok(()));
+        }
+        (reloaded, Err(ReloadError::Unfinished(errors.join("\n"))))
     }
 }
 

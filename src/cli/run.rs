@@ -282,7 +282,7 @@ fn control_socket(
     bridge: &Bridge,
     reload: ReloadHandle,
 ) -> Option<ControlSocket> {
-    let started = ControlSocket::start(directory, bridge.view(), bridge.control(), Some(reload));
+    let started = ControlSocket::start(directory, bridge.view(), bridge.control(), reload);
     let failed = |error: &std::io::Error| {
         tracing::warn!(
             %error,

@@ -156,7 +156,7 @@ fn silent(source: &SourceStatus) -> Option<Problem> {
     ))
 }
 
-/// A file that was changed and is not taken, though the one who changed it believes so.
+/// A changed file that is not taken. The person who changed it believes that it is in force.
 fn rejected(configuration: &ConfigurationStatus) -> Option<Problem> {
     let error = &configuration.rejected.as_ref()?.error;
     // The first mistake of several.
@@ -166,7 +166,7 @@ fn rejected(configuration: &ConfigurationStatus) -> Option<Problem> {
     let hint = hint.unwrap_or("mend the file");
     Some(problem(
         "configuration",
-        format!("the file is rejected, and what it was before stays in force: {error}"),
+        format!("the file is rejected, and the content before stays in force: {error}"),
         format!("{hint}. Tidings reads the file again by itself; its log has all mistakes"),
     ))
 }

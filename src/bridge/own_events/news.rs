@@ -131,27 +131,21 @@ impl News {
 }
 
 impl News {
-    /// A configuration that was rejected, or that is for another reason than before.
+    /// A rejection of the configuration that has not been told for this reason.
     fn rejection(&mut self, rejected: Option<&str>, now: Instant) -> Option<Item> {
-        if rejected == self.rejected.as_deref() {
+        let Some(error) = rejected else {
+            self.rejected = None;
+            return None;
+        };
+        let is_told = self.rejected.as_deref() == Some(error);
+        if is_told || !self.configuration.may_say("ConfigRejected", now) {
             return None;
         }
-        if let Some(error) = rejected {
-            if !self.configuration.may_say("ConfigRejected", now) {
-                return None;
-            }
-            self.rejected = Some(error.to_owned());
-            let message = format!(
-                "The configuration file is rejected, and what it was before stays in force: {error}"
-            );
-            return Some(Item {
-                event_type: EventType::Warning,
-                reason: "ConfigRejected",
-                message,
-            });
-        }
-        self.rejected = None;
-        None
+        self.rejected = Some(error.to_owned());
+        let message = format!(
+            "The configuration file is rejected, and the content before stays in force: {error}"
+        );
+        Some(Item { event_type: EventType::Warning, reason: "ConfigRejected", message })
     }
 }
 
@@ -515,7 +509,7 @@ mod tests {
         };
         assert_eq!(told.at(0, &with(None)), NOTHING);
         let items = told.0.since(&with(Some("unknown key")), told.1);
-        let said = "The configuration file is rejected, and what it was before stays in force: unknown key";
+        let said = "The configuration file is rejected, and the content before stays in force: unknown key";
         assert_eq!((items[0].reason, &*items[0].message), ("ConfigRejected", said));
         assert_eq!(told.at(100, &with(Some("unknown key"))), NOTHING);
         assert_eq!(told.at(101, &with(Some("no sinks"))), ["ConfigRejected"]);

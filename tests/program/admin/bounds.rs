@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidings::{
-    admin::{AdminServer, ControlSocket},
+    admin::{AdminServer, ControlSocket, ReloadHandle},
     bridge::Bridge,
     demo::api_server::ApiServer,
 };
@@ -45,8 +45,13 @@ impl Doors {
         let bridge =
             Setup::new(&server, dir.path()).sink("a", &MemorySink::default()).start().await;
         let admin = serve(&bridge);
-        let control =
-            ControlSocket::start(dir.path(), bridge.view(), bridge.control(), None).unwrap();
+        let control = ControlSocket::start(
+            dir.path(),
+            bridge.view(),
+            bridge.control(),
+            ReloadHandle::new().0,
+        )
+        .unwrap();
         Self { bridge, admin, _control: control, dir, _server: server }
     }
 

@@ -4,7 +4,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use tidings::{
-    admin::{ControlSocket, status},
+    admin::{ControlSocket, ReloadHandle, status},
     bridge::Bridge,
     demo::api_server::{ApiServer, EventObject},
 };
@@ -56,7 +56,9 @@ impl Stage {
         // What is listed lacks `kind`, so what is shown of it would differ from run to run.
         let watches = || status(&bridge.view()).sources.first().is_some_and(|s| s.stream_open);
         until("a watch is open", watches).await;
-        let socket = ControlSocket::start(&journal, bridge.view(), bridge.control(), None).unwrap();
+        let socket =
+            ControlSocket::start(&journal, bridge.view(), bridge.control(), ReloadHandle::new().0)
+                .unwrap();
         self.running = Some((bridge, socket));
     }
 
