@@ -86,7 +86,7 @@ impl Heartbeat {
                         reconnect_the_dead(&view, &namespace, version);
                     }
                 }
-                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                     if !std::mem::replace(&mut failing, true) {
                         tracing::warn!(
                             error = &*short(&status.message),

@@ -149,8 +149,11 @@ async fn follow(
     serving: Handle,
 ) -> Result<(), Failure> {
     let configured = reloading.is_some();
-    let (client, origin) =
-        kube_client::connect(&settings.source).await.map_err(Failure::configuration)?;
+    let (client, origin) = tokio::select! {
+        // Its exec plugin may take long.
+        connected = kube_client::connect(&settings.source) => connected.map_err(Failure::configuration)?,
+        () = signals.stop() => return Ok(()),
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         credentials = origin,

@@ -4,6 +4,7 @@
 use crate::support;
 
 mod commands;
+mod credentials;
 mod dead_letters;
 mod files;
 mod planted;
