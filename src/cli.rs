@@ -1,5 +1,5 @@
 //! The command line: `run`, `check`, `import`, `journal`, `schema`, `demo`, beside a bridge `status`,
-//! `dead-letters`, `replay` and `reload`, and about the command line itself `completions` and `man`.
+//! `dead-letters`, `replay`, `reload` and `config show`, and about the command line itself `completions` and `man`.
 //!
 //! Data goes to stdout, everything else to stderr. The exit code is 0 for success, 2 for a mistake
 //! in the configuration or the usage, 1 for anything else.
@@ -76,6 +76,8 @@ enum Command {
     Replay(control::ReplayArguments),
     /// Have the running bridge read its configuration again; the exit code is 2 if it is rejected
     Reload(control::ReloadArguments),
+    /// Look at the configuration that the running bridge follows
+    Config(control::ConfigArguments),
     /// Print the JSON Schema of the configuration file, or an index template
     Schema {
         #[command(subcommand)]
@@ -128,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::DeadLetters(arguments) => control::dead_letters(arguments),
         Command::Replay(arguments) => control::replay(arguments),
         Command::Reload(arguments) => control::reload(arguments),
+        Command::Config(arguments) => control::config(arguments),
         Command::Schema { of: None } => print(&config::schema()),
         Command::Schema {
             of: Some(SchemaOf::Elasticsearch { opensearch, data_stream, pattern }),

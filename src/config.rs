@@ -21,6 +21,7 @@ mod model;
 mod overlay;
 mod schema;
 mod settings;
+mod show;
 mod validate;
 
 // The cases use sinks of every kind.

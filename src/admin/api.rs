@@ -8,6 +8,7 @@
 //! | `POST /api/v1/dead-letters/drop` | [`Selection`] | [`Affected`] |
 //! | `POST /api/v1/replay` | [`ReplayRequest`] | [`ReplayProgress`], a line of JSON each, until it is done |
 //! | `POST /api/v1/reload` | | [`Reloaded`], when it is done; 400 where the file is rejected |
+//! | `GET /api/v1/config` | | [`InForce`]; 404 where no file is read |
 //!
 //! [`ReplayProgress`]: crate::bridge::ReplayProgress
 //!
@@ -20,6 +21,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
+use super::status::ConfigurationStatus;
 use crate::{
     bridge::{Filter, Replay, ReplayFrom},
     event::{Envelope, timestamp},
@@ -76,6 +78,16 @@ pub struct Reloaded {
     pub changed: Vec<String>,
     /// Sinks that are gone.
     pub removed: Vec<String>,
+}
+
+/// The configuration that is in force.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InForce {
+    /// Its state, as it stands in the status.
+    #[serde(flatten)]
+    pub state: ConfigurationStatus,
+    /// All of it as YAML, with the values of the environment, and `***` for secrets.
+    pub yaml: String,
 }
 
 /// A dead letter.

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{
     access::Access,
-    api::{self, Affected, Letter, LetterPage, MAX_BODY, Refusal, Reloaded},
+    api::{self, Affected, InForce, Letter, LetterPage, MAX_BODY, Refusal, Reloaded},
     connections::{self, REQUEST_WITHIN},
     reload::{ReloadError, ReloadHandle},
     server::read_only,
@@ -23,7 +23,7 @@ use super::{
     socket::{self, Bound},
 };
 use crate::{
-    bridge::{BridgeView, Control, ControlError, ReplayRun},
+    bridge::{BridgeView, Configuration, Control, ControlError, ReplayRun},
     journal::{LetterError, LetterQuery, Letters},
 };
 
@@ -52,6 +52,8 @@ impl ControlSocket {
     ) -> std::io::Result<Self> {
         let (listener, bound) = socket::bind(directory)?;
         let reloads = Router::new().route("/api/v1/reload", post(reloaded)).with_state(reload);
+        let config = Router::new().route("/api/v1/config", get(in_force));
+        let config = config.with_state(view.configuration.clone());
         let routes = Router::new()
             .route("/api/v1/dead-letters", get(list))
             .route("/api/v1/dead-letters/{number}", get(show))
@@ -61,6 +63,7 @@ impl ControlSocket {
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .with_state(control)
             .merge(reloads)
+            .merge(config)
             .merge(read_only(view, Access::default()));
         // A replay goes on for as long as its client reads.
         let server = connections::serve(listener, routes, None);
@@ -190,6 +193,18 @@ async fn replay(State(control): State<Control>, request: Request) -> Result<Resp
 /// Answers when it is done.
 async fn reloaded(State(reload): State<ReloadHandle>) -> Result<Json<Reloaded>, Refused> {
     Ok(Json(reload.reload().await?))
+}
+
+async fn in_force(State(configuration): State<Configuration>) -> Result<Json<InForce>, Refused> {
+    let state = configuration.now().ok_or_else(|| {
+        let hint = "`tidings run --config FILE` reads one";
+        Refused(
+            StatusCode::NOT_FOUND,
+            Refusal::new("the bridge runs without a configuration file", hint),
+        )
+    })?;
+    let yaml = state.shown.to_string();
+    Ok(Json(InForce { state: state.into(), yaml }))
 }
 
 /// The body of a request, which has to be here in time.

@@ -14,6 +14,8 @@ pub struct Configuration(Arc<Mutex<Option<ConfigurationState>>>);
 pub struct ConfigurationState {
     /// The file.
     pub file: String,
+    /// Its content as YAML, without secrets.
+    pub shown: Arc<str>,
     /// The time at which the content in force was read, in milliseconds since the epoch.
     pub since_ms: u64,
     /// The reason why the content of the file now is not in force.
@@ -35,10 +37,10 @@ impl Configuration {
         lock(&self.0).clone()
     }
 
-    /// The content of the file is in force from now on.
-    pub fn set_in_force(&self, file: &str) {
+    /// The content of the file is in force from now on; `shown` is YAML without secrets.
+    pub fn set_in_force(&self, file: &str, shown: Arc<str>) {
         let (file, since_ms) = (file.to_owned(), now_ms());
-        *lock(&self.0) = Some(ConfigurationState { file, since_ms, rejected: None });
+        *lock(&self.0) = Some(ConfigurationState { file, shown, since_ms, rejected: None });
     }
 
     /// The content of the file is the one in force.

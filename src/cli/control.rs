@@ -1,4 +1,4 @@
-//! The commands beside a bridge: `status`, `dead-letters`, `replay` and `reload`.
+//! The commands beside a bridge: `status`, `dead-letters`, `replay`, `reload` and `config show`.
 //!
 //! They find the bridge by the configuration that it runs with: of that, only the section `journal`
 //! is read. A running bridge is asked over the socket in its journal's directory; of one that is
@@ -6,6 +6,7 @@
 
 mod client;
 mod dead_letters;
+mod in_force;
 mod letters;
 mod output;
 mod reload;
@@ -22,6 +23,7 @@ use crate::{
 };
 
 pub(super) use dead_letters::{DeadLettersArguments, dead_letters};
+pub(super) use in_force::{ConfigArguments, config};
 pub(super) use reload::{ReloadArguments, reload};
 pub(super) use replay::{ReplayArguments, replay};
 pub(super) use status::{StatusArguments, status};

@@ -69,7 +69,8 @@ impl Reloader {
         logging: Logging,
         configuration: Configuration,
     ) -> Self {
-        configuration.set_in_force(&path.display().to_string());
+        let file = path.display().to_string();
+        configuration.set_in_force(&file, in_force.shown.clone());
         Self {
             is_file: path.is_file(),
             path,
@@ -205,7 +206,7 @@ impl Reloader {
         if next == *before {
             self.configuration.clear_rejected();
         } else {
-            self.configuration.set_in_force(&file);
+            self.configuration.set_in_force(&file, next.shown.clone());
         }
         let (mut reloaded, done) = self.follow(next, sinks).await;
         reloaded.changed.extend(keys);

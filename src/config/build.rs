@@ -15,6 +15,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use super::{
     load::Loaded,
     settings::{ServerSettings, Settings, SinkSettings, SourceSettings},
+    show::shown,
     validate,
 };
 use crate::{
@@ -155,6 +156,7 @@ impl<'a> Builder<'a> {
             server: self.server(),
             telemetry,
             log: model.log,
+            shown: shown(&self.loaded.root).into(),
         }
     }
 

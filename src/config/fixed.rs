@@ -35,6 +35,7 @@ impl Settings {
             server: ServerSettings { listen, detail, token: _ },
             telemetry,
             log: LogSettings { level: _, format },
+            shown: _,
         } = self;
         let Self { cluster, source, journal, server, log, .. } = next;
         let same_size = *retention_size == journal.log.retention_size;

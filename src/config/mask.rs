@@ -1,6 +1,10 @@
-//! Masking of an excerpt of the file: what may be a secret is shown as asterisks.
+//! The parts of the file that may be secrets, and an excerpt of it with asterisks in their places.
 
-use std::{collections::BTreeMap, ops::Range, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+    sync::LazyLock,
+};
 
 use super::schema::{LEAVES, Shown};
 use crate::document::{
@@ -26,7 +30,10 @@ static SHOWN: LazyLock<BTreeMap<&str, Shown>> = LazyLock::new(|| {
 /// A copy of the file, byte for byte as long, with every value masked that may be a secret.
 pub(super) fn masked(text: &str, root: &Node) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    mask(root, Shown::Never, &mut bytes);
+    for span in hidden(root).into_iter().filter_map(span) {
+        let shown = |byte: &&mut u8| !matches!(byte, b'\n' | b'\r');
+        bytes[span].iter_mut().filter(shown).for_each(|byte| *byte = b'*');
+    }
     let mut written = Vec::new();
     spans(root, &mut written);
     mask_comments(&written, &mut bytes);
@@ -35,20 +42,27 @@ pub(super) fn masked(text: &str, root: &Node) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-fn mask(node: &Node, shown: Shown, bytes: &mut [u8]) {
+/// The values, and the names of headers, that may be secrets.
+pub(super) fn hidden(root: &Node) -> HashSet<&Origin> {
+    let mut hidden = HashSet::new();
+    hide(root, Shown::Never, &mut hidden);
+    hidden
+}
+
+fn hide<'a>(node: &'a Node, shown: Shown, hidden: &mut HashSet<&'a Origin>) {
     match &node.value {
         Value::Null => {}
-        Value::List(items) => items.iter().for_each(|item| mask(item, shown, bytes)),
+        Value::List(items) => items.iter().for_each(|item| hide(item, shown, hidden)),
         Value::Map(entries) => {
             for entry in entries {
                 // Also where it is mistyped.
                 if entry.key.to_ascii_lowercase().contains("header") {
-                    mask_headers(&entry.node, bytes);
+                    hide_headers(&entry.node, hidden);
                 } else if entry.key == "env" && !is_name_of_variable(&entry.node) {
-                    mask(&entry.node, Shown::Never, bytes);
+                    hide(&entry.node, Shown::Never, hidden);
                 } else {
                     let shown = SHOWN.get(&*entry.key).copied().unwrap_or(Shown::Never);
-                    mask(&entry.node, shown, bytes);
+                    hide(&entry.node, shown, hidden);
                 }
             }
         }
@@ -59,7 +73,7 @@ fn mask(node: &Node, shown: Shown, bytes: &mut [u8]) {
                 Shown::Never => false,
             };
             if !shown {
-                hide(&node.origin, bytes);
+                hidden.insert(&node.origin);
             }
         }
     }
@@ -67,14 +81,6 @@ fn mask(node: &Node, shown: Shown, bytes: &mut [u8]) {
 
 fn is_name_of_variable(node: &Node) -> bool {
     matches!(&node.value, Value::Scalar { text, .. } if is_variable(text))
-}
-
-fn hide(origin: &Origin, bytes: &mut [u8]) {
-    let Some(span) = span(origin) else { return };
-    bytes[span]
-        .iter_mut()
-        .filter(|byte| !matches!(byte, b'\n' | b'\r'))
-        .for_each(|byte| *byte = b'*');
 }
 
 /// Whether an address names a host, and has no user, path or query, of which each may be a secret.
@@ -85,15 +91,15 @@ fn is_host(address: &str) -> bool {
 
 /// Here the keys are anybody's, so a header called `name` is hidden like every other, and so is a key that is no
 /// name: it may be the value.
-fn mask_headers(node: &Node, bytes: &mut [u8]) {
+fn hide_headers<'a>(node: &'a Node, hidden: &mut HashSet<&'a Origin>) {
     for entry in node.entries() {
         if !is_word(&entry.key) {
-            hide(&entry.key_origin, bytes);
+            hidden.insert(&entry.key_origin);
         }
-        mask(&entry.node, Shown::Never, bytes);
+        hide(&entry.node, Shown::Never, hidden);
     }
     if node.entries().is_empty() {
-        mask(node, Shown::Never, bytes);
+        hide(node, Shown::Never, hidden);
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Settings {
     pub telemetry: Option<OtlpOptions>,
     /// The log.
     pub log: LogSettings,
+    /// All of it as YAML, with the values of the environment, and `***` for secrets.
+    pub shown: Arc<str>,
 }
 
 /// Where the events come from.

@@ -168,7 +168,9 @@ leaderElection: {{enabled: false, lease: l}}
     assert_eq!(tls.ca.take().unwrap(), cert_text.trim_end().as_bytes());
     assert_eq!(tls.cert.take().unwrap(), cert_text.as_bytes());
     settings.sinks[0].sink = Arc::new(kafka);
+    let shown = std::mem::take(&mut settings.shown);
     insta::assert_snapshot!(format!("{settings:#?}"));
+    insta::assert_snapshot!(shown.replace(dir.path().to_str().unwrap(), "DIR"));
     let kafka: &KafkaOptions = options(&settings.sinks[0]);
     assert_eq!(kafka.sasl.as_ref().unwrap().password.expose(), "hunter2");
     let webhook: &WebhookOptions = options(&settings.sinks[2]);

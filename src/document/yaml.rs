@@ -16,7 +16,7 @@ use serde_saphyr::{
 };
 
 /// Where a node comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
     /// Bytes of the configuration file.
     File(Range<usize>),

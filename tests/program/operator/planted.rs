@@ -225,6 +225,7 @@ async fn a_planted_secret_comes_out_nowhere_whatever_receivers_say() {
     let mut asked: Vec<Vec<String>> = [
         "check",
         "check --without-secrets",
+        "config show",
         "dead-letters list",
         "dead-letters list --limit 1000 --output json",
         "journal inspect",

@@ -287,6 +287,62 @@ async fn a_rejected_file_changes_nothing_and_is_told_until_it_is_mended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn config_show_prints_the_configuration_in_force_without_secrets() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    std::fs::write(dir.path().join("kubeconfig"), server.kubeconfig()).unwrap();
+    std::fs::write(dir.path().join("token"), "S3CRET").unwrap();
+    let token = format!("{{file: {}}}", dir.path().join("token").display());
+    let sinks = format!(
+        "# S3CRET\nlog: {{level: info}}\nsinks:\n  out:\n    webhook:\n      url: https://x.invalid/S3CRET\n      \
+         headers: {{x-key: S3CRET, x-other: {token}}}\n    batch: {{events: 50}}\n    \
+         match: 'event.type != \"Normal\"'\n"
+    );
+    write(dir.path(), &sinks);
+    let bridge = Process::spawn(dir.path(), &[("TIDINGS_LOG__LEVEL", "debug")]).await;
+    let stage = Stage { server, dir, bridge };
+    let shown = stage.run(&["config", "show"]).await.ok();
+    let (head, yaml) = shown.split_once('\n').unwrap();
+    let head = stage.plain(head);
+    assert!(
+        head.starts_with("# DIR/tidings.yaml is in force since 2") && head.ends_with("Z."),
+        "{head}"
+    );
+    insta::assert_snapshot!(stage.plain(yaml), @r#"
+    # log.level is set by TIDINGS_LOG__LEVEL.
+    source:
+      kubeconfig: DIR/kubeconfig
+    journal:
+      path: DIR/journal
+    server:
+      listen: 127.0.0.1:0
+    log:
+      level: debug
+    sinks:
+      out:
+        webhook:
+          url: "***"
+          headers:
+            x-key: "***"
+            x-other:
+              file: DIR/token
+        batch:
+          events: 50
+        match: event.type != "Normal"
+    "#);
+
+    write(stage.dir.path(), &sinks.replace("sinks:", "sink:"));
+    assert_eq!(stage.reload().await.code, 2);
+    let shown = stage.run(&["config", "show"]).await.ok();
+    assert!(shown.contains("\n# It has changed, and is rejected since 2"), "{shown}");
+    assert!(shown.contains("expected a known key, found `sink`"), "{shown}");
+    assert!(!shown.contains("S3CRET") && shown.contains("\nsinks:\n"), "{shown}");
+    let json = stage.run(&["config", "show", "--output", "json"]).await.ok();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(yaml.ends_with(json["yaml"].as_str().unwrap()), "{json}");
+    assert_eq!(json["file"], stage.dir.path().join("tidings.yaml").to_str().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_is_replaced_by_a_pipe_is_told_and_holds_up_no_stop() {
     let (receiver, address) = Receiver::start().await;
     let secret = tempfile::tempdir().unwrap();
