@@ -93,6 +93,7 @@ impl GrpcSink {
         }
         let mut headers = http::headers(&options.headers, true)?;
         let deadline = own_deadline(options.timeout);
+        let connected_within = (deadline / 2).max(Duration::from_millis(1));
         let client = |e: tonic::transport::Error| http::client_refuses(&secrets, &e);
         let mut endpoint = Endpoint::from_shared(url.to_string())
             .map_err(client)?
@@ -104,12 +105,13 @@ impl GrpcSink {
             .http2_keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(10))
             .keep_alive_while_idle(false)
-            .connect_timeout((deadline / 2).max(Duration::from_millis(1)));
+            .connect_timeout(connected_within);
         let tls_options = options.tls.clone().unwrap_or_default();
         let https = url.scheme() == "https";
         tls::check(&tls_options, https)?;
         if https {
-            let mut tls = ClientTlsConfig::new();
+            // Without it a handshake that is not answered keeps its socket for ever.
+            let mut tls = ClientTlsConfig::new().timeout(connected_within);
             tls = match &tls_options.ca {
                 Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
                 None => tls.with_native_roots(),
