@@ -36,4 +36,4 @@ pub use status::{
 };
 pub(crate) use status::{counted, humane};
 #[cfg(feature = "otlp")]
-pub use telemetry::{Exporting, MetricsExport, TelemetryError};
+pub use telemetry::{Exporting, MetricsExport, Telemetry, TelemetryError};

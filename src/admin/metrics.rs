@@ -166,10 +166,9 @@ fn events(
     let Some(counted) = counters.next_sequence() else { return Ok(()) };
     let series = counters.series().into_iter();
     let values = series.map(|series| (series.labels, ConstCounter::new(series.value)));
-    let help =
-        "Occurrences of events, as `metrics` of the configuration counts them, since the start";
+    let help = "Occurrences of events, as `metrics` of the configuration counts them";
     family(encoder, "events", help, None, values)?;
-    let values = counters.failures();
+    let values = counters.failures().into_iter();
     let values = values.map(|(metric, count)| ([("metric", metric)], ConstCounter::new(count)));
     let help = "Events that match or a label could not be evaluated for, or that were gone before";
     family(encoder, "events_uncounted", help, None, values)?;

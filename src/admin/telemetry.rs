@@ -2,16 +2,18 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use futures_util::future::OptionFuture;
 use prometheus_client::encoding::text::encode;
 use rustix::system::uname;
 use tokio::{
-    sync::oneshot,
+    sync::{oneshot, watch},
     task::{JoinHandle, spawn_blocking},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::registry;
@@ -33,16 +35,35 @@ const LAST_WITHIN: Duration = Duration::from_secs(2);
 pub struct TelemetryError(SinkBuildError);
 
 /// A client that can send the metrics.
+#[derive(Clone)]
 pub struct MetricsExport {
     client: Arc<dyn Sink>,
     resource: BTreeMap<String, String>,
 }
 
-/// The metrics are sent at the start, every minute, and at the end.
+/// Sends the metrics at the start, every minute, when the receiver changes, and at the end.
 #[derive(Debug)]
 pub struct Exporting {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
+    receiver: Telemetry,
+}
+
+/// The receiver of the metrics, which may change; clones are the same.
+#[derive(Clone)]
+pub struct Telemetry(watch::Sender<Option<MetricsExport>>);
+
+impl Telemetry {
+    /// Sends the metrics there from now on; nowhere with `None`.
+    pub fn set(&self, export: Option<MetricsExport>) {
+        self.0.send_replace(export);
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Telemetry")
+    }
 }
 
 impl MetricsExport {
@@ -54,38 +75,6 @@ impl MetricsExport {
     pub fn new(options: &OtlpOptions) -> Result<Self, TelemetryError> {
         let client = options.build_for_metrics().map_err(TelemetryError)?;
         Ok(Self { client, resource: options.resource.clone() })
-    }
-
-    /// Starts it on the current runtime.
-    pub fn start(self, view: BridgeView) -> Exporting {
-        let (stop, stopped) = oneshot::channel();
-        Exporting { stop, task: tokio::spawn(self.run(view, stopped)) }
-    }
-
-    async fn run(self, view: BridgeView, mut stopped: oneshot::Receiver<()>) {
-        let mut failing = None;
-        loop {
-            let failure = tokio::select! {
-                failure = self.export(&view) => failure,
-                _ = &mut stopped => break,
-            };
-            match &failure {
-                Some(error) if failing.is_none() => tracing::warn!(
-                    error,
-                    hint = "check `telemetry.otlp`: its address, and its protocol, whose port usually is 4317 for grpc and \
-                            4318 for http",
-                    "metrics cannot be sent by OTLP"
-                ),
-                Some(error) => tracing::debug!(error, "metrics can still not be sent by OTLP"),
-                None if failing.is_some() => tracing::info!("metrics are sent by OTLP again"),
-                None => {}
-            }
-            failing = failure;
-            if timeout(EVERY, &mut stopped).await.is_ok() {
-                break;
-            }
-        }
-        let _ = timeout(LAST_WITHIN, self.export(&view)).await;
     }
 
     /// Sends all metrics once, and says why they were not taken.
@@ -132,9 +121,62 @@ impl MetricsExport {
 }
 
 impl Exporting {
+    /// Starts it on the current runtime.
+    pub fn start(export: Option<MetricsExport>, view: BridgeView) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let receiver = Telemetry(watch::Sender::new(export));
+        let task = tokio::spawn(run(receiver.0.subscribe(), view, stopped));
+        Self { stop, task, receiver }
+    }
+
+    /// By which the receiver is changed.
+    pub fn receiver(&self) -> Telemetry {
+        self.receiver.clone()
+    }
+
     /// Sends them for the last time.
     pub async fn stop(self) {
         drop(self.stop);
         let _ = self.task.await;
+    }
+}
+
+async fn run(
+    mut receiver: watch::Receiver<Option<MetricsExport>>,
+    view: BridgeView,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut failing = None;
+    loop {
+        let export = receiver.borrow_and_update().clone();
+        let failure = tokio::select! {
+            failure = OptionFuture::from(export.as_ref().map(|export| export.export(&view))) => failure.flatten(),
+            _ = &mut stopped => break,
+            Ok(()) = receiver.changed() => {
+                failing = None;
+                continue;
+            }
+        };
+        match &failure {
+            Some(error) if failing.is_none() => tracing::warn!(
+                error,
+                hint = "check `telemetry.otlp`: its address, and its protocol, whose port usually is 4317 for grpc and \
+                        4318 for http",
+                "metrics cannot be sent by OTLP"
+            ),
+            Some(error) => tracing::debug!(error, "metrics can still not be sent by OTLP"),
+            None if failing.is_some() => tracing::info!("metrics are sent by OTLP again"),
+            None => {}
+        }
+        failing = failure;
+        tokio::select! {
+            () = sleep(EVERY) => {}
+            _ = &mut stopped => break,
+            Ok(()) = receiver.changed() => failing = None,
+        }
+    }
+    let export = receiver.borrow_and_update().clone();
+    if let Some(export) = export {
+        let _ = timeout(LAST_WITHIN, export.export(&view)).await;
     }
 }

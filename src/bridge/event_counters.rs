@@ -1,8 +1,8 @@
 //! Counters that are made of Events: the increments of those that match, by labels.
 //!
 //! They follow the journal as a sink does: live, and from the log where they lag, so that no event waits for them.
-//! They begin at 0 with each start, as counters of Prometheus do, and count each record that is journalled from then on,
-//! once. The series of a counter are bounded, and so are the values of their labels, which an Event's author may choose.
+//! They begin at 0 with each start, as counters of Prometheus do, and when they are new or changed in a running bridge.
+//! From then on they count each record once. The series of a counter are bounded, and so are the values of their labels, which an Event's author may choose.
 
 use std::{
     collections::BTreeMap,
@@ -44,10 +44,10 @@ pub struct EventCounter {
     pub max: usize,
 }
 
-/// All counters, with what they have counted since the start.
+/// All counters, with what they have counted.
 #[derive(Debug, Default)]
 pub struct EventCounters {
-    counters: Vec<Counter>,
+    counters: Mutex<Arc<[Arc<Counter>]>>,
     /// The sequence behind the last record that was counted.
     next_sequence: AtomicU64,
 }
@@ -77,25 +77,30 @@ pub struct EventSeries {
 impl EventCounters {
     /// Counters that stand at 0.
     pub fn new(counters: Vec<EventCounter>) -> Self {
-        let counter = |options: EventCounter| {
-            let mut counted = Counted::default();
-            if options.labels.is_empty() {
-                // Prometheus sees the first increment only if it has seen 0 before.
-                counted.series.insert(Vec::new(), 0);
-            }
-            Counter { options, counted: Mutex::new(counted) }
-        };
-        Self { counters: counters.into_iter().map(counter).collect(), ..Self::default() }
+        let this = Self::default();
+        this.set(counters);
+        this
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.counters.is_empty()
+    /// Replaces the counters. One that is there already, with the same options, counts on; the others
+    /// begin at 0.
+    pub fn set(&self, counters: Vec<EventCounter>) {
+        let mut now = lock(&self.counters);
+        let counter = |options: EventCounter| {
+            let before = now.iter().find(|counter| counter.options == options);
+            before.cloned().unwrap_or_else(|| Arc::new(Counter::new(options)))
+        };
+        *now = counters.into_iter().map(counter).collect();
+    }
+
+    fn now(&self) -> Arc<[Arc<Counter>]> {
+        Arc::clone(&lock(&self.counters))
     }
 
     /// Every series, by counter and by label values.
     pub fn series(&self) -> Vec<EventSeries> {
         let mut all = Vec::new();
-        for Counter { options, counted } in &self.counters {
+        for Counter { options, counted } in self.now().iter().map(|counter| &**counter) {
             all.extend(lock(counted).series.iter().map(|(values, value)| {
                 let names = options.labels.iter().map(|(name, _)| name.clone());
                 let name = ("metric".to_owned(), options.name.clone());
@@ -108,49 +113,67 @@ impl EventCounters {
 
     /// The sequence behind the last record that was counted; nothing without counters.
     pub fn next_sequence(&self) -> Option<u64> {
-        (!self.is_empty()).then(|| self.next_sequence.load(Ordering::Relaxed))
+        (!self.now().is_empty()).then(|| self.next_sequence.load(Ordering::Relaxed))
     }
 
     /// For each counter the events that it could not count: its `match` or a label fails on them, or they were gone
     /// from the journal before.
-    pub fn failures(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.counters
-            .iter()
-            .map(|counter| (&*counter.options.name, lock(&counter.counted).failures))
+    pub fn failures(&self) -> Vec<(String, u64)> {
+        let failures = |counter: &Arc<Counter>| {
+            (counter.options.name.clone(), lock(&counter.counted).failures)
+        };
+        self.now().iter().map(failures).collect()
     }
 
-    /// Counts what is journalled from where the feed begins, until it ends.
-    pub(super) async fn run(self: Arc<Self>, mut feed: Feed) {
+    /// Counts the records that the feed gives, until it ends.
+    pub(super) fn run(self: Arc<Self>, feed: Feed) -> impl Future<Output = ()> {
         self.next_sequence.store(feed.next_sequence(), Ordering::Relaxed);
+        self.count(feed)
+    }
+
+    async fn count(self: Arc<Self>, mut feed: Feed) {
         while let Some(fed) = feed.next().await {
-            if fed.lost > 0 {
-                tracing::warn!(
-                    events = fed.lost,
-                    "counters of events lag by more than the journal holds: these are not counted"
-                );
-                self.counters
-                    .iter()
-                    .for_each(|counter| lock(&counter.counted).failures += fed.lost);
+            let counters = self.now();
+            if !counters.is_empty() {
+                if fed.lost > 0 {
+                    tracing::warn!(
+                        events = fed.lost,
+                        "counters of events lag by more than the journal holds: these are not counted"
+                    );
+                }
+                // An expression or a template may take milliseconds on an event.
+                answer_of(spawn_blocking(move || count_all(&counters, &fed))).await;
             }
-            let counters = Arc::clone(&self);
-            // An expression or a template may take milliseconds on an event.
-            answer_of(spawn_blocking(move || counters.count_all(&fed))).await;
+            self.next_sequence.store(feed.next_sequence(), Ordering::Relaxed);
         }
     }
+}
 
-    fn count_all(&self, fed: &Fed) {
-        for record in fed.records() {
-            // A version with no further occurrence counts nothing.
-            let delta = EnvelopeParts::of(&record.envelope).map_or(0, |parts| parts.delta);
-            if delta > 0 {
-                self.counters.iter().for_each(|counter| counter.count(&record, delta));
+fn count_all(counters: &[Arc<Counter>], fed: &Fed) {
+    for counter in counters {
+        lock(&counter.counted).failures += fed.lost;
+    }
+    for record in fed.records() {
+        // A version with no further occurrence counts nothing.
+        let delta = EnvelopeParts::of(&record.envelope).map_or(0, |parts| parts.delta);
+        if delta > 0 {
+            for counter in counters {
+                counter.count(&record, delta);
             }
-            self.next_sequence.store(record.seq + 1, Ordering::Relaxed);
         }
     }
 }
 
 impl Counter {
+    fn new(options: EventCounter) -> Self {
+        let mut counted = Counted::default();
+        if options.labels.is_empty() {
+            // Prometheus sees the first increment only if it has seen 0 before.
+            counted.series.insert(Vec::new(), 0);
+        }
+        Self { options, counted: Mutex::new(counted) }
+    }
+
     fn count(&self, record: &Record, delta: u64) {
         let values = self.values(record);
         let mut counted = lock(&self.counted);
@@ -232,7 +255,7 @@ mod tests {
         for (namespace, reason, delta) in
             [("shop", "OOM", 1), ("shop", "OOM", 4), ("pay", "OOM", 2), ("shop", "Pulled", 7)]
         {
-            counters.counters[0].count(&record(namespace, reason), delta);
+            counters.now()[0].count(&record(namespace, reason), delta);
         }
         assert_eq!(series(&counters), ["some pay 2", "some shop 5"]);
     }
@@ -242,7 +265,7 @@ mod tests {
         let counters =
             counters("true", &[("ns", "{{ event.metadata.namespace }}"), ("of", "fixed")], 2);
         for namespace in ["a", "b", "c", "d", "a", "other"] {
-            counters.counters[0].count(&record(namespace, ""), 1);
+            counters.now()[0].count(&record(namespace, ""), 1);
         }
         assert_eq!(series(&counters), ["some a fixed 2", "some b fixed 1", "some other other 3"]);
     }
@@ -250,7 +273,7 @@ mod tests {
     #[test]
     fn a_value_of_a_label_is_one_bounded_line() {
         let counters = counters("true", &[("ns", "{{ event.metadata.namespace }}")], 9);
-        counters.counters[0]
+        counters.now()[0]
             .count(&record(&format!("a\n\u{1b}[31m\u{202e}{}", "é".repeat(1 << 16)), ""), 1);
         let series = counters.series();
         let value = &series[0].labels[1].1;
@@ -263,11 +286,23 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_that_is_set_again_counts_on_and_a_changed_one_begins_at_0() {
+        let some = counters("true", &[], 1);
+        some.now()[0].count(&record("shop", ""), 3);
+        let same = some.now()[0].options.clone();
+        let other = EventCounter { name: "other".to_owned(), ..same.clone() };
+        some.set(vec![other, same.clone()]);
+        assert_eq!(series(&some), ["other 0", "some 3"]);
+        some.set(vec![EventCounter { max: 2, ..same }]);
+        assert_eq!(series(&some), ["some 0"]);
+    }
+
+    #[test]
     fn an_event_that_cannot_be_counted_is_a_failure() {
         let counters = counters("1 / size(event.reason) > 0", &[], 1);
-        counters.counters[0].count(&record("shop", ""), 1);
-        counters.counters[0].count(&record("shop", "x"), 1);
-        assert_eq!(counters.failures().collect::<Vec<_>>(), [("some", 1)]);
+        counters.now()[0].count(&record("shop", ""), 1);
+        counters.now()[0].count(&record("shop", "x"), 1);
+        assert_eq!(counters.failures(), [("some".to_owned(), 1)]);
         assert_eq!(counters.series()[0].value, 1);
     }
 }

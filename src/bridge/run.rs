@@ -189,11 +189,9 @@ impl Bridge {
         let (sink_control, beginning) = SinkControl::new(common, begun);
 
         let counters = Arc::new(EventCounters::new(counters));
-        if !counters.is_empty() {
-            let pulse = watchdog.pulse("the counters of events");
-            let feed = Feed::new(log.clone(), broadcaster.clone(), log.tail(), pulse);
-            aside.spawn("the counters of events", Arc::clone(&counters).run(feed));
-        }
+        let pulse = watchdog.pulse("the counters of events");
+        let feed = Feed::new(log.clone(), broadcaster.clone(), log.tail(), pulse);
+        aside.spawn("the counters of events", Arc::clone(&counters).run(feed));
 
         let view = BridgeView {
             sinks: known.clone(),

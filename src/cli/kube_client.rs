@@ -5,9 +5,11 @@ mod plugin;
 mod proxy;
 mod renewal;
 
+use std::sync::Arc;
+
 use kube::Client;
 
-use self::access::Access;
+pub(super) use self::access::Access;
 use crate::config::SourceSettings;
 
 /// Why there is no client.
@@ -27,10 +29,13 @@ impl ClientError {
 
 const HINT: &str = "name a kubeconfig with source.kubeconfig or $KUBECONFIG, or run in a Pod with a service account";
 
-/// A client that renews its credentials, and where they come from.
-pub(super) async fn connect(source: &SourceSettings) -> Result<(Client, String), ClientError> {
-    let access = Access::of(source);
+/// A client that renews its credentials, where they come from, and the handle that changes its proxy.
+pub(super) async fn connect(
+    source: &SourceSettings,
+) -> Result<(Client, String, Arc<Access>), ClientError> {
+    let access = Arc::new(Access::of(source));
     let made = access.read(None)?.client().await?;
+    made.of.warn_of_unused_proxy();
     let origin = format!("{access}: {}", made.of.address());
-    Ok((renewal::client(access, made), origin))
+    Ok((renewal::client(Arc::clone(&access), made), origin, access))
 }

@@ -7,7 +7,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
+    panic::resume_unwind,
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,12 +22,15 @@ use tokio::{
 };
 
 use super::{
+    kube_client::Access,
     logging::Logging,
     run::{warn_of_plain_secrets, warn_of_proxies},
 };
+#[cfg(feature = "otlp")]
+use crate::admin::{MetricsExport, Telemetry};
 use crate::{
     admin::{ReloadError, ReloadRequest, Token, api::Reloaded},
-    bridge::{Configuration, SinkControl, SinkHandleError, SinkOptions},
+    bridge::{Configuration, EventCounters, SinkControl, SinkHandleError, SinkOptions},
     config::{self, AssembleError, Settings, SinkSettings},
 };
 
@@ -53,24 +58,27 @@ pub(super) struct Reloader {
     last: Found,
     /// Sinks that could not be stopped or started as they are to be, which is tried again.
     unfinished: BTreeSet<String>,
-    sinks: SinkControl,
-    token: Token,
-    logging: Logging,
-    configuration: Configuration,
+    running: Running,
+}
+
+/// The parts of a running bridge that change with its configuration.
+pub(super) struct Running {
+    pub(super) sinks: SinkControl,
+    pub(super) counters: Arc<EventCounters>,
+    pub(super) access: Arc<Access>,
+    pub(super) token: Token,
+    pub(super) logging: Logging,
+    #[cfg(feature = "otlp")]
+    pub(super) telemetry: Telemetry,
+    /// Tells what is in force.
+    pub(super) configuration: Configuration,
 }
 
 impl Reloader {
     /// Of a bridge that was started with these settings.
-    pub(super) fn new(
-        path: PathBuf,
-        in_force: Settings,
-        sinks: SinkControl,
-        token: Token,
-        logging: Logging,
-        configuration: Configuration,
-    ) -> Self {
+    pub(super) fn new(path: PathBuf, in_force: Settings, running: Running) -> Self {
         let file = path.display().to_string();
-        configuration.set_in_force(&file, in_force.shown.clone());
+        running.configuration.set_in_force(&file, in_force.shown.clone());
         Self {
             is_file: path.is_file(),
             path,
@@ -78,10 +86,7 @@ impl Reloader {
             last: Ok(in_force.clone()),
             in_force,
             unfinished: BTreeSet::new(),
-            sinks,
-            token,
-            logging,
-            configuration,
+            running,
         }
     }
 
@@ -155,7 +160,7 @@ impl Reloader {
         let settings = read
             .map_err(|error| format!("{file}: reading it failed: {error}; this is a bug"))?
             .map_err(|error| error.to_string())?;
-        let enriched = settings.sinks.iter().filter(|sink| !self.sinks.may_be_put(sink));
+        let enriched = settings.sinks.iter().filter(|sink| !self.running.sinks.may_be_put(sink));
         let enriched = enriched.map(|sink| format!("sinks.{}.enrich", sink.name));
         let fixed = self.in_force.fixed_keys_changed(&settings).into_iter().map(str::to_owned);
         let fixed: Vec<_> = fixed.chain(enriched).collect();
@@ -174,46 +179,77 @@ impl Reloader {
         self.last.clone_from(&found);
         let file = self.path.display().to_string();
         let next = match found {
-            Ok(settings) => match built(self.to_be_put(&settings)).await {
-                Ok(sinks) => Ok((settings, sinks)),
+            Ok(settings) => match self.new_parts(&settings).await {
+                Ok(new) => Ok((settings, new)),
                 Err(error) => Err(format!("{file}: {error}")),
             },
             Err(error) => Err(error),
         };
-        let (next, sinks) = match next {
+        let (next, new) = match next {
             Ok(next) => next,
             Err(error) => {
                 let said = "the configuration is rejected: the one before stays in force";
                 tracing::error!(file, error, "{said}");
-                self.configuration.set_rejected(error.clone());
+                self.running.configuration.set_rejected(error.clone());
                 return Err(ReloadError::Rejected(error));
             }
         };
         let before = &self.in_force;
         let mut keys = Vec::new();
         if next.log.level != before.log.level {
-            self.logging.set_level(next.log.level);
+            self.running.logging.set_level(next.log.level);
             keys.push("log.level".to_owned());
         }
         if next.server.token != before.server.token {
-            self.token.set(next.server.token.clone());
+            self.running.token.set(next.server.token.clone());
             keys.push("server.token".to_owned());
+        }
+        if next.source.proxy != before.source.proxy {
+            self.running.access.set_proxy(next.source.proxy.clone());
+            keys.push("source.proxy".to_owned());
+        }
+        if next.counters != before.counters {
+            self.running.counters.set(next.counters.clone());
+            keys.push("metrics".to_owned());
+        }
+        #[cfg(feature = "otlp")]
+        if next.telemetry != before.telemetry {
+            self.running.telemetry.set(new.telemetry);
+            keys.push("telemetry".to_owned());
         }
         if next.plain_secrets != before.plain_secrets {
             warn_of_plain_secrets(&next);
         }
         warn_of_proxies(next.sinks.iter().filter(|sink| !before.sinks.contains(sink)));
         if next == *before {
-            self.configuration.clear_rejected();
+            self.running.configuration.clear_rejected();
         } else {
-            self.configuration.set_in_force(&file, next.shown.clone());
+            self.running.configuration.set_in_force(&file, next.shown.clone());
         }
-        let (mut reloaded, done) = self.follow(next, sinks).await;
+        let (mut reloaded, done) = self.follow(next, new.sinks).await;
         reloaded.changed.extend(keys);
         let Reloaded { added, changed, removed, .. } = &reloaded;
         let (added, changed, removed) = (added.join(", "), changed.join(", "), removed.join(", "));
         tracing::info!(file, added, changed, removed, "the configuration is in force");
         done.map(|()| reloaded)
+    }
+
+    /// Makes the parts that these settings want and that are not there; contacts nobody.
+    async fn new_parts(&self, next: &Settings) -> Result<NewParts, String> {
+        let sinks = built(self.to_be_put(next)).await.map_err(|error| error.to_string())?;
+        #[cfg(feature = "otlp")]
+        let telemetry = {
+            let is_new = next.telemetry != self.in_force.telemetry;
+            let otlp = next.telemetry.clone().filter(|_| is_new);
+            let making = spawn_blocking(move || otlp.as_ref().map(MetricsExport::new).transpose());
+            let made = making.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+            made.map_err(|error| error.to_string())?
+        };
+        Ok(NewParts {
+            sinks,
+            #[cfg(feature = "otlp")]
+            telemetry,
+        })
     }
 
     /// The sinks that are new, or are not as these settings want them.
@@ -249,16 +285,16 @@ impl Reloader {
         };
 
         // Before the others, which may write to the same file under another name.
-        let removing = gone
-            .iter()
-            .map(async |name| ((*name).to_owned(), self.sinks.remove(name, within(name)).await));
+        let removing = gone.iter().map(async |name| {
+            ((*name).to_owned(), self.running.sinks.remove(name, within(name)).await)
+        });
         let mut done = join_all(removing).await;
         let putting = sinks.into_iter().map(async |sink| {
             let (name, within) = (sink.name.clone(), within(&sink.name));
-            (name, self.sinks.put(sink, within).await)
+            (name, self.running.sinks.put(sink, within).await)
         });
         done.extend(join_all(putting).await);
-        self.sinks.arrange(&order);
+        self.running.sinks.arrange(&order);
 
         self.unfinished.clear();
         self.in_force = next;
@@ -280,9 +316,17 @@ impl Reloader {
     }
 }
 
+/// The parts that a change of the configuration makes.
+struct NewParts {
+    sinks: Vec<SinkOptions>,
+    /// The receiver of the metrics, where there is another one.
+    #[cfg(feature = "otlp")]
+    telemetry: Option<MetricsExport>,
+}
+
 /// Makes the sinks; contacts nobody.
 async fn built(sinks: Vec<SinkSettings>) -> Result<Vec<SinkOptions>, AssembleError> {
     // To read the system's certificates takes a while.
     let building = spawn_blocking(|| sinks.into_iter().map(config::built).collect());
-    building.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    building.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }

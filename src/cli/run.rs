@@ -20,10 +20,10 @@ use super::{
     EXIT_CONFIGURATION, failed, kube_client,
     logging::{self, Logging},
     own_events::Recording,
-    reload::Reloader,
+    reload::{Reloader, Running},
 };
 #[cfg(feature = "otlp")]
-use crate::admin::MetricsExport;
+use crate::admin::{Exporting, MetricsExport};
 use crate::{
     admin::{AdminServer, ControlSocket, ReloadHandle},
     bridge::{Bridge, BridgeView, Heartbeat},
@@ -149,7 +149,7 @@ async fn follow(
     serving: Handle,
 ) -> Result<(), Failure> {
     let configured = reloading.is_some();
-    let (client, origin) = tokio::select! {
+    let (client, origin, access) = tokio::select! {
         // Its exec plugin may take long.
         connected = kube_client::connect(&settings.source) => connected.map_err(Failure::configuration)?,
         () = signals.stop() => return Ok(()),
@@ -197,14 +197,23 @@ async fn follow(
         },
     };
     #[cfg(feature = "otlp")]
-    let telemetry = telemetry.map(|export| export.start(bridge.view()));
+    let telemetry = Exporting::start(telemetry, bridge.view());
     let (reload, requests) = ReloadHandle::new();
     let mut control = directory
         .and_then(|directory| within(&serving, || control_socket(&directory, &bridge, reload)));
     let reloading = reloading.zip(admin.as_ref()).map(|((path, hangup, logging), admin)| {
-        let (sinks, configuration) = (bridge.sinks(), bridge.view().configuration);
-        let token = admin.token();
-        Reloader::new(path, in_force, sinks, token, logging, configuration).run(hangup, requests)
+        let view = bridge.view();
+        let running = Running {
+            sinks: bridge.sinks(),
+            counters: view.counters,
+            access,
+            token: admin.token(),
+            logging,
+            #[cfg(feature = "otlp")]
+            telemetry: telemetry.receiver(),
+            configuration: view.configuration,
+        };
+        Reloader::new(path, in_force, running).run(hangup, requests)
     });
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
     let controlled = OptionFuture::from(control.as_mut().map(ControlSocket::failed));
@@ -235,9 +244,7 @@ async fn follow(
         }
         let stopped = bridge.stop(DRAIN_WITHIN).await;
         #[cfg(feature = "otlp")]
-        if let Some(telemetry) = telemetry {
-            telemetry.stop().await;
-        }
+        telemetry.stop().await;
         if let Some(recording) = recording {
             recording.stop().await;
         }

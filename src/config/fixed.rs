@@ -17,7 +17,7 @@ impl Settings {
             source:
                 SourceSettings {
                     kubeconfig,
-                    proxy,
+                    proxy: _,
                     heartbeat,
                     events: SourceOptions { namespaces, field_selector, start },
                 },
@@ -30,10 +30,10 @@ impl Settings {
                 },
             sinks: _,
             plain_secrets: _,
-            counters,
+            counters: _,
             objects,
             server: ServerSettings { listen, detail, token: _ },
-            telemetry,
+            telemetry: _,
             log: LogSettings { level: _, format },
             shown: _,
         } = self;
@@ -44,7 +44,6 @@ impl Settings {
             ("cluster.uid", *uid == cluster.uid),
             ("cluster.labels", *labels == cluster.labels),
             ("source.kubeconfig", *kubeconfig == source.kubeconfig),
-            ("source.proxy", *proxy == source.proxy),
             ("source.heartbeat", *heartbeat == source.heartbeat),
             ("source.namespaces", *namespaces == source.events.namespaces),
             ("source.fieldSelector", *field_selector == source.events.field_selector),
@@ -56,11 +55,9 @@ impl Settings {
             // Without a value of its own it follows the size.
             ("journal.deadLetters", *dead_letters == journal.dead_letters || !same_size),
             ("journal.maxEvent", *max_event == journal.max_event),
-            ("metrics", *counters == next.counters),
             ("objects", *objects == next.objects),
             ("server.listen", *listen == server.listen),
             ("server.detail", *detail == server.detail),
-            ("telemetry", *telemetry == next.telemetry),
             ("log.format", *format == log.format),
         ];
         same.into_iter().filter(|(_, same)| !same).map(|(key, _)| key).collect()

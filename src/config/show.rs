@@ -16,7 +16,7 @@ pub(super) fn shown(root: &Node) -> String {
     let mut text = String::new();
     overlaid(root, &mut Vec::new(), &mut text);
     let yaml = serde_saphyr::to_string(&Shown { node: root, hidden: &hidden(root) });
-    text + &yaml.unwrap_or_default()
+    text + &yaml.unwrap_or_else(|error| format!("# It cannot be shown: {error}\n"))
 }
 
 fn overlaid<'a>(node: &'a Node, path: &mut Vec<&'a str>, text: &mut String) {
@@ -44,7 +44,10 @@ impl Serialize for Shown<'_> {
             Value::Null => serializer.serialize_unit(),
             Value::List(items) => serializer.collect_seq(items.iter().map(below)),
             Value::Map(entries) => serializer.collect_map(entries.iter().map(|entry| {
-                let key = if hidden.contains(&entry.key_origin) { HIDDEN } else { &entry.key };
+                // The origin of a value of the environment is that of its key, too.
+                let of_file = matches!(entry.key_origin, Origin::File(_));
+                let is_hidden = of_file && hidden.contains(&entry.key_origin);
+                let key = if is_hidden { HIDDEN } else { &entry.key };
                 (key, below(&entry.node))
             })),
             Value::Scalar { .. } if hidden.contains(&node.origin) => {

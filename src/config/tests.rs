@@ -99,6 +99,20 @@ fn dead_letters_leave_most_of_a_small_journal_to_the_log() {
 }
 
 #[test]
+fn a_secret_of_the_environment_is_shown_by_its_key_alone() {
+    let variables = [("TIDINGS_SOURCE__PROXY", "https://u:p@h:1")];
+    let settings = read("sinks: {out: {stdout: {}}}", &variables).unwrap();
+    insta::assert_snapshot!(settings.shown, @r#"
+    # source.proxy is set by TIDINGS_SOURCE__PROXY.
+    sinks:
+      out:
+        stdout: {}
+    source:
+      proxy: "***"
+    "#);
+}
+
+#[test]
 fn every_key_reaches_the_settings() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {

@@ -53,7 +53,26 @@ async fn counters_add_increments_and_begin_at_0_after_a_crash() {
     sink.hold(true);
     let bridge = setup().sink("sink", &sink).start().await;
     counts(&bridge.view(), &[("all", 2), ("started/shop", 2)]).await;
-    assert!(bridge.view().counters.failures().all(|(_, failures)| failures == 0));
+    assert!(bridge.view().counters.failures().iter().all(|(_, failures)| *failures == 0));
     sink.hold(false);
+    stop(bridge).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_that_come_while_a_bridge_runs_count_from_then_on() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let sink = MemorySink::default();
+    let bridge = Setup::new(&server, dir.path()).sink("sink", &sink).start().await;
+    let view = bridge.view();
+    create(&server, "web-0");
+    settled(&view, "sink", 1).await;
+    assert_eq!((view.counters.next_sequence(), counted(&view)), (None, Vec::new()));
+    for round in 1..3 {
+        view.counters.set(counters());
+        create(&server, &format!("web-{round}"));
+        until("they count", || counted(&view).len() == 2).await;
+        view.counters.set(Vec::new());
+        assert_eq!(counted(&view), []);
+    }
     stop(bridge).await;
 }

@@ -1,6 +1,11 @@
 //! Where the credentials of the API server come from, and the client that is made of them.
 
-use std::{fmt, panic::resume_unwind, path::PathBuf};
+use std::{
+    fmt,
+    panic::resume_unwind,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
@@ -40,9 +45,9 @@ impl fmt::Display for Origin {
 }
 
 /// How to come by the configuration of a client.
-pub(super) struct Access {
+pub(in crate::cli) struct Access {
     origin: Origin,
-    proxy: Proxy,
+    proxy: Mutex<Proxy>,
 }
 
 /// A configuration as it was read: clients can be made of it. Its exec plugin has not been run.
@@ -53,6 +58,8 @@ pub(super) struct Read {
     user: Option<String>,
     origin: String,
     files: Files,
+    /// `source.proxy`. That of the kubeconfig's cluster is in `config`.
+    proxy: Proxy,
 }
 
 /// A client, and how long it is good.
@@ -107,25 +114,44 @@ impl Access {
                 Origin::Home(std::env::home_dir().map(|home| home.join(".kube/config")))
             }
         };
-        Self { origin, proxy: source.proxy.clone() }
+        Self { origin, proxy: Mutex::new(source.proxy.clone()) }
+    }
+
+    /// Sends requests through another proxy, from the next one on.
+    pub(in crate::cli) fn set_proxy(&self, proxy: Proxy) {
+        *self.lock_proxy() = proxy;
+    }
+
+    fn lock_proxy(&self) -> MutexGuard<'_, Proxy> {
+        self.proxy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn proxy(&self) -> Proxy {
+        self.lock_proxy().clone()
+    }
+
+    pub(super) fn has_other_proxy(&self, before: &Read) -> bool {
+        before.proxy != *self.lock_proxy()
+    }
+
+    /// Whether there is something else to be read than was.
+    pub(super) fn has_changed(&self, before: &Read) -> bool {
+        self.has_other_proxy(before) || before.files.again() != before.files
     }
 
     /// Reads the configuration; a later time for the context and the address of `before`.
-    ///
-    /// A proxy is used where `source.proxy` or the kubeconfig's cluster names one. kube would take one of
-    /// the environment, too, beside a kubeconfig though not in a Pod.
     pub(super) fn read(&self, before: Option<&Read>) -> Result<Read, ClientError> {
         let failed = |error: String| {
             ClientError::new(format!("{} cannot be used", self.origin), error, HINT)
         };
-        let mut read = match (self.kubeconfigs().map_err(failed)?, before) {
+        let read = match (self.kubeconfigs().map_err(failed)?, before) {
             (None, _) => {
                 let config = Config::incluster().map_err(|error| failed(with_causes(&error)))?;
-                let origin = self.origin.to_string();
-                Read { config, context: None, user: None, origin, files: Files::default() }
+                self.read_of(config, None, None, Files::default())
             }
             (Some(paths), Some(before)) if paths.iter().any(is_pipe) => {
-                return Ok(Read { files: before.files.again(), ..before.clone() });
+                let (files, proxy) = (before.files.again(), self.proxy());
+                Read { files, proxy, ..before.clone() }
             }
             (Some(paths), _) => self.read_kubeconfigs(&paths, before).map_err(failed)?,
         };
@@ -137,17 +163,21 @@ impl Access {
             let hint = "restart Tidings to follow another API server";
             return Err(ClientError { hint, ..failed(error) });
         }
-        let config = &mut read.config;
+        Ok(read)
+    }
+
+    fn read_of(
+        &self,
+        mut config: Config,
+        context: Option<String>,
+        user: Option<String>,
+        files: Files,
+    ) -> Read {
         // Its retries would hide errors from the reflector, whose own waits are the rule.
         config.default_retry = false;
         let agent = HeaderValue::from_static(concat!("tidings/", env!("CARGO_PKG_VERSION")));
         config.headers.push((HeaderName::from_static("user-agent"), agent));
-        let of_cluster = config.proxy_url.take();
-        config.proxy_url = proxy::chosen(&self.proxy, of_cluster, &config.cluster_url)?;
-        if config.proxy_url.is_none() && self.proxy == Proxy::None && before.is_none() {
-            proxy::warn_of_unused(&config.cluster_url);
-        }
-        Ok(read)
+        Read { config, context, user, origin: self.origin.to_string(), files, proxy: self.proxy() }
     }
 
     /// The files, which are merged; nothing in a Pod.
@@ -184,7 +214,7 @@ impl Access {
         let proxy = proxy.map_err(|error| format!("the cluster's proxy-url: {error}"))?;
         let mut config = Config::try_from(kubeconfig).map_err(|error| with_causes(&error))?;
         config.proxy_url = proxy;
-        Ok(Read { config, context, user, origin: self.origin.to_string(), files })
+        Ok(self.read_of(config, context, user, files))
     }
 }
 
@@ -197,15 +227,21 @@ impl Read {
         format!("{}://{host}{}", uri.scheme_str().unwrap_or_default(), uri.path())
     }
 
-    /// Whether a file is not as it was read.
-    pub(super) fn has_changed(&self) -> bool {
-        self.files.again() != self.files
+    /// Warns if there is a proxy in the environment that is not used.
+    pub(super) fn warn_of_unused_proxy(&self) {
+        if self.config.proxy_url.is_none() && self.proxy == Proxy::None {
+            proxy::warn_of_unused(&self.config.cluster_url);
+        }
     }
 
     /// Makes a client, with the credentials of the plugin where there is one.
+    ///
+    /// A proxy is used where `source.proxy` or the kubeconfig's cluster names one. kube would take one of
+    /// the environment, too, beside a kubeconfig though not in a Pod.
     pub(super) async fn client(self) -> Result<Made, ClientError> {
         let since = Timestamp::now();
         let (mut config, mut expires) = (self.config.clone(), None);
+        config.proxy_url = proxy::chosen(&self.proxy, config.proxy_url, &config.cluster_url)?;
         let mut user = match &self.user {
             Some(user) => format!("user {user:?} of {}", self.origin),
             None => self.origin.clone(),
@@ -246,6 +282,7 @@ impl Made {
     pub(super) fn is_as(&self, other: &Self) -> bool {
         self.secrets == other.secrets
             && self.of.files == other.of.files
+            && self.of.proxy == other.of.proxy
             && self.expires == other.expires
     }
 }

@@ -35,7 +35,7 @@ fn usable(proxy: &Uri) -> Result<(), ClientError> {
     };
     let scheme = proxy.scheme_str().unwrap_or_default();
     if !Proxy::SCHEMES_OF_SOURCE.contains(&scheme) {
-        return refused("expected `http://`, `https://` or `socks5://`, found neither of them");
+        return refused("expected `http://`, `https://` or `socks5://`, found another scheme");
     }
     if scheme == "socks5" && has_user(proxy) {
         return refused("user and password are not given to a SOCKS proxy");

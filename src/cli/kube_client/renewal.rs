@@ -26,6 +26,7 @@ use super::{
     ClientError,
     access::{Access, Made},
 };
+use crate::sinks::Proxy;
 
 /// Between two looks at the files, and between two attempts to make the client anew.
 const EVERY: Duration = Duration::from_secs(5);
@@ -42,14 +43,18 @@ const MAX_REFUSAL: usize = 64 << 10;
 const REFUSAL_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client that renews its credentials.
-pub(super) fn client(access: Access, made: Made) -> Client {
+pub(super) fn client(access: Arc<Access>, made: Made) -> Client {
     let namespace = made.client.default_namespace().to_owned();
     let renewing = Arc::new(Renewing {
-        access,
-        turn: tokio::sync::Mutex::new(Turn { looked: Instant::now(), tried: None }),
+        turn: tokio::sync::Mutex::new(Turn {
+            looked: Instant::now(),
+            tried: None,
+            proxy: access.proxy(),
+        }),
         now: Mutex::new(Arc::new(made)),
         failed: Mutex::default(),
         failing: AtomicBool::new(false),
+        access,
     });
     let service = tower::service_fn(move |request| {
         let renewing = Arc::clone(&renewing);
@@ -62,7 +67,7 @@ pub(super) fn client(access: Access, made: Made) -> Client {
 }
 
 struct Renewing {
-    access: Access,
+    access: Arc<Access>,
     now: Mutex<Arc<Made>>,
     turn: tokio::sync::Mutex<Turn>,
     /// Why the client could not be made anew the last time.
@@ -76,6 +81,8 @@ struct Turn {
     looked: Instant,
     /// When the last attempt ended.
     tried: Option<Instant>,
+    /// `source.proxy` at the last attempt.
+    proxy: Proxy,
 }
 
 impl Renewing {
@@ -117,7 +124,8 @@ impl Renewing {
     /// there is does no good.
     async fn current_for_a_request(self: &Arc<Self>) -> Arc<Made> {
         let made = self.current();
-        if made.ended() || self.failing.load(Ordering::Relaxed) {
+        let does_no_good = made.ended() || self.failing.load(Ordering::Relaxed);
+        if does_no_good || self.access.has_other_proxy(&made.of) {
             return self.renewed(None).await;
         }
         let looked = self.turn.try_lock().map(|turn| turn.looked);
@@ -137,16 +145,19 @@ impl Renewing {
 
     async fn renew(self: Arc<Self>, refused: Option<Arc<Made>>) {
         let mut turn = self.turn.lock().await;
-        if turn.tried.is_some_and(|tried| tried.elapsed() < EVERY) {
+        let proxy = self.access.proxy();
+        if turn.proxy == proxy && turn.tried.is_some_and(|tried| tried.elapsed() < EVERY) {
             return;
         }
+        turn.proxy = proxy;
         turn.looked = Instant::now();
         let made = self.current();
         let refused = refused.is_some_and(|refused| Arc::ptr_eq(&refused, &made));
         let needed = refused || made.ends_soon();
         let (this, before) = (Arc::clone(&self), Arc::clone(&made));
         let reading = spawn_blocking(move || {
-            (needed || before.of.has_changed()).then(|| this.access.read(Some(&before.of)))
+            let access = &this.access;
+            (needed || access.has_changed(&before.of)).then(|| access.read(Some(&before.of)))
         });
         let Ok(Some(read)) = reading.await else { return };
         let (read, unread) = match read {
@@ -163,7 +174,7 @@ impl Renewing {
             Ok(renewed) => {
                 if let Some(renewed) = renewed.filter(|renewed| !renewed.is_as(&made)) {
                     let user = &renewed.user;
-                    tracing::info!(user, "the credentials of the API server were renewed");
+                    tracing::info!(user, "the client to the API server was made anew");
                     *lock(&self.now) = Arc::new(renewed);
                 }
                 unread
@@ -179,8 +190,7 @@ impl Renewing {
         if let Some(ClientError { hint, .. }) = failed
             && before != text
         {
-            let said =
-                "the credentials of the API server cannot be renewed: the former ones are used";
+            let said = "the client to the API server cannot be made anew: the former one is used";
             tracing::warn!(error = text, hint, "{said}");
         }
     }

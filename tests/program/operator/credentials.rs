@@ -9,188 +9,43 @@ use std::{
     time::Duration,
 };
 
-use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::{
-    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
-    client::danger::HandshakeSignatureValid,
-    crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
-};
 use serde_json::{Value, json};
 use tidings::demo::api_server::{ApiServer, EventObject};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    time::sleep,
-};
-use tokio_rustls::TlsAcceptor;
+use tokio::time::sleep;
 
 use super::{
     process::Process,
     support::{server, until},
+    tls::{Answer, Authority, Pair, Request, TlsServer},
 };
-
-/// A certificate authority.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-/// A certificate and its key, as PEM.
-#[derive(Clone)]
-struct Pair {
-    certificate: String,
-    key: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new([]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    fn sign(&self, name: &str) -> Pair {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Pair { certificate, key: key.serialize_pem() }
-    }
-
-    /// TLS as a kube-apiserver speaks it: every certificate is taken, and judged for each request.
-    fn tls(&self) -> Arc<ServerConfig> {
-        let pair = self.sign("127.0.0.1");
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(Arc::new(AnyCertificate(provider)))
-            .with_single_cert(vec![pair.der()], key)
-            .unwrap();
-        Arc::new(config)
-    }
-}
-
-impl Pair {
-    fn der(&self) -> CertificateDer<'static> {
-        CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap()
-    }
-
-    /// The client's name at the front.
-    fn identity(&self) -> String {
-        format!("{:?}", self.der())
-    }
-}
-
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ClientCertVerifier for AnyCertificate {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let schemes = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, schemes)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let schemes = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, schemes)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
 
 /// An API server that knows its clients by certificate or token, before one that does not.
 struct Front {
     server: ApiServer,
-    port: u16,
-    tls: Mutex<Arc<ServerConfig>>,
     accepted: Mutex<BTreeSet<String>>,
     /// The clients of requests in turn, and whether they were answered.
     asked: Mutex<Vec<(String, bool)>>,
-    /// The connections of an earlier number are closed.
-    generation: watch::Sender<u64>,
     client: reqwest::Client,
 }
 
-type Request = http::Request<hyper::body::Incoming>;
-type Answer = http::Response<reqwest::Body>;
-
 impl Front {
-    async fn start(authority: &Authority) -> Arc<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    async fn start(authority: &Authority) -> (Arc<Self>, Arc<TlsServer>) {
         let front = Arc::new(Self {
             server: server(),
-            port: listener.local_addr().unwrap().port(),
-            tls: Mutex::new(authority.tls()),
             accepted: Mutex::default(),
             asked: Mutex::default(),
-            generation: watch::Sender::new(0),
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
         });
         let this = Arc::clone(&front);
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(Arc::clone(&this).connection(stream));
-            }
-        });
-        front
+        let answer = move |certificate, request| Arc::clone(&this).answer(certificate, request);
+        (front, TlsServer::start(authority, answer).await)
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream) {
-        let mut generation = self.generation.subscribe();
-        let tls = Arc::clone(&self.tls.lock().unwrap());
-        let Ok(stream) = TlsAcceptor::from(tls).accept(stream).await else { return };
-        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certificate = certificate.map(|certificate| format!("{certificate:?}"));
-        let service = hyper::service::service_fn(|request: Request| {
-            let shown = request.headers().get("authorization");
-            let shown = shown.map(|value| value.to_str().unwrap().to_owned());
-            self.answer(shown.or_else(|| certificate.clone()).unwrap_or_default(), request)
-        });
-        let http = hyper::server::conn::http1::Builder::new();
-        tokio::select! {
-            _ = http.serve_connection(TokioIo::new(stream), service) => {}
-            _ = generation.changed() => {}
-        }
-    }
-
-    async fn answer(&self, who: String, request: Request) -> Result<Answer, reqwest::Error> {
+    async fn answer(self: Arc<Self>, certificate: Option<String>, request: Request) -> Answer {
+        let shown = request.headers().get("authorization");
+        let shown = shown.map(|value| value.to_str().unwrap().to_owned());
+        let who = shown.or(certificate).unwrap_or_default();
         let accepted = self.accepted.lock().unwrap().contains(&who);
         self.asked.lock().unwrap().push((who, accepted));
         if !accepted {
@@ -199,22 +54,17 @@ impl Front {
                 "message": "Unauthorized", "reason": "Unauthorized", "code": 401,
             });
             let body = reqwest::Body::from(status.to_string());
-            return Ok(http::Response::builder().status(401).body(body).unwrap());
+            return http::Response::builder().status(401).body(body).unwrap();
         }
         let (parts, body) = request.into_parts();
         let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
         let address = format!("{}{}", self.server.url(), parts.uri);
         let request = self.client.request(parts.method, address).headers(parts.headers);
-        Ok(request.body(body).send().await?.into())
+        request.body(body).send().await.unwrap().into()
     }
 
     fn accept(&self, identities: &[&str]) {
         *self.accepted.lock().unwrap() = identities.iter().map(ToString::to_string).collect();
-    }
-
-    /// Closes every connection.
-    fn cut(&self) {
-        self.generation.send_modify(|generation| *generation += 1);
     }
 
     fn refused(&self) -> usize {
@@ -230,15 +80,16 @@ impl Front {
 struct Stage {
     authority: Authority,
     front: Arc<Front>,
+    tls: Arc<TlsServer>,
     dir: tempfile::TempDir,
 }
 
 impl Stage {
     async fn new() -> Self {
         let authority = Authority::new();
-        let front = Front::start(&authority).await;
+        let (front, tls) = Front::start(&authority).await;
         let dir = tempfile::tempdir().unwrap();
-        let stage = Self { authority, front, dir };
+        let stage = Self { authority, front, tls, dir };
         fs::write(stage.path("ca.pem"), &stage.authority.pem).unwrap();
         let config = format!(
             "source: {{kubeconfig: {0}/kubeconfig, heartbeat: 0s}}\njournal: {{path: {0}/journal}}\n\
@@ -255,7 +106,7 @@ impl Stage {
 
     /// Writes the kubeconfig of a user.
     fn kubeconfig(&self, user: &Value) {
-        let server = format!("https://127.0.0.1:{}", self.front.port);
+        let server = format!("https://127.0.0.1:{}", self.tls.port);
         let cluster = json!({"server": server, "certificate-authority": "ca.pem"});
         let config = json!({
             "apiVersion": "v1",
@@ -340,11 +191,12 @@ async fn a_client_certificate_of_a_plugin_is_replaced_when_it_ends() {
     let bridge = stage.run().await;
     stage.delivers(&bridge, "first").await;
     stage.answer_pair(&pairs[1], LONG);
-    sleep(Duration::from_secs(2)).await;
+    // Beyond its end, and beyond the pause after an attempt.
+    sleep(Duration::from_secs(7)).await;
     // The watch goes on; the next request shows the new one.
     stage.front.accept(&[&identities[1]]);
     stage.delivers(&bridge, "second").await;
-    stage.front.cut();
+    stage.tls.cut().await;
     stage.delivers(&bridge, "third").await;
     assert_eq!(stage.front.asked_last(), identities[1]);
     assert_eq!(stage.front.refused(), 0, "{}", bridge.log());
@@ -362,7 +214,7 @@ async fn a_client_certificate_of_a_plugin_is_replaced_after_a_401() {
     stage.delivers(&bridge, "first").await;
     stage.answer_pair(&pairs[1], LONG);
     stage.front.accept(&[&identities[1]]);
-    stage.front.cut();
+    stage.tls.cut().await;
     stage.delivers(&bridge, "second").await;
     assert_eq!((stage.front.refused(), stage.runs()), (1, 2), "{}", bridge.log());
 }
@@ -379,10 +231,10 @@ async fn a_token_without_an_end_is_replaced_after_a_401() {
     // The plugin is known all the same.
     fs::remove_file(stage.path("kubeconfig")).unwrap();
     stage.front.accept(&["Bearer two"]);
-    stage.front.cut();
+    stage.tls.cut().await;
     stage.delivers(&bridge, "second").await;
     assert_eq!((stage.front.refused(), stage.runs()), (1, 2), "{}", bridge.log());
-    assert!(bridge.log().contains("the credentials of the API server were renewed"));
+    assert!(bridge.log().contains("the client to the API server was made anew"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -403,14 +255,13 @@ async fn files_that_are_replaced_are_read_again() {
     // The old certificate is refused at once.
     write(&pairs[1]);
     stage.front.accept(&[&identities[1]]);
-    stage.front.cut();
+    stage.tls.cut().await;
     stage.delivers(&bridge, "second").await;
 
     // The API server has a certificate of another authority.
     let other = Authority::new();
     put(&stage.path("ca.pem"), &other.pem);
-    *stage.front.tls.lock().unwrap() = other.tls();
-    stage.front.cut();
+    stage.tls.move_to(&other).await;
     stage.delivers(&bridge, "third").await;
 
     // The kubeconfig itself has other credentials, and another context is current in it.
@@ -420,7 +271,7 @@ async fn files_that_are_replaced_are_read_again() {
     config["current-context"] = json!("none");
     put(&stage.path("kubeconfig"), &config.to_string());
     stage.front.accept(&["Bearer two"]);
-    stage.front.cut();
+    stage.tls.cut().await;
     stage.delivers(&bridge, "fourth").await;
 }
 
@@ -435,11 +286,10 @@ async fn a_kubeconfig_that_names_another_api_server_is_not_followed() {
     let config = fs::read_to_string(stage.path("kubeconfig")).unwrap();
     put(&stage.path("kubeconfig"), &config.replace("127.0.0.1", "127.0.0.2"));
     let said = "hint=\"restart Tidings to follow another API server\"";
-    until("it is said", || {
-        stage.front.cut();
-        bridge.log().contains(said)
-    })
-    .await;
+    while !bridge.log().contains(said) {
+        stage.tls.cut().await;
+        sleep(Duration::from_millis(100)).await;
+    }
     assert!(
         bridge.log().contains("expected the API server https://127.0.0.1:"),
         "{}",
@@ -457,7 +307,7 @@ async fn a_401_that_lasts_is_said_with_the_user_the_plugin_and_its_answer() {
     let bridge = stage.run().await;
     stage.delivers(&bridge, "first").await;
     stage.front.accept(&["Bearer two"]);
-    stage.front.cut();
+    stage.tls.cut().await;
     let plugin = format!("exec plugin {:?}", stage.path("plugin"));
     let log = || bridge.log().replace('\\', "");
     let answered = format!(

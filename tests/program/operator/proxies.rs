@@ -106,6 +106,22 @@ async fn a_proxy_before_the_api_server_is_asked_where_the_source_says_so() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_before_the_api_server_changes_without_a_restart() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let (proxy, address) = listener().await;
+    let _bridge = run(&server, dir.path(), "", ", start: all", "");
+    said(dir.path(), "the first list is in the journal").await;
+    let config = dir.path().join("tidings.yaml");
+    let changed = std::fs::read_to_string(&config).unwrap();
+    let changed = changed.replace("start: all", &format!("start: all, proxy: {address:?}"));
+    std::fs::write(&config, changed).unwrap();
+    said(dir.path(), "changed=\"source.proxy\"").await;
+    // The next request goes there.
+    server.cut_connections();
+    assert!(asked(&proxy).await.starts_with("CONNECT 127.0.0.1:"));
+}
+
 /// kube would say why it cannot use it with all of its address.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_before_the_api_server_that_cannot_be_used_is_not_told_with_its_password() {

@@ -3,18 +3,21 @@
 use std::{
     process::Command,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use axum::{Router, body::Bytes, extract::State, routing::post};
+use axum::{Router, body::Bytes, extract::State, http::HeaderMap, routing::post};
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
     metrics::v1::{Metric, metric::Data, number_data_point::Value},
 };
 use prost::Message as _;
 use tidings::demo::api_server::EventObject;
+use tokio::time::sleep;
 
 use super::{
-    process::Process,
+    commands::tidings,
+    process::{Process, port},
     support::{server, until},
 };
 
@@ -22,6 +25,10 @@ type Received = Arc<Mutex<Vec<ExportMetricsServiceRequest>>>;
 
 async fn take(State(received): State<Received>, body: Bytes) {
     received.lock().unwrap().push(ExportMetricsServiceRequest::decode(body).unwrap());
+}
+
+async fn note(State(tokens): State<Arc<Mutex<Vec<String>>>>, headers: HeaderMap) {
+    tokens.lock().unwrap().push(headers["x-token"].to_str().unwrap().to_owned());
 }
 
 fn metric(request: &ExportMetricsServiceRequest, name: &str) -> Metric {
@@ -70,4 +77,46 @@ async fn metrics_are_sent_at_the_start_and_at_the_end() {
         (delivery.data_points[0].count, &*metric(&last, "tidings_sink_lag_seconds").unit),
         (1, "s")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_receiver_of_metrics_and_the_counters_change_without_a_restart() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let tokens = Arc::<Mutex<Vec<String>>>::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/v1/metrics", post(note)).with_state(Arc::clone(&tokens));
+    tokio::spawn(axum::serve(listener, router).into_future());
+    std::fs::write(dir.path().join("kubeconfig"), server.kubeconfig()).unwrap();
+    let token = dir.path().join("token");
+    let (path, config) = (dir.path().display(), dir.path().join("tidings.yaml"));
+    let bare = format!(
+        "source: {{kubeconfig: {path}/kubeconfig}}\njournal: {{path: {path}/journal}}\n\
+         server: {{listen: \"127.0.0.1:0\"}}\nsinks: {{out: {{file: {{path: {path}/out}}}}}}\n"
+    );
+    std::fs::write(&config, &bare).unwrap();
+    let bridge = Process::spawn(dir.path(), &[]).await;
+
+    std::fs::write(&token, "one").unwrap();
+    let more = format!(
+        "metrics: [{{name: all}}]\ntelemetry: {{otlp: {{endpoint: \"http://{address}\", protocol: http, \
+         headers: {{x-token: {{file: {}}}}}}}}}\n",
+        token.display()
+    );
+    std::fs::write(&config, format!("{bare}{more}")).unwrap();
+    tidings(&config, &["reload"]).await.ok();
+    let last = || tokens.lock().unwrap().last().cloned();
+    until("metrics come", || last().as_deref() == Some("one")).await;
+    server.create(EventObject::about_pod("shop", "web-0", "BackOff", "try")).unwrap();
+    let metrics = format!("http://127.0.0.1:{}/metrics", port(&bridge.log()));
+    let counted = "tidings_events_total{metric=\"all\"} 1\n";
+    while !reqwest::get(&metrics).await.unwrap().text().await.unwrap().contains(counted) {
+        sleep(Duration::from_millis(10)).await;
+    }
+
+    std::fs::write(&token, "two").unwrap();
+    until("metrics come with the new secret", || last().as_deref() == Some("two")).await;
+    let changed = ["changed=\"metrics, telemetry\"", "changed=\"telemetry\""];
+    let is_said = || changed.iter().all(|changed| bridge.log().contains(changed));
+    until("both changes are said", is_said).await;
 }
