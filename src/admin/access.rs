@@ -30,7 +30,7 @@ impl Token {
         Self(Arc::new(Mutex::new(token)))
     }
 
-    /// Has another be the one to show from now on, or none.
+    /// Replaces the token; `None` removes it.
     pub fn set(&self, token: Option<Secret>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
     }

@@ -1,4 +1,5 @@
-//! The control socket: dead letters, replay and reload, for the operator of this machine.
+//! The control socket: dead letters, replay, reload and the configuration in force, for the operator of
+//! this machine.
 
 use std::path::Path;
 

@@ -32,7 +32,7 @@ impl ReloadHandle {
         (Self(requests), asked)
     }
 
-    /// Has the configuration be read again, and waits until it is in force.
+    /// Asks for the configuration to be read again, and waits until it is in force.
     pub(super) async fn reload(&self) -> Result<Reloaded, ReloadError> {
         let (request, answer) = oneshot::channel();
         self.0.send(request).await.map_err(|_| ReloadError::Stopping)?;

@@ -129,7 +129,7 @@ impl Exporting {
         Self { stop, task, receiver }
     }
 
-    /// By which the receiver is changed.
+    /// The handle that changes the receiver.
     pub fn receiver(&self) -> Telemetry {
         self.receiver.clone()
     }

@@ -5,7 +5,7 @@ mod plugin;
 mod proxy;
 mod renewal;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
 
@@ -38,4 +38,8 @@ pub(super) async fn connect(
     made.of.warn_of_unused_proxy();
     let origin = format!("{access}: {}", made.of.address());
     Ok((renewal::client(Arc::clone(&access), made), origin, access))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

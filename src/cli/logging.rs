@@ -15,7 +15,7 @@ use crate::config::{LogFormat, LogLevel, LogSettings};
 pub(super) struct Logging(Handle<EnvFilter, Registry>);
 
 impl Logging {
-    /// Has lines of this level and above be written from now on.
+    /// Writes lines of this level and above from now on.
     pub(super) fn set_level(&self, level: LogLevel) {
         // A program that embeds this one may have installed a subscriber of its own.
         let _ = self.0.reload(filter(level));

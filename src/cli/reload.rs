@@ -260,8 +260,8 @@ impl Reloader {
         next.sinks.iter().filter(|sink| !is_as_wanted(sink)).cloned().collect()
     }
 
-    /// Has the sinks be those of these settings; `sinks` are the ones to be put. Answers which have
-    /// come, changed and gone, and whether all of that is done.
+    /// Makes the sinks those of these settings; `sinks` are the new and changed ones. Answers which were
+    /// added, changed and removed, and whether all of that is done.
     async fn follow(
         &mut self,
         next: Settings,

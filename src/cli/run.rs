@@ -286,7 +286,7 @@ fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The socket for `status`, `dead-letters`, `replay` and `reload`. The bridge does its work without it, too.
+/// The socket for the commands that ask a running bridge. The bridge does its work without it, too.
 fn control_socket(
     directory: &Path,
     bridge: &Bridge,
@@ -297,8 +297,8 @@ fn control_socket(
         tracing::warn!(
             %error,
             directory = %directory.display(),
-            "the control socket cannot be made: `tidings status`, `dead-letters`, `replay` and `reload` do not \
-             reach this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
+            "the control socket cannot be made: `tidings status`, `dead-letters`, `replay`, `reload` and \
+             `config show` do not reach this bridge; mend the directory, or give journal.path one that takes sockets, and restart",
         );
     };
     started.inspect_err(failed).ok()

@@ -1,11 +1,6 @@
 //! Where the credentials of the API server come from, and the client that is made of them.
 
-use std::{
-    fmt,
-    panic::resume_unwind,
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{fmt, panic::resume_unwind, path::PathBuf, sync::Mutex};
 
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
@@ -16,7 +11,7 @@ use kube::{
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-use super::{ClientError, HINT, plugin, proxy};
+use super::{ClientError, HINT, lock, plugin, proxy};
 use crate::{cache::with_causes, config::SourceSettings, sinks::Proxy};
 
 /// Where a configuration of a client comes from.
@@ -44,13 +39,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How to come by the configuration of a client.
+/// Reads the configuration of a client.
 pub(in crate::cli) struct Access {
     origin: Origin,
     proxy: Mutex<Proxy>,
 }
 
-/// A configuration as it was read: clients can be made of it. Its exec plugin has not been run.
+/// A configuration that was read. Clients can be made of it; its exec plugin has not been run yet.
 #[derive(Clone)]
 pub(super) struct Read {
     config: Config,
@@ -62,20 +57,20 @@ pub(super) struct Read {
     proxy: Proxy,
 }
 
-/// A client, and how long it is good.
+/// A client, and the end of its credentials.
 pub(super) struct Made {
     pub(super) client: Client,
     pub(super) of: Read,
     /// The user and the plugin, for messages.
     pub(super) user: String,
     pub(super) since: Timestamp,
-    /// When its credentials end, as far as that is told.
+    /// The end of its credentials, where it is known.
     pub(super) expires: Option<Timestamp>,
     /// Credentials, to be compared.
     secrets: Vec<u8>,
 }
 
-/// Files and their content before a client was made of them.
+/// Files, with their content from before a client was made of them.
 #[derive(Clone, Default, PartialEq)]
 struct Files(Vec<(PathBuf, Option<Vec<u8>>)>);
 
@@ -95,7 +90,7 @@ impl Files {
     }
 }
 
-/// Whether this is there and can be read only once.
+/// Whether the path exists and is no regular file: a pipe can be read only once.
 fn is_pipe(path: &PathBuf) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }
@@ -119,27 +114,24 @@ impl Access {
 
     /// Sends requests through another proxy, from the next one on.
     pub(in crate::cli) fn set_proxy(&self, proxy: Proxy) {
-        *self.lock_proxy() = proxy;
-    }
-
-    fn lock_proxy(&self) -> MutexGuard<'_, Proxy> {
-        self.proxy.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.proxy) = proxy;
     }
 
     pub(super) fn proxy(&self) -> Proxy {
-        self.lock_proxy().clone()
+        lock(&self.proxy).clone()
     }
 
     pub(super) fn has_other_proxy(&self, before: &Read) -> bool {
-        before.proxy != *self.lock_proxy()
+        before.proxy != *lock(&self.proxy)
     }
 
-    /// Whether there is something else to be read than was.
+    /// Whether a file or `source.proxy` has changed since.
     pub(super) fn has_changed(&self, before: &Read) -> bool {
         self.has_other_proxy(before) || before.files.again() != before.files
     }
 
-    /// Reads the configuration; a later time for the context and the address of `before`.
+    /// Reads the configuration. After the start it keeps the context of `before`, and refuses another API
+    /// server.
     pub(super) fn read(&self, before: Option<&Read>) -> Result<Read, ClientError> {
         let failed = |error: String| {
             ClientError::new(format!("{} cannot be used", self.origin), error, HINT)
@@ -278,7 +270,7 @@ impl Read {
 }
 
 impl Made {
-    /// Whether nothing but the client itself is new.
+    /// Whether credentials, files and proxy are the same.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         self.secrets == other.secrets
             && self.of.files == other.of.files
@@ -292,7 +284,7 @@ impl Made {
 struct Chosen {
     user: Option<String>,
     proxy: Option<String>,
-    /// The files of certificates and keys. kube reads that of a token again by itself.
+    /// The files of certificates and keys. kube itself reads the file of a token again.
     paths: Vec<PathBuf>,
 }
 

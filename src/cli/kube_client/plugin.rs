@@ -32,10 +32,10 @@ use crate::cache::short;
 /// A command that takes longer is killed, unless there is a terminal, where a person may be at it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Each of stdout and stderr is read so far, in bytes.
+/// The most bytes that are read of stdout, and of stderr.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// After the end of the command its output is read for so long: another process may have it still.
+/// The time to read the output after the command has ended: another process may still hold it open.
 const LEFT_OPEN: Duration = Duration::from_secs(1);
 
 /// The credentials that a plugin answered.
@@ -150,7 +150,7 @@ async fn drain(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     }
 }
 
-/// A process group that is killed with what is left in it.
+/// Kills a process group on drop, unless it is spared.
 struct KillOnDrop(Option<Pid>);
 
 impl KillOnDrop {

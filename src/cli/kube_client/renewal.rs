@@ -2,11 +2,11 @@
 //! server does not accept them.
 //!
 //! A watch under way goes on over the connection that it has. A request that was answered 401 is sent
-//! again with the new credentials: the API server did nothing of it.
+//! again with the new credentials: the API server has not acted on it.
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -25,20 +25,21 @@ use tokio::{
 use super::{
     ClientError,
     access::{Access, Made},
+    lock,
 };
 use crate::sinks::Proxy;
 
 /// Between two looks at the files, and between two attempts to make the client anew.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The client is made anew so long before its credentials end, or a fifth of their life before, if that
-/// is less.
+/// A new client is made this long before the credentials end, or a fifth of their life before if that is
+/// less.
 const AHEAD: SignedDuration = SignedDuration::from_secs(60);
 
-/// A request waits so long for an attempt, and goes on with the client that there is.
+/// The longest that a request waits for a new client; then it uses the present one.
 const WAITED_FOR: Duration = Duration::from_secs(10);
 
-/// The body of a 401 is read so far, in bytes, and for so long.
+/// The most bytes of the body of a 401 that are read, and the time for it.
 const MAX_REFUSAL: usize = 64 << 10;
 const REFUSAL_WITHIN: Duration = Duration::from_secs(5);
 
@@ -120,12 +121,11 @@ impl Renewing {
         answer
     }
 
-    /// The client for the next request. An attempt to make it anew is waited for where the one that
-    /// there is does no good.
+    /// The client for the next request. Waits for a new one where the present one may not work.
     async fn current_for_a_request(self: &Arc<Self>) -> Arc<Made> {
         let made = self.current();
-        let does_no_good = made.ended() || self.failing.load(Ordering::Relaxed);
-        if does_no_good || self.access.has_other_proxy(&made.of) {
+        let may_not_work = made.ended() || self.failing.load(Ordering::Relaxed);
+        if may_not_work || self.access.has_other_proxy(&made.of) {
             return self.renewed(None).await;
         }
         let looked = self.turn.try_lock().map(|turn| turn.looked);
@@ -135,8 +135,8 @@ impl Renewing {
         made
     }
 
-    /// The client after it was made anew, if it has to be. The attempt goes on when nobody waits for
-    /// it any longer: a plugin may take longer than a request.
+    /// Makes a new client if one is due, and returns the present one. The attempt goes on when its
+    /// request no longer waits: a plugin may take longer.
     async fn renewed(self: &Arc<Self>, refused: Option<&Arc<Made>>) -> Arc<Made> {
         let attempt = tokio::spawn(Arc::clone(self).renew(refused.cloned()));
         let _ = timeout(WAITED_FOR, attempt).await;
@@ -237,14 +237,10 @@ async fn explained(answer: Response<Body>, whose: &str) -> Response<Body> {
     Response::from_parts(parts, Body::from(status.to_string().into_bytes()))
 }
 
-/// The error within one of kube's, which the client above makes once more.
+/// Unwraps an error of kube, which the outer client wraps again.
 fn inner(error: kube::Error) -> Box<dyn std::error::Error + Send + Sync> {
     match error {
         kube::Error::Service(error) => error,
         error => Box::new(error),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
