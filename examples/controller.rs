@@ -24,7 +24,8 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::{Value, json};
-use tidings::{
+use tidings::demo::api_server::{ApiServer, Fault, On, Options};
+use tidings_kube::{
     cache::{
         HandlerFuncs, ResourceApi, SharedInformer, Store, meta_namespace_key,
         workqueue::{
@@ -32,7 +33,6 @@ use tidings::{
             controller::{Action, run_workers},
         },
     },
-    demo::api_server::{ApiServer, Fault, On, Options},
     record::ApiServerSink,
 };
 use tokio::sync::mpsc;

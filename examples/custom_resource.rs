@@ -17,11 +17,11 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use tidings::{
+use tidings::demo::api_server::{ApiServer, Options, Resource};
+use tidings_kube::{
     cache::{
         Decode, HandlerFuncs, Indexers, Object, ResourceApi, SharedInformer, meta_namespace_key,
     },
-    demo::api_server::{ApiServer, Options, Resource},
     record::ApiServerSink,
 };
 use tokio::sync::mpsc;
@@ -186,7 +186,7 @@ async fn anything(api_version: &str, kind: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-type Run = tokio::task::JoinHandle<Result<(), tidings::cache::AlreadyStarted>>;
+type Run = tokio::task::JoinHandle<Result<(), tidings_kube::cache::AlreadyStarted>>;
 
 fn run<K: Decode>(informer: &SharedInformer<K>) -> Run {
     let informer = informer.clone();

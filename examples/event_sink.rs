@@ -16,7 +16,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::core::Status;
-use tidings::{
+use tidings_kube::{
     correlate::Patch,
     record::{
         BroadcasterOptions, EventBroadcaster, EventSink, EventType, Level, RetryPolicy, SinkCounts,

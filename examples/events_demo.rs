@@ -14,7 +14,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::{api::ObjectMeta, core::Status};
-use tidings::{
+use tidings_kube::{
     correlate::{EventCorrelator, Patch},
     record::{EventBroadcaster, EventSink, EventType, SinkError},
     watch::{Broadcaster, FullChannel},

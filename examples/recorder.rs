@@ -14,7 +14,7 @@ use std::{error::Error, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, EventSource};
 use kube::{Api, Client, Config, api::ObjectMeta};
-use tidings::{
+use tidings_kube::{
     correlate::Patch,
     record::{
         ApiServerSink, BroadcasterOptions, EventBroadcaster, EventRecorder, EventSink, EventType,

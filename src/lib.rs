@@ -14,16 +14,8 @@
 pub mod event;
 pub(crate) mod plain;
 
-// What keeps events: the broadcaster's live channels, the reflector, the durable log.
-pub mod cache;
+// The durable log that keeps events.
 pub mod journal;
-pub mod watch;
-
-// Which events are similar, repeated or too many; time and fingerprints in, decisions out.
-pub mod correlate;
-
-// Reporting what a program of one's own has done: client-go's event recorders.
-pub mod record;
 
 // Texts made of an event, by templates.
 pub mod template;

@@ -6,7 +6,7 @@ use kube::{
     Config,
     core::{ApiResource, GroupVersionKind},
 };
-use tidings::{
+use tidings_kube::{
     cache::{Metadata, ResourceApi, SharedInformer},
     record::ApiServerSink,
 };

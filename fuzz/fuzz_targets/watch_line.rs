@@ -3,10 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidings::{
-    cache::{WatchEvent, fuzzing::watch, resource_version_of},
-    event::{Change, Envelope, EnvelopeHead, EnvelopeParts, Incoming, LEAST_ENVELOPE, Record},
-};
+use tidings::event::{Change, Envelope, EnvelopeHead, EnvelopeParts, Incoming, LEAST_ENVELOPE, Record};
+use tidings_kube::cache::{WatchEvent, fuzzing::watch, resource_version_of};
 
 fuzz_target!(|data: &[u8]| {
     // The first byte says where the body is cut.

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use tokio::task::JoinHandle;
 
-use crate::cache::panics;
+use tidings_kube::cache::panics;
 
 /// A server does not serve any longer, which is a bug.
 #[derive(Debug, thiserror::Error)]

@@ -8,13 +8,11 @@ use std::{
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _};
+use tidings_kube::cache::{short, with_causes};
 use tokio::time::timeout;
 
 use super::{restore::Restored, shared::lock};
-use crate::{
-    cache::{short, with_causes},
-    event::Cluster,
-};
+use crate::event::Cluster;
 
 /// An API server that takes longer for one get is taken for one that does not answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

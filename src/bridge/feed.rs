@@ -7,13 +7,13 @@
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
+use tidings_kube::watch::{Broadcaster, FullChannel, Watcher};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{correlation::Names, published::Published, tasks::answer_of, watchdog::Pulse};
 use crate::{
     event::Record,
     journal::{Frame, LogHandle, Position, Reader},
-    watch::{Broadcaster, FullChannel, Watcher},
 };
 
 /// What a sink's live channel holds before it is spilled.

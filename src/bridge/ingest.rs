@@ -21,6 +21,11 @@ use std::{
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use tidings_kube::{
+    cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
+    correlate::{KeyPrefix, Keys},
+    watch::Broadcaster,
+};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Level;
 
@@ -46,14 +51,11 @@ use super::{
     watchdog::Pulse,
 };
 use crate::{
-    cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
-    correlate::{KeyPrefix, Keys},
     event::{
         Change, Cluster, DecodeError, EnvelopeHead, EnvelopeParts, EventFields, Incoming, Metadata,
         SeenChanges, SeenEntry, UidKey,
     },
     journal::{FrameBuilder, Log, Resume},
-    watch::Broadcaster,
 };
 
 /// A frame is closed at this many records or bytes, so that channels and readers deal in pieces of

@@ -5,6 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
+use tidings_kube::{
+    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom, Witnesses},
+    watch::Broadcaster,
+};
 use tokio::{sync::mpsc, task::spawn_blocking, time::MissedTickBehavior};
 
 use super::{
@@ -20,11 +24,7 @@ use super::{
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
     watchdog::Pulse,
 };
-use crate::{
-    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom, Witnesses},
-    journal::{Resume, SourceState},
-    watch::Broadcaster,
-};
+use crate::journal::{Resume, SourceState};
 
 /// The wait between two questions for the cluster's uid.
 const ASK_EVERY: Duration = Duration::from_secs(2);

@@ -72,6 +72,10 @@ pub(super) use self::{
     enricher::{Enricher, Told},
     sighting::Sighting,
 };
+use tidings_kube::{
+    cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue, WorkQueue},
+    correlate::Key,
+};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
@@ -83,8 +87,6 @@ use super::{
     tasks::{Tasks, answer_of},
 };
 use crate::{
-    cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue, WorkQueue},
-    correlate::Key,
     event::{EnvelopeParts, EventFields, ObjectInfo},
     journal::{
         Frame, LogHandle, ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedObject,

@@ -16,13 +16,11 @@ mod news;
 use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use tidings_kube::record::EventRecorder;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{BridgeView, Overflow, OwnWrites};
-use crate::{
-    event::{EnvelopeParts, Record},
-    record::EventRecorder,
-};
+use crate::event::{EnvelopeParts, Record};
 use news::{Facts, News, SinkFacts};
 
 /// `source.component` of the Events that a bridge records.

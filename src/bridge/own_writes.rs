@@ -14,12 +14,12 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Event;
-
-use super::shared::lock;
-use crate::{
+use tidings_kube::{
     correlate::Patch,
     record::{EventSink, SinkError},
 };
+
+use super::shared::lock;
 
 /// An answer is waited for so long from when the write began, so no Event that was read since waits
 /// longer.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use tidings_kube::correlate::Keys;
 
 use self::track::Track;
 use super::{
@@ -18,7 +19,6 @@ use super::{
     shared::now_ms,
 };
 use crate::{
-    correlate::Keys,
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
         CorrelatorInputs, Damages, Delivered, Directory, Frame, Loaded, Log, LogHandle,

@@ -6,6 +6,7 @@ mod sink;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use tidings_kube::watch::Broadcaster;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -28,7 +29,7 @@ use super::{
     stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
-use crate::{journal::OpenError, watch::Broadcaster};
+use crate::journal::OpenError;
 use control::Common;
 pub use control::SinkControl;
 pub use handle::{SinkHandle, SinkHandleError};

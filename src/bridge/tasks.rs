@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::BridgeError;
-use crate::cache::panics;
+use tidings_kube::cache::panics;
 
 /// What a panic takes with it may end a moment earlier than the panic shows.
 const PANIC_SHOWS_WITHIN: Duration = Duration::from_secs(1);

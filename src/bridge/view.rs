@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
+use tidings_kube::cache::{Reconnect, SharedHealth};
 use tokio::runtime::Handle;
 
 use super::{Configuration, EventCounters, IngestCounters, Sinks, Watchdog};
 use crate::{
-    cache::{Reconnect, SharedHealth},
     event::Cluster,
     journal::{DeadLettersReader, LogHandle},
 };

@@ -4,13 +4,13 @@ use std::{env, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{EventSource, ObjectReference};
 use kube::Client;
-
-use crate::{
-    bridge::{COMPONENT, OwnEvents, OwnWrites},
+use tidings_kube::{
     correlate::CorrelatorOptions,
     record::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy, Running},
     watch::Stopped,
 };
+
+use crate::bridge::{COMPONENT, OwnEvents, OwnWrites};
 
 /// How long the end of the program waits for what is still to be recorded.
 const WITHIN: Duration = Duration::from_secs(2);

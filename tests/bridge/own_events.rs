@@ -14,8 +14,10 @@ use prometheus_client::encoding::text::encode;
 use tidings::{
     admin::registry,
     bridge::{COMPONENT, FailureClass, OwnEvents, OwnWrites},
-    correlate::Patch,
     demo::api_server::{ApiServer, EventObject},
+};
+use tidings_kube::{
+    correlate::Patch,
     record::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
 };
 

@@ -12,13 +12,11 @@ use std::{
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
-use tidings::{
-    cache::{
-        Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, Replaced,
-        ResourceApi, SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent,
-        WatchEventType, Witnesses, resource_version_of,
-    },
-    demo::api_server::ApiServer,
+use tidings::demo::api_server::ApiServer;
+use tidings_kube::cache::{
+    Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, Replaced,
+    ResourceApi, SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent, WatchEventType,
+    Witnesses, resource_version_of,
 };
 use tokio::{
     sync::watch,

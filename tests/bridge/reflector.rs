@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tidings::{
-    cache::{ReplaceReason, StartFrom, WatchEventType},
-    demo::api_server::{ApiServer, Ending, EventObject, Fault, On, Place, StreamFault},
-};
+use tidings::demo::api_server::{ApiServer, Ending, EventObject, Fault, On, Place, StreamFault};
+use tidings_kube::cache::{ReplaceReason, StartFrom, WatchEventType};
 
 use crate::{
     recording::{Call, Followed, Held, follow, pass},

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use tidings::{
-    cache::{ReplaceReason, StartFrom, Witness, Witnesses},
-    demo::api_server::{ApiServer, Fault, On, Snapshot, StreamFault, Written},
-};
+use tidings::demo::api_server::{ApiServer, Fault, On, Snapshot, StreamFault, Written};
+use tidings_kube::cache::{ReplaceReason, StartFrom, Witness, Witnesses};
 use tokio::time::Instant;
 
 use crate::{

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 /// From the bottom of the dependencies to the top; modules of one row do not know each other.
 const LAYERS: [&[&str]; 8] = [
     &["event", "plain", "suggest"],
-    &["watch", "correlate", "cache", "journal"],
-    &["record", "template"],
+    &["journal"],
+    &["template"],
     &["bridge"],
     &["document", "encode"],
     &["sinks"],

@@ -2,10 +2,10 @@
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
+use tidings_kube::correlate::{Key, defaults};
 
 use super::{HOLD, HOLD_SHARE, Messages};
 use crate::{
-    correlate::{Key, defaults},
     event::{Correlation, CorrelationAction},
     journal::Holding,
 };

@@ -4,11 +4,10 @@
 //! a crash it is brought up with these, from where it was saved to where its sink is. The log is not
 //! needed for that, which a sink may have stayed behind of, nor the `match` of that run.
 
+use tidings_kube::correlate::Key;
+
 use super::{Correlator, Decision, Names};
-use crate::{
-    correlate::Key,
-    journal::{CorrelatorInputs, InputBytes, Inputs},
-};
+use crate::journal::{CorrelatorInputs, InputBytes, Inputs};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

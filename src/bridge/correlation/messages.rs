@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::correlate::Key;
+use tidings_kube::correlate::Key;
 
 /// Which versions bore the first and the last of the different messages. Their words stay in the log,
 /// which keeps what is held, so none is kept here and no length of one takes room.
@@ -24,7 +24,8 @@ impl Messages {
 
     /// The version `seq`, the latest so far, bore a message.
     pub(super) fn add(&mut self, message: Key, seq: u64) {
-        let message = message.low();
+        // Half of the key: few have to be told apart.
+        let message = u128::from_le_bytes(message.to_bytes()) as u64;
         let known = self.known.iter().position(|known| *known == message);
         if known.is_none() && self.known.len() < Self::MOST_KNOWN {
             self.known.push(message);

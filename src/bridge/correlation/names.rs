@@ -1,9 +1,8 @@
 //! Under which keys a version is counted.
 
-use crate::{
-    correlate::{Key, KeyPrefix, Keys},
-    event::{EventFields, Text},
-};
+use tidings_kube::correlate::{Key, KeyPrefix, Keys};
+
+use crate::event::{EventFields, Text};
 
 /// The keys of one version, each of client-go's but with separators between its parts, and behind the
 /// cluster and the Event's own namespace. What the Event says of its object is a claim; that namespace

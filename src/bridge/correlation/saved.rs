@@ -15,6 +15,7 @@
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
+use tidings_kube::correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults};
 
 use super::{
     CAPACITY, Correlator, Messages,
@@ -22,7 +23,6 @@ use super::{
 };
 use crate::{
     bridge::CorrelateMode,
-    correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults},
     journal::{Position, SavedCorrelator},
 };
 

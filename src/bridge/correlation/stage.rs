@@ -3,6 +3,7 @@
 use std::{io, time::Duration};
 
 use bytes::BytesMut;
+use tidings_kube::correlate::Keys;
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Correlator, Decision, Input, Messages, Names, Summary, read};
@@ -12,7 +13,6 @@ use crate::{
         objects::{Enricher, Told},
         tasks::answer_of,
     },
-    correlate::Keys,
     event::{Correlation, EnvelopeParts, Record, SummarisedMessage},
     journal::{Holding, LogHandle, Position, SavedCorrelator},
 };

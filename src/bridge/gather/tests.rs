@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use tidings_kube::{correlate::Keys, watch::Broadcaster};
 use tokio::time::sleep;
 
 use super::*;
@@ -11,9 +12,7 @@ use crate::{
         CorrelateMode, Overflow, Watchdog, correlation::Correlator, feed::LIVE,
         published::Published,
     },
-    correlate::Keys,
     journal::{Directory, FrameBuilder, Log, LogOptions, Ranges, Resume, SinkState, Sync},
-    watch::Broadcaster,
 };
 
 const BATCHES: BatchOptions =

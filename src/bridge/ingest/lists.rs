@@ -11,12 +11,12 @@ use std::{io, mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use tidings_kube::cache::{ReplaceReason, Replaced};
 
 use self::judge::Item;
 use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
     bridge::{gap::Gap, own_writes::Whose, shared::now_ms},
-    cache::{ReplaceReason, Replaced},
     event::{Incoming, UidKey},
     journal::{Directory, Resume, SortedUids, StagedUids, Staging, Unfinished},
 };

@@ -6,6 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use tidings_kube::cache::{ReplaceReason, Witness, Witnesses};
 
 use super::{
     lists::{Pass, Replacing},
@@ -13,7 +14,6 @@ use super::{
 };
 use crate::{
     bridge::{gap::ON_ITS_WAY_MS, marks::SourceMarks, shared::now_ms},
-    cache::{ReplaceReason, Witness, Witnesses},
     event::{Incoming, timestamp},
     journal::{Resume, SavedWitness, SourceState, Unfinished},
 };

@@ -6,16 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use tidings_kube::cache::{
+    Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent, resource_version_of,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Message;
-use crate::{
-    bridge::shared::{lock, now_ms},
-    cache::{
-        Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent,
-        resource_version_of,
-    },
-};
+use crate::bridge::shared::{lock, now_ms};
 
 /// Which list of a source ingest cannot keep, by its number, and why; clones are the same.
 #[derive(Clone, Debug, Default)]

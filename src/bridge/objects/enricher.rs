@@ -3,12 +3,12 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use tidings_kube::correlate::Key;
 use tokio::time::sleep;
 
 use super::{Enrich, Known, Objects, Reference, Versions, reference::Ref, sighting::Decision};
 use crate::{
     bridge::now_ms,
-    correlate::Key,
     event::{EnvelopeParts, Missing, Record},
 };
 

@@ -8,13 +8,14 @@ use std::{
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
+use tidings_kube::cache::Metadata;
 
 use super::{
     lookup::{Found, MAX_OWNERS},
     reference::{Ref, Reference},
     resolver::WORKERS,
 };
-use crate::{bridge::shared::lock, cache::Metadata, event::Missing};
+use crate::{bridge::shared::lock, event::Missing};
 
 /// What is known to be missing is asked for again after this.
 const MISSING_FOR_MS: u64 = 30_000;

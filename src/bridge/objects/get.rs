@@ -12,13 +12,14 @@ use kube::{
     core::{DynamicObject, Request},
 };
 use serde::Deserialize;
+use tidings_kube::cache::Metadata;
 
 use super::{
     discovery::{AskError, Discovery},
     lookup::is_meant,
     reference::{Ref, group_version},
 };
-use crate::{cache::Metadata, event::Missing};
+use crate::event::Missing;
 
 /// No name, kind, group or version is longer.
 const MAX_SEGMENT: usize = 253;

@@ -3,12 +3,10 @@
 use std::{hash::Hasher as _, sync::Arc};
 
 use rustc_hash::FxHasher;
+use tidings_kube::cache::{Metadata, OwnerReference};
 
 use super::reference::{Ref, Reference};
-use crate::{
-    cache::{Metadata, OwnerReference},
-    event::{Missing, Owner},
-};
+use crate::event::{Missing, Owner};
 
 /// So many controllers are followed upwards.
 pub(super) const MAX_OWNERS: usize = 8;

@@ -1,9 +1,8 @@
 //! Which object: what an Event says of the object that it is about, and an object of its owner.
 
-use crate::{
-    correlate::{Key, Keys},
-    event::EventFields,
-};
+use tidings_kube::correlate::{Key, Keys};
+
+use crate::event::EventFields;
 
 /// An object by kind, place and, where it is stated, identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

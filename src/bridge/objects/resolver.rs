@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tidings_kube::cache::workqueue::Item;
 use tokio::sync::Mutex;
 
 use super::{
@@ -20,7 +21,6 @@ use super::{
 };
 use crate::{
     bridge::{now_ms, tasks::Tasks},
-    cache::workqueue::Item,
     event::Missing,
 };
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use tidings_kube::correlate::Key;
+
 use super::{Known, Place, Reference};
-use crate::{correlate::Key, event::Missing};
+use crate::event::Missing;
 
 /// What ingest finds about the object of a record that it is about to write.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
+use tidings_kube::correlate::Key;
 
 use super::{
     Known, Reference,
@@ -13,7 +14,6 @@ use super::{
     view::View,
 };
 use crate::{
-    correlate::Key,
     event::{Missing, ObjectInfo},
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use tidings_kube::correlate::{Key, Keys};
 use tokio::sync::{Notify, futures::Notified};
 
 use self::inner::{Inner, Recovery};
@@ -24,7 +25,6 @@ use super::{
 };
 use crate::{
     bridge::shared::lock,
-    correlate::{Key, Keys},
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };
 

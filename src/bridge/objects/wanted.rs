@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use tidings_kube::cache::Metadata;
+
 use super::{
     Enrich, KeyPatterns, Known, Place,
     lookup::{Chain, MIRROR},
     reference::Ref,
 };
-use crate::{
-    cache::Metadata,
-    event::{ObjectInfo, Owner},
-};
+use crate::event::{ObjectInfo, Owner};
 
 /// What every sink asks for, together.
 #[derive(Clone, Debug)]

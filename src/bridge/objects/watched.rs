@@ -8,11 +8,11 @@ use std::{
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
+use tidings_kube::cache::{Metadata, Store, object_key};
 
 use super::{lookup::is_meant, reference::Ref};
 use crate::{
     bridge::{now_ms, shared::lock},
-    cache::{Metadata, Store, object_key},
     event::UidKey,
 };
 

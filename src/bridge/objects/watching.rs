@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::core::ApiResource;
+use tidings_kube::cache::{HandlerFuncs, Metadata, ResourceApi, SharedInformer};
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -10,12 +11,9 @@ use tokio::{
 };
 
 use super::{Objects, ResourceName, discovery::Discovery, watched::WatchedKind};
-use crate::{
-    bridge::{
-        now_ms,
-        tasks::{Tasks, answer_of},
-    },
-    cache::{HandlerFuncs, Metadata, ResourceApi, SharedInformer},
+use crate::bridge::{
+    now_ms,
+    tasks::{Tasks, answer_of},
 };
 
 /// The wait before it is asked again what a resource is.

@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use tidings_kube::record::EventType;
 use tokio::time::Instant;
 
 use crate::{
     bridge::{SinkCondition, gap::GapSum},
     journal::Damage,
-    record::EventType,
 };
 
 /// For each sink and reason one Event in this time, at most.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use tidings_kube::{correlate::Keys, watch::Broadcaster};
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -29,9 +30,7 @@ use crate::{
         stop::Stop,
         tasks::{Failing as _, Tasks, answer_of, cause_of},
     },
-    correlate::Keys,
     journal::{DeadLettersReader, LogHandle, ReadError},
-    watch::Broadcaster,
 };
 
 /// All that the sinks of a bridge have in common.

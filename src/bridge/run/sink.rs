@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidings_kube::{correlate::Keys, watch::Broadcaster};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -25,9 +26,7 @@ use crate::{
         tasks::Tasks,
         watchdog::Pulse,
     },
-    correlate::Keys,
     journal::{DeadLettersReader, LogHandle},
-    watch::Broadcaster,
 };
 
 /// Batches between gathering and delivery, which has the next ones in hand.

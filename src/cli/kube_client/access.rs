@@ -9,10 +9,11 @@ use kube::{
     config::{Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
+use tidings_kube::cache::with_causes;
 use tokio::task::spawn_blocking;
 
 use super::{ClientError, HINT, lock, plugin, proxy};
-use crate::{cache::with_causes, config::SourceSettings, sinks::Proxy};
+use crate::{config::SourceSettings, sinks::Proxy};
 
 /// Where a configuration of a client comes from.
 enum Origin {

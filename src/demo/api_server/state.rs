@@ -13,7 +13,7 @@ use super::{
     stored::Stored,
     table::Table,
 };
-use crate::cache::object_key;
+use tidings_kube::cache::object_key;
 
 /// What a write made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! What an item of a list is: new, known, or of another history than what was read before.
 
 use jiff::Timestamp;
+use tidings_kube::cache::ReplaceReason;
 
 use super::super::{GaveUp, Ingest};
-use crate::{cache::ReplaceReason, event::Incoming};
+use crate::event::Incoming;
 
 /// What an item of a list is.
 pub(super) enum Item {

@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
+use tidings_kube::correlate::Key;
 
 use crate::{
     bridge::objects::{
@@ -12,7 +13,6 @@ use crate::{
         stored_key,
         versions::Version,
     },
-    correlate::Key,
     event::Missing,
     journal::{ObjectsCommit, ObjectsView, SavedObject},
 };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use tidings::cache::{
+use tidings_kube::cache::{
     DeltaObject, HandlerRegistration, Object, ResourceEventHandler, SharedInformer,
     meta_namespace_key,
 };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
-use tidings::correlate::CorrelatorOptions;
-use tidings::record::{BroadcasterOptions, EventType, SinkCounts};
+use tidings_kube::correlate::CorrelatorOptions;
+use tidings_kube::record::{BroadcasterOptions, EventType, SinkCounts};
 
 use super::{Stand, message, pod};
 use crate::wait::until;

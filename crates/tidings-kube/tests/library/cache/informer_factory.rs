@@ -1,0 +1,130 @@
+//! The factory: one informer for each type, all started and stopped together.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::core::{ApiResource, DynamicObject};
+use tidings_kube::cache::SharedInformerFactory;
+use tokio::time::{Duration, sleep};
+
+use super::{
+    informer_support::{Told, settle, stored},
+    model_server::ModelServer,
+};
+
+fn config_maps() -> ApiResource {
+    ApiResource::erase::<ConfigMap>(&())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_has_one_informer_and_one_watch() {
+    let server = ModelServer::default();
+    server.put("ns/a", 1);
+    let factory = SharedInformerFactory::new(server.client());
+    let (one, two) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
+    let told = Told::default();
+    one.add_handler(told.handler()).unwrap();
+    assert!(factory.wait_for_cache_sync().await.is_empty(), "none was started");
+    factory.start();
+    factory.start();
+    let caches = factory.wait_for_cache_sync().await;
+    assert_eq!(caches.len(), 1);
+    assert!(caches[0].synced && caches[0].object.ends_with("ConfigMap"));
+    settle().await;
+    assert_eq!((stored(&two), told.len()), (server.objects(), 1));
+    assert_eq!((server.lists(), server.watched().len()), (1, 1));
+    factory.shutdown().await;
+    assert!(one.is_stopped() && told.handlers() == 0 && server.open_watches() == 0);
+    factory.informer_for(&config_maps());
+    factory.start();
+    settle().await;
+    assert_eq!(server.lists(), 1, "after the end none is started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_without_a_type_has_one_informer_for_each_view_of_it() {
+    let server = ModelServer::default();
+    server.put("ns/a", 7);
+    let factory = SharedInformerFactory::new(server.client());
+    let (typed, dynamic) = (factory.informer::<ConfigMap>(), factory.informer_for(&config_maps()));
+    let (again, other) = (
+        factory.informer_for(&config_maps()),
+        factory.informer_for(&ApiResource::erase::<Namespace>(&())),
+    );
+    factory.start();
+    assert_eq!(factory.wait_for_cache_sync().await.len(), 3);
+    let value = |object: Arc<DynamicObject>| object.data["data"]["value"].clone();
+    assert_eq!(again.store().get_by_key("ns/a").map(value), Some("7".into()));
+    assert_eq!((typed.store().list().len(), dynamic.store().list().len()), (1, 1));
+    assert_eq!(other.unreadable(), 1, "a config map is no namespace");
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_alone_is_asked_for_as_such() {
+    let server = ModelServer::default();
+    server.put("ns/a", 7);
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.metadata_informer_for(&config_maps());
+    factory.start();
+    assert!(factory.wait_for_cache_sync().await[0].synced);
+    assert_eq!(informer.store().list_keys(), ["ns/a"]);
+    assert_eq!(
+        server.accepted()[0],
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    );
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_asked_for_later_is_started_later() {
+    let server = ModelServer::default();
+    let factory = SharedInformerFactory::new(server.client());
+    factory.informer::<ConfigMap>();
+    factory.start();
+    let late = factory.informer::<Namespace>();
+    assert_eq!(factory.wait_for_cache_sync().await.len(), 1);
+    assert!(!late.has_synced());
+    factory.start();
+    assert_eq!(factory.wait_for_cache_sync().await.len(), 2);
+    late.shutdown().await;
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_resync_and_selectors_are_the_informers() {
+    let server = ModelServer::default();
+    server.put("ns/a", 1);
+    let factory = SharedInformerFactory::new(server.client())
+        .namespace("ns")
+        .resync(Duration::from_secs(10))
+        .tweak(|api| api.labels("app=a"));
+    let (told, whole) = (Told::default(), factory.informer::<Namespace>());
+    factory.informer::<ConfigMap>().add_handler(told.handler()).unwrap();
+    factory.start();
+    factory.wait_for_cache_sync().await;
+    sleep(Duration::from_secs(25)).await;
+    assert_eq!(told.len(), 3);
+    let mut paths = server.watched();
+    paths.sort();
+    assert!(paths[0].starts_with("/api/v1/namespaces/ns/configmaps?"), "{paths:?}");
+    assert!(paths[1].starts_with("/api/v1/namespaces?"), "a namespace is in no namespace");
+    assert!(paths.iter().all(|path| path.ends_with("labelSelector=app%3Da")), "{paths:?}");
+    drop((factory, whole));
+    settle().await;
+    assert_eq!((told.handlers(), server.open_watches()), (0, 0), "dropped with the factory");
+}
+
+#[tokio::test(start_paused = true)]
+async fn setting_one_up_may_ask_for_another() {
+    let server = ModelServer::default();
+    let factory = SharedInformerFactory::new(server.client());
+    let config_maps = factory.informer_with::<ConfigMap>(|builder| {
+        let namespaces = factory.informer::<Namespace>().store();
+        builder.transform(move |map| if namespaces.is_empty() { Ok(map) } else { Err("".into()) })
+    });
+    factory.start();
+    assert_eq!(factory.wait_for_cache_sync().await.len(), 2);
+    factory.shutdown().await;
+    assert!(config_maps.is_stopped());
+}
