@@ -14,7 +14,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use lru::LruCache;
-use tidings_kube::correlate::{
+use tidings_kube::correlator::{
     Aggregator, CorrelatorOptions, EventCorrelator, Key, Keys, SpamFilter, defaults,
 };
 

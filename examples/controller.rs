@@ -26,14 +26,14 @@ use kube::{
 use serde_json::{Value, json};
 use tidings::demo::api_server::{ApiServer, Fault, On, Options};
 use tidings_kube::{
-    cache::{
-        HandlerFuncs, ResourceApi, SharedInformer, Store, meta_namespace_key,
-        workqueue::{
-            RateLimitingQueue,
-            controller::{Action, run_workers},
-        },
+    informer::{HandlerFuncs, SharedInformer, Store},
+    object::meta_namespace_key,
+    recorder::ApiServerSink,
+    reflector::ResourceApi,
+    workqueue::{
+        RateLimitingQueue,
+        controller::{Action, run_workers},
     },
-    record::ApiServerSink,
 };
 use tokio::sync::mpsc;
 

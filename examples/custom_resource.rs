@@ -19,10 +19,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tidings::demo::api_server::{ApiServer, Options, Resource};
 use tidings_kube::{
-    cache::{
-        Decode, HandlerFuncs, Indexers, Object, ResourceApi, SharedInformer, meta_namespace_key,
-    },
-    record::ApiServerSink,
+    informer::{HandlerFuncs, Indexers, SharedInformer},
+    object::{Object, meta_namespace_key},
+    recorder::ApiServerSink,
+    reflector::{Decode, ResourceApi},
 };
 use tokio::sync::mpsc;
 
@@ -186,7 +186,7 @@ async fn anything(api_version: &str, kind: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-type Run = tokio::task::JoinHandle<Result<(), tidings_kube::cache::AlreadyStarted>>;
+type Run = tokio::task::JoinHandle<Result<(), tidings_kube::informer::AlreadyStarted>>;
 
 fn run<K: Decode>(informer: &SharedInformer<K>) -> Run {
     let informer = informer.clone();

@@ -17,8 +17,8 @@ use std::{
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::core::Status;
 use tidings_kube::{
-    correlate::Patch,
-    record::{
+    correlator::Patch,
+    recorder::{
         BroadcasterOptions, EventBroadcaster, EventSink, EventType, Level, RetryPolicy, SinkCounts,
         SinkError,
     },

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::{api::ObjectMeta, core::Status};
 use tidings_kube::{
-    correlate::{EventCorrelator, Patch},
-    record::{EventBroadcaster, EventSink, EventType, SinkError},
-    watch::{Broadcaster, FullChannel},
+    broadcaster::{Broadcaster, FullChannel},
+    correlator::{EventCorrelator, Patch},
+    recorder::{EventBroadcaster, EventSink, EventType, SinkError},
 };
 
 /// What a component has to say about the Pod web-0: type, reason, message.

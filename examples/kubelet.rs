@@ -21,8 +21,8 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::{Api, Client, Config, api::ListParams};
 use tidings::demo::api_server::{ApiServer, Options};
 use tidings_kube::{
-    record::{ApiServerSink, EventBroadcaster, EventRecorder, EventType, Level, Running},
-    watch::Stopped,
+    broadcaster::Stopped,
+    recorder::{ApiServerSink, EventBroadcaster, EventRecorder, EventType, Level, Running},
 };
 use tokio::time::timeout;
 

@@ -15,8 +15,8 @@ use std::{error::Error, time::Duration};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, EventSource};
 use kube::{Api, Client, Config, api::ObjectMeta};
 use tidings_kube::{
-    correlate::Patch,
-    record::{
+    correlator::Patch,
+    recorder::{
         ApiServerSink, BroadcasterOptions, EventBroadcaster, EventRecorder, EventSink, EventType,
         Level, RetryPolicy, SinkError,
     },

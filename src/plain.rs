@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tidings_kube::plain::is_unseen;
-pub(crate) use tidings_kube::plain::plain;
+use tidings_kube::text::is_unseen;
+pub(crate) use tidings_kube::text::plain;
 
 /// JSON that says the same with such characters escaped: they stand within strings only, but for the
 /// line feeds between them.

@@ -7,8 +7,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use tidings_kube::{
-    cache::{Metadata, ResourceApi, SharedInformer},
-    record::ApiServerSink,
+    informer::SharedInformer, object::Metadata, recorder::ApiServerSink, reflector::ResourceApi,
 };
 
 use crate::Result;

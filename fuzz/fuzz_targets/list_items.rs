@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use tidings_kube::cache::fuzzing::list;
+use tidings_kube::reflector::fuzzing::list;
 
 fuzz_target!(|data: &[u8]| {
     let Some((cut, body)) = data.split_first() else { return };

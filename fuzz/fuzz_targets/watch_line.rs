@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tidings::event::{Change, Envelope, EnvelopeHead, EnvelopeParts, Incoming, LEAST_ENVELOPE, Record};
-use tidings_kube::cache::{WatchEvent, fuzzing::watch, resource_version_of};
+use tidings_kube::reflector::{WatchEvent, fuzzing::watch, resource_version_of};
 
 fuzz_target!(|data: &[u8]| {
     // The first byte says where the body is cut.

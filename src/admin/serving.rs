@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use tokio::task::JoinHandle;
 
-use tidings_kube::cache::panics;
+use tidings_kube::text::panic_message;
 
 /// A server does not serve any longer, which is a bug.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ impl Serving {
     pub(super) async fn failed(&mut self) -> ServerEnded {
         let end = match (&mut self.task).await {
             Err(error) => match error.try_into_panic() {
-                Ok(panic) => format!("panicked: {}", panics::message(&*panic)),
+                Ok(panic) => format!("panicked: {}", panic_message(&*panic)),
                 Err(error) => format!("has ended: {error}"),
             },
         };

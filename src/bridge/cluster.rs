@@ -8,7 +8,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _};
-use tidings_kube::cache::{short, with_causes};
+use tidings_kube::text::{short, with_causes};
 use tokio::time::timeout;
 
 use super::{restore::Restored, shared::lock};

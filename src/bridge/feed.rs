@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
-use tidings_kube::watch::{Broadcaster, FullChannel, Watcher};
+use tidings_kube::broadcaster::{Broadcaster, FullChannel, Watcher};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{correlation::Names, published::Published, tasks::answer_of, watchdog::Pulse};

@@ -22,9 +22,9 @@ use std::{
 use bytes::Bytes;
 use jiff::Timestamp;
 use tidings_kube::{
-    cache::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
-    correlate::{KeyPrefix, Keys},
-    watch::Broadcaster,
+    broadcaster::Broadcaster,
+    correlator::{KeyPrefix, Keys},
+    reflector::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
 };
 use tokio::sync::{mpsc, oneshot};
 use tracing::Level;

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
 use tidings_kube::{
-    cache::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom, Witnesses},
-    watch::Broadcaster,
+    broadcaster::Broadcaster,
+    reflector::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom, Witnesses},
 };
 use tokio::{sync::mpsc, task::spawn_blocking, time::MissedTickBehavior};
 

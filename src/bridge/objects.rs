@@ -73,8 +73,8 @@ pub(super) use self::{
     sighting::Sighting,
 };
 use tidings_kube::{
-    cache::workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue, WorkQueue},
-    correlate::Key,
+    correlator::Key,
+    workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue, WorkQueue},
 };
 use tokio::{
     task::spawn_blocking,

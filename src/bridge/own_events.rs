@@ -16,7 +16,7 @@ mod news;
 use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use tidings_kube::record::EventRecorder;
+use tidings_kube::recorder::EventRecorder;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{BridgeView, Overflow, OwnWrites};

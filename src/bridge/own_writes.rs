@@ -15,8 +15,8 @@ use std::{
 
 use k8s_openapi::api::core::v1::Event;
 use tidings_kube::{
-    correlate::Patch,
-    record::{EventSink, SinkError},
+    correlator::Patch,
+    recorder::{EventSink, SinkError},
 };
 
 use super::shared::lock;

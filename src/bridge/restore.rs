@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use tidings_kube::correlate::Keys;
+use tidings_kube::correlator::Keys;
 
 use self::track::Track;
 use super::{

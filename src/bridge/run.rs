@@ -6,7 +6,7 @@ mod sink;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tidings_kube::watch::Broadcaster;
+use tidings_kube::broadcaster::Broadcaster;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,

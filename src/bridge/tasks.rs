@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::BridgeError;
-use tidings_kube::cache::panics;
+use tidings_kube::text::panic_message;
 
 /// What a panic takes with it may end a moment earlier than the panic shows.
 const PANIC_SHOWS_WITHIN: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ impl TaskEnd {
     /// How the task of that name ended.
     pub(super) fn new<T>(name: &str, ended: Result<T, JoinError>) -> Self {
         let panic = ended.err().and_then(|error| error.try_into_panic().ok());
-        let panic = panic.map(|panic| panics::message(&*panic).to_owned());
+        let panic = panic.map(|panic| panic_message(&*panic).to_owned());
         Self { name: name.to_owned(), panic }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
-use tidings_kube::cache::{Reconnect, SharedHealth};
+use tidings_kube::reflector::{Reconnect, SharedHealth};
 use tokio::runtime::Handle;
 
 use super::{Configuration, EventCounters, IngestCounters, Sinks, Watchdog};

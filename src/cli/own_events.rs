@@ -5,9 +5,9 @@ use std::{env, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::{EventSource, ObjectReference};
 use kube::Client;
 use tidings_kube::{
-    correlate::CorrelatorOptions,
-    record::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy, Running},
-    watch::Stopped,
+    broadcaster::Stopped,
+    correlator::CorrelatorOptions,
+    recorder::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy, Running},
 };
 
 use crate::bridge::{COMPONENT, OwnEvents, OwnWrites};

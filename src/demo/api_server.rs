@@ -87,7 +87,7 @@ use self::{
     shared::{Feed, Shared, lock},
     state::State,
 };
-use tidings_kube::cache::object_key;
+use tidings_kube::object::object_key;
 
 /// How the server is to be.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use tidings::{
     demo::api_server::{ApiServer, EventObject},
 };
 use tidings_kube::{
-    correlate::Patch,
-    record::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
+    correlator::Patch,
+    recorder::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
 };
 
 use tokio::sync::Semaphore;

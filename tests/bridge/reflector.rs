@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidings::demo::api_server::{ApiServer, Ending, EventObject, Fault, On, Place, StreamFault};
-use tidings_kube::cache::{ReplaceReason, StartFrom, WatchEventType};
+use tidings_kube::reflector::{ReplaceReason, StartFrom, WatchEventType};
 
 use crate::{
     recording::{Call, Followed, Held, follow, pass},

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidings::demo::api_server::{ApiServer, Fault, On, Snapshot, StreamFault, Written};
-use tidings_kube::cache::{ReplaceReason, StartFrom, Witness, Witnesses};
+use tidings_kube::reflector::{ReplaceReason, StartFrom, Witness, Witnesses};
 use tokio::time::Instant;
 
 use crate::{

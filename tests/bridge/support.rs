@@ -24,7 +24,7 @@ use tidings::{
         DeadLetter, Directory, LetterQuery, LogOptions, SinkSurvey, State, Survey, Sync as LogSync,
     },
 };
-use tidings_kube::cache::SourceHealth;
+use tidings_kube::reflector::SourceHealth;
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 /// One event as a sink received it.

@@ -1,7 +1,10 @@
 //! client-go's machinery for Rust.
 
-pub mod cache;
-pub mod correlate;
-pub mod plain;
-pub mod record;
-pub mod watch;
+pub mod broadcaster;
+pub mod correlator;
+pub mod informer;
+pub mod object;
+pub mod recorder;
+pub mod reflector;
+pub mod text;
+pub mod workqueue;

@@ -2,7 +2,7 @@
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
-use tidings_kube::correlate::{Key, defaults};
+use tidings_kube::correlator::{Key, defaults};
 
 use super::{HOLD, HOLD_SHARE, Messages};
 use crate::{

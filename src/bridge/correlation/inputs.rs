@@ -4,7 +4,7 @@
 //! a crash it is brought up with these, from where it was saved to where its sink is. The log is not
 //! needed for that, which a sink may have stayed behind of, nor the `match` of that run.
 
-use tidings_kube::correlate::Key;
+use tidings_kube::correlator::Key;
 
 use super::{Correlator, Decision, Names};
 use crate::journal::{CorrelatorInputs, InputBytes, Inputs};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidings_kube::correlate::Key;
+use tidings_kube::correlator::Key;
 
 /// Which versions bore the first and the last of the different messages. Their words stay in the log,
 /// which keeps what is held, so none is kept here and no length of one takes room.

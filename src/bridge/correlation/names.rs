@@ -1,6 +1,6 @@
 //! Under which keys a version is counted.
 
-use tidings_kube::correlate::{Key, KeyPrefix, Keys};
+use tidings_kube::correlator::{Key, KeyPrefix, Keys};
 
 use crate::event::{EventFields, Text};
 

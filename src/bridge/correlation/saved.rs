@@ -15,7 +15,7 @@
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
-use tidings_kube::correlate::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults};
+use tidings_kube::correlator::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults};
 
 use super::{
     CAPACITY, Correlator, Messages,

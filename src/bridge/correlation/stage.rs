@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use bytes::BytesMut;
-use tidings_kube::correlate::Keys;
+use tidings_kube::correlator::Keys;
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Correlator, Decision, Input, Messages, Names, Summary, read};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use tidings_kube::{correlate::Keys, watch::Broadcaster};
+use tidings_kube::{broadcaster::Broadcaster, correlator::Keys};
 use tokio::time::sleep;
 
 use super::*;

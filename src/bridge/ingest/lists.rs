@@ -11,7 +11,7 @@ use std::{io, mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use tidings_kube::cache::{ReplaceReason, Replaced};
+use tidings_kube::reflector::{ReplaceReason, Replaced};
 
 use self::judge::Item;
 use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tidings_kube::cache::{ReplaceReason, Witness, Witnesses};
+use tidings_kube::reflector::{ReplaceReason, Witness, Witnesses};
 
 use super::{
     lists::{Pass, Replacing},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tidings_kube::cache::{
+use tidings_kube::reflector::{
     Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent, resource_version_of,
 };
 use tokio::sync::{mpsc, oneshot};

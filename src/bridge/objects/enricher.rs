@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use tidings_kube::correlate::Key;
+use tidings_kube::correlator::Key;
 use tokio::time::sleep;
 
 use super::{Enrich, Known, Objects, Reference, Versions, reference::Ref, sighting::Decision};

@@ -8,7 +8,7 @@ use std::{
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
-use tidings_kube::cache::Metadata;
+use tidings_kube::object::Metadata;
 
 use super::{
     lookup::{Found, MAX_OWNERS},

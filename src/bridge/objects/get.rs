@@ -12,7 +12,7 @@ use kube::{
     core::{DynamicObject, Request},
 };
 use serde::Deserialize;
-use tidings_kube::cache::Metadata;
+use tidings_kube::object::Metadata;
 
 use super::{
     discovery::{AskError, Discovery},

@@ -3,7 +3,7 @@
 use std::{hash::Hasher as _, sync::Arc};
 
 use rustc_hash::FxHasher;
-use tidings_kube::cache::{Metadata, OwnerReference};
+use tidings_kube::object::{Metadata, OwnerReference};
 
 use super::reference::{Ref, Reference};
 use crate::event::{Missing, Owner};

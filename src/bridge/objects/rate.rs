@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use tidings_kube::cache::workqueue::TokenBucket;
+use tidings_kube::workqueue::TokenBucket;
 
 /// What all requests for enrichment wait for, and are counted by.
 ///

@@ -1,6 +1,6 @@
 //! Which object: what an Event says of the object that it is about, and an object of its owner.
 
-use tidings_kube::correlate::{Key, Keys};
+use tidings_kube::correlator::{Key, Keys};
 
 use crate::event::EventFields;
 

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tidings_kube::cache::workqueue::Item;
+use tidings_kube::workqueue::Item;
 use tokio::sync::Mutex;
 
 use super::{

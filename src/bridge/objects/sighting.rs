@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidings_kube::correlate::Key;
+use tidings_kube::correlator::Key;
 
 use super::{Known, Place, Reference};
 use crate::event::Missing;

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
-use tidings_kube::correlate::Key;
+use tidings_kube::correlator::Key;
 
 use super::{
     Known, Reference,

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tidings_kube::correlate::{Key, Keys};
+use tidings_kube::correlator::{Key, Keys};
 use tokio::sync::{Notify, futures::Notified};
 
 use self::inner::{Inner, Recovery};

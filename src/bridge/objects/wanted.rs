@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidings_kube::cache::Metadata;
+use tidings_kube::object::Metadata;
 
 use super::{
     Enrich, KeyPatterns, Known, Place,

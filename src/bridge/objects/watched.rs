@@ -8,7 +8,10 @@ use std::{
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
-use tidings_kube::cache::{Metadata, Store, object_key};
+use tidings_kube::{
+    informer::Store,
+    object::{Metadata, object_key},
+};
 
 use super::{lookup::is_meant, reference::Ref};
 use crate::{

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::core::ApiResource;
-use tidings_kube::cache::{HandlerFuncs, Metadata, ResourceApi, SharedInformer};
+use tidings_kube::{
+    informer::{HandlerFuncs, SharedInformer},
+    object::Metadata,
+    reflector::ResourceApi,
+};
 use tokio::{
     sync::mpsc,
     task::JoinSet,

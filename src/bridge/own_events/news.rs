@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use tidings_kube::record::EventType;
+use tidings_kube::recorder::EventType;
 use tokio::time::Instant;
 
 use crate::{

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tidings_kube::{correlate::Keys, watch::Broadcaster};
+use tidings_kube::{broadcaster::Broadcaster, correlator::Keys};
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidings_kube::{correlate::Keys, watch::Broadcaster};
+use tidings_kube::{broadcaster::Broadcaster, correlator::Keys};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 

@@ -9,7 +9,7 @@ use kube::{
     config::{Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
-use tidings_kube::cache::with_causes;
+use tidings_kube::text::with_causes;
 use tokio::task::spawn_blocking;
 
 use super::{ClientError, HINT, lock, plugin, proxy};

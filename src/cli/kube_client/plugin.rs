@@ -27,7 +27,7 @@ use tokio::{
     time::timeout,
 };
 
-use tidings_kube::cache::short;
+use tidings_kube::text::short;
 
 /// A command that takes longer is killed, unless there is a terminal, where a person may be at it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

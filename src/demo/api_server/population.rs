@@ -11,7 +11,7 @@ use serde_json::json;
 
 use self::template::Template;
 use super::{ApiServer, ApiStatus, replay::paced};
-use tidings_kube::cache::object_key;
+use tidings_kube::object::object_key;
 
 /// How many objects are written under one hold of the lock: requests are answered between holds.
 const SLICE: usize = 1024;

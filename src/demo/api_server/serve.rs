@@ -19,7 +19,7 @@ use super::{
     status::ApiStatus,
     watch,
 };
-use tidings_kube::cache::object_key;
+use tidings_kube::object::object_key;
 
 pub(super) const JSON: &str = "Content-Type: application/json\r\n";
 

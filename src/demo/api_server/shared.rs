@@ -24,7 +24,7 @@ use super::{
     status::ApiStatus,
     stored::AnyObject,
 };
-use tidings_kube::cache::object_key;
+use tidings_kube::object::object_key;
 
 /// How many requests are remembered.
 const REQUESTS: usize = 10_000;

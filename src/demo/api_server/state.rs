@@ -13,7 +13,7 @@ use super::{
     stored::Stored,
     table::Table,
 };
-use tidings_kube::cache::object_key;
+use tidings_kube::object::object_key;
 
 /// What a write made.
 #[derive(Clone, Debug, PartialEq, Eq)]

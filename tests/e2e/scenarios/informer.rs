@@ -12,7 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
 use kube::core::ApiResource;
-use tidings_kube::cache::{ResourceApi, SharedInformer, meta_namespace_key};
+use tidings_kube::{informer::SharedInformer, object::meta_namespace_key, reflector::ResourceApi};
 
 use self::observer::{Observer, Version};
 use self::writers::Writing;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tidings_kube::record::{
+use tidings_kube::recorder::{
     ApiServerSink, BroadcasterOptions, EventBroadcaster, EventRecorder, Running,
 };
 

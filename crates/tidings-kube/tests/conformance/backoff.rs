@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidings_kube::cache::{Backoff, BackoffManager};
+use tidings_kube::reflector::{Backoff, BackoffManager};
 use tokio::time::advance;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Event;
 use serde_json::{Value, json};
-use tidings_kube::correlate::{CorrelatorOptions, EventCorrelator, Patch};
+use tidings_kube::correlator::{CorrelatorOptions, EventCorrelator, Patch};
 
 use super::{
     compare::{self, Difference},

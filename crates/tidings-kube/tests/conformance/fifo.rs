@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use serde_json::{Value, json};
-use tidings_kube::cache::{
-    DeletedFinalStateUnknown, Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType,
-    InOrderFifo, KnownObjects, Object, PopError, Queue, Store, TransformError,
+use tidings_kube::{
+    informer::{
+        DeletedFinalStateUnknown, Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType,
+        InOrderFifo, KnownObjects, PopError, Queue, Store, TransformError,
+    },
+    object::Object,
 };
 
 use crate::{

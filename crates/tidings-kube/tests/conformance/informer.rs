@@ -9,9 +9,10 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
-use tidings_kube::cache::{
-    DeltaObject, Object, QueueKind, ResourceApi, ResourceEventHandler, SharedInformer,
-    meta_namespace_key,
+use tidings_kube::{
+    informer::{DeltaObject, QueueKind, ResourceEventHandler, SharedInformer},
+    object::{Object, meta_namespace_key},
+    reflector::ResourceApi,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
-use tidings_kube::watch::{
+use tidings_kube::broadcaster::{
     Broadcaster, Empty, FullChannel, INCOMING_QUEUE_LENGTH, NotSent, Stopped, Watcher,
 };
 

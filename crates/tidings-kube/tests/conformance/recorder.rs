@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kube::core::{DynamicObject, TypeMeta};
 use serde_json::{Value, json};
-use tidings_kube::record::{BroadcasterOptions, EventBroadcaster, EventRecorder};
+use tidings_kube::recorder::{BroadcasterOptions, EventBroadcaster, EventRecorder};
 use tokio::sync::mpsc;
 
 use super::{

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::{Map, Value, json};
-use tidings_kube::cache::{Reflector, ReflectorOptions, ResourceApi};
+use tidings_kube::reflector::{Reflector, ReflectorOptions, ResourceApi};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{

@@ -9,7 +9,7 @@ use std::{
 
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
-use tidings_kube::record::{
+use tidings_kube::recorder::{
     RetryPolicy, SinkError,
     events_v1::{EventBroadcaster, EventBroadcasterOptions, EventSink, RecordingOptions},
 };

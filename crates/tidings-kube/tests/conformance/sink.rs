@@ -13,8 +13,8 @@ use kube::core::{
 };
 use serde_json::{Value, json};
 use tidings_kube::{
-    correlate::Patch,
-    record::{BroadcasterOptions, EventBroadcaster, EventSink, RetryPolicy, SinkError},
+    correlator::Patch,
+    recorder::{BroadcasterOptions, EventBroadcaster, EventSink, RetryPolicy, SinkError},
 };
 use tokio::time::{Instant, sleep_until};
 

@@ -1,7 +1,7 @@
 //! What an item of a list is: new, known, or of another history than what was read before.
 
 use jiff::Timestamp;
-use tidings_kube::cache::ReplaceReason;
+use tidings_kube::reflector::ReplaceReason;
 
 use super::super::{GaveUp, Ingest};
 use crate::event::Incoming;

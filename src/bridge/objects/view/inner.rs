@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
-use tidings_kube::correlate::Key;
+use tidings_kube::correlator::Key;
 
 use crate::{
     bridge::objects::{

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use tidings_kube::cache::{
-    DeltaObject, HandlerRegistration, Object, ResourceEventHandler, SharedInformer,
-    meta_namespace_key,
+use tidings_kube::{
+    informer::{DeltaObject, HandlerRegistration, ResourceEventHandler, SharedInformer},
+    object::{Object, meta_namespace_key},
 };
 
 /// Which object, in which version.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
-use tidings_kube::correlate::CorrelatorOptions;
-use tidings_kube::record::{BroadcasterOptions, EventType, SinkCounts};
+use tidings_kube::correlator::CorrelatorOptions;
+use tidings_kube::recorder::{BroadcasterOptions, EventType, SinkCounts};
 
 use super::{Stand, message, pod};
 use crate::wait::until;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidings_kube::record::{BroadcasterOptions, EventType, RetryPolicy, SinkCounts};
+use tidings_kube::recorder::{BroadcasterOptions, EventType, RetryPolicy, SinkCounts};
 use tokio::time::sleep;
 
 use super::{Recording, Stand, pod};

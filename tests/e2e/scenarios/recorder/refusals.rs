@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tempfile::NamedTempFile;
-use tidings_kube::record::{BroadcasterOptions, EventType, SinkCounts};
+use tidings_kube::recorder::{BroadcasterOptions, EventType, SinkCounts};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 

@@ -1,8 +1,8 @@
 //! The recorder of events.k8s.io/v1.
 
 use k8s_openapi::api::events::v1::Event;
-use tidings_kube::record::EventType;
-use tidings_kube::record::events_v1::{
+use tidings_kube::recorder::EventType;
+use tidings_kube::recorder::events_v1::{
     EventBroadcaster, EventBroadcasterOptions, RecordingOptions, Tally,
 };
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidings_kube::correlate::CorrelatorOptions;
-use tidings_kube::record::{BroadcasterOptions, EventType, SinkCounts};
+use tidings_kube::correlator::CorrelatorOptions;
+use tidings_kube::recorder::{BroadcasterOptions, EventType, SinkCounts};
 
 use super::{Stand, pod};
 

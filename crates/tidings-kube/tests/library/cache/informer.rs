@@ -11,7 +11,10 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Selector;
 use serde_json::json;
-use tidings_kube::cache::{HandlerFuncs, Indexers, QueueKind, ReflectorOptions, SharedInformer};
+use tidings_kube::{
+    informer::{HandlerFuncs, Indexers, QueueKind, SharedInformer},
+    reflector::ReflectorOptions,
+};
 use tokio::time::sleep;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use tidings_kube::cache::{
+use tidings_kube::informer::{
     AlreadyStarted, HandlerFuncs, Indexers, InformerStopped, SharedInformer, wait_for_cache_sync,
 };
 use tokio::time::{Instant, sleep};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::core::{ApiResource, DynamicObject};
-use tidings_kube::cache::SharedInformerFactory;
+use tidings_kube::informer::SharedInformerFactory;
 use tokio::time::{Duration, sleep};
 
 use super::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::json;
-use tidings_kube::cache::{HandlerRegistration, QueueKind};
+use tidings_kube::informer::{HandlerRegistration, QueueKind};
 use tokio::time::sleep;
 
 use super::{

@@ -7,9 +7,10 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
-use tidings_kube::cache::{
-    DeltaObject, InformerBuilder, Object, ResourceApi, ResourceEventHandler, SharedInformer,
-    meta_namespace_key,
+use tidings_kube::{
+    informer::{DeltaObject, InformerBuilder, ResourceEventHandler, SharedInformer},
+    object::{Object, meta_namespace_key},
+    reflector::ResourceApi,
 };
 use tokio::{task::JoinHandle, time::sleep};
 

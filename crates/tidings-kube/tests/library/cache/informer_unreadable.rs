@@ -7,7 +7,7 @@ use std::sync::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
-use tidings_kube::cache::QueueKind;
+use tidings_kube::informer::QueueKind;
 use tokio::time::{Duration, sleep};
 
 use super::{

@@ -115,8 +115,8 @@ async fn a_list_may_be_compressed_and_a_watch_must_not() {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ApiResource;
     use tidings_kube::{
-        cache::{Reflector, ReflectorOptions, ResourceApi},
-        record::ApiServerSink,
+        recorder::ApiServerSink,
+        reflector::{Reflector, ReflectorOptions, ResourceApi},
     };
 
     use super::told::Told;

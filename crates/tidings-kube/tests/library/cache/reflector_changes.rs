@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tidings_kube::cache::{Follow, ReflectorOptions, StartFrom};
+use tidings_kube::reflector::{Follow, ReflectorOptions, StartFrom};
 use tokio::time::sleep;
 
 use super::{

@@ -9,7 +9,7 @@ use std::{
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tidings_kube::cache::ReflectorOptions;
+use tidings_kube::reflector::ReflectorOptions;
 use tokio::time::sleep;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidings_kube::cache::ReflectorOptions;
+use tidings_kube::reflector::ReflectorOptions;
 
 use super::{
     scripted::{Answer, Ending, ScriptedServer},

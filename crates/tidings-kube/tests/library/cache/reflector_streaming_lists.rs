@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidings_kube::cache::ReflectorOptions;
+use tidings_kube::reflector::ReflectorOptions;
 use tokio::time::sleep;
 
 use super::{

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::core::ApiResource;
 use tidings_kube::{
-    cache::{Reflector, ReflectorOptions, ResourceApi},
-    record::ApiServerSink,
+    recorder::ApiServerSink,
+    reflector::{Reflector, ReflectorOptions, ResourceApi},
 };
 use tokio::time::sleep;
 

@@ -8,7 +8,9 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
-use tidings_kube::cache::{Reflector, ReflectorOptions, ResourceApi, SharedHealth, SourceHealth};
+use tidings_kube::reflector::{
+    Reflector, ReflectorOptions, ResourceApi, SharedHealth, SourceHealth,
+};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},

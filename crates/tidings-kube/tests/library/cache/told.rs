@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use serde_json::Value;
-use tidings_kube::cache::{
+use tidings_kube::reflector::{
     Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent, WatchEventType,
 };
 

@@ -15,7 +15,7 @@ use axum::{
 use k8s_openapi::api::core::v1::Event;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use tidings_kube::record::{
+use tidings_kube::recorder::{
     ApiServerSink, EventBroadcaster, EventSink, EventType, SinkError, fake_recorder,
 };
 

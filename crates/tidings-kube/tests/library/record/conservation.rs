@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use kube::core::Status;
 use proptest::prelude::*;
 use tidings_kube::{
-    correlate::CorrelatorOptions,
-    record::{BroadcasterOptions, EventBroadcaster, EventType, RetryPolicy, Running, SinkError},
+    correlator::CorrelatorOptions,
+    recorder::{BroadcasterOptions, EventBroadcaster, EventType, RetryPolicy, Running, SinkError},
 };
 use tokio::time::{sleep, timeout};
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tidings_kube::{record::BroadcasterOptions, watch::Stopped};
+use tidings_kube::{broadcaster::Stopped, recorder::BroadcasterOptions};
 use tokio::time::{Instant, timeout};
 
 use super::support::{Answer, MemorySink, eofs, options, record, start};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidings_kube::record::{
+use tidings_kube::recorder::{
     BroadcasterOptions, EventBroadcaster, EventType, RecorderCounts, SinkCounts,
 };
 use tokio::time::sleep;

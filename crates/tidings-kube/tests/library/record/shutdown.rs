@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event;
 use tidings_kube::{
-    correlate::Patch,
-    record::{BroadcasterOptions, EventBroadcaster, EventSink, SinkCounts, SinkError},
-    watch::Stopped,
+    broadcaster::Stopped,
+    correlator::Patch,
+    recorder::{BroadcasterOptions, EventBroadcaster, EventSink, SinkCounts, SinkError},
 };
 use tokio::time::{Instant, sleep};
 

@@ -8,10 +8,12 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::core::Status;
-use tidings_kube::record::{EventBroadcaster, Running};
 use tidings_kube::{
-    correlate::Patch,
-    record::{BroadcasterOptions, EventRecorder, EventSink, EventType, SinkError},
+    correlator::Patch,
+    recorder::{
+        BroadcasterOptions, EventBroadcaster, EventRecorder, EventSink, EventType, Running,
+        SinkError,
+    },
 };
 use tokio::time::{Instant, sleep};
 

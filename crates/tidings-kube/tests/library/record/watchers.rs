@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use tidings_kube::record::{BroadcasterOptions, EventBroadcaster, EventType, Level, fake_recorder};
+use tidings_kube::recorder::{
+    BroadcasterOptions, EventBroadcaster, EventType, Level, fake_recorder,
+};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::support::{options, pod, record, source};

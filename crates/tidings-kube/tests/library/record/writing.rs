@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::core::{Status, response::StatusCause};
-use tidings_kube::record::{EventType, RetryPolicy, SinkError};
+use tidings_kube::recorder::{EventType, RetryPolicy, SinkError};
 use tokio::time::sleep;
 
 use super::support::{Answer, MemorySink, eof, eofs, options, pod, record, start, status};
@@ -113,7 +113,7 @@ async fn an_event_that_brings_a_count_is_patched_first() {
     let sink = MemorySink::new([status(404)]);
     let (broadcaster, recorder, _) = start(options(), &sink).await;
     let mut event = {
-        let (fake, mut events) = tidings_kube::record::fake_recorder(1);
+        let (fake, mut events) = tidings_kube::recorder::fake_recorder(1);
         record(&fake, 1);
         events.events().remove(0)
     };
@@ -162,7 +162,7 @@ async fn the_patient_policy_waits_as_long_as_it_is_asked() {
     };
     let sink = MemorySink::new([Answer::Error(asks), status(503), eof(), status(422)]);
     let (_broadcaster, recorder, running) =
-        start(tidings_kube::record::BroadcasterOptions { retry: PATIENT, ..options() }, &sink)
+        start(tidings_kube::recorder::BroadcasterOptions { retry: PATIENT, ..options() }, &sink)
             .await;
     record(&recorder, 1);
     sleep(Duration::from_secs(60)).await;

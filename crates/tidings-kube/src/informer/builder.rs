@@ -1,0 +1,117 @@
+//! Setting up an informer.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use super::{Indexers, Store, TransformFunc, shared::SharedInformer};
+use crate::{
+    object::Object,
+    reflector::{Follow, ListWatchError, ReflectorOptions, ResourceApi, WatchErrorHandler},
+};
+
+/// What stands between the reflector and the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueKind {
+    /// Each change by itself, in the order of the API server (client-go `RealFIFO`, its default
+    /// since 1.33).
+    #[default]
+    InOrder,
+    /// The changes of one object together, objects in the order of their first change (client-go
+    /// `DeltaFIFO`).
+    Delta,
+}
+
+/// How an informer is set up; from [`SharedInformer::builder`].
+pub struct Builder<K: Object> {
+    pub(super) api: ResourceApi,
+    pub(super) resync_check_period: Duration,
+    pub(super) queue: QueueKind,
+    pub(super) transform: Option<TransformFunc<K>>,
+    pub(super) watch_error_handler: Option<WatchErrorHandler>,
+    reflector: ReflectorOptions,
+    indexers: Indexers<K>,
+}
+
+impl<K: Object> Builder<K> {
+    pub(super) fn new(api: ResourceApi) -> Self {
+        let reflector = ReflectorOptions { follow: Follow::State, ..ReflectorOptions::default() };
+        Self {
+            api,
+            resync_check_period: Duration::ZERO,
+            queue: QueueKind::default(),
+            transform: None,
+            watch_error_handler: None,
+            reflector,
+            indexers: Indexers::new(),
+        }
+    }
+
+    /// The resync period of handlers that ask for none of their own, and how often the informer
+    /// looks whether one is due. Zero, the default: no handler ever gets everything again.
+    #[must_use]
+    pub fn resync_check_period(mut self, period: Duration) -> Self {
+        self.resync_check_period = period;
+        self
+    }
+
+    /// The indexes of the store.
+    #[must_use]
+    pub fn indexers(mut self, indexers: Indexers<K>) -> Self {
+        self.indexers = indexers;
+        self
+    }
+
+    /// Changes each object before anybody sees it, to leave out what is not needed. It is given
+    /// the objects of the API server only, each once.
+    ///
+    /// An object of a watch that it refuses is left out, and said in the log; a list in which it
+    /// refuses one is fetched again, after the reflector's wait.
+    #[must_use]
+    pub fn transform(
+        mut self,
+        transform: impl Fn(K) -> Result<K, Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        self.transform = Some(Arc::new(transform));
+        self
+    }
+
+    /// Which queue.
+    #[must_use]
+    pub fn queue(mut self, queue: QueueKind) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Is told of each failure of a list or a watch, and of each object that cannot be read,
+    /// instead of the log. It must not wait.
+    #[must_use]
+    pub fn watch_error_handler(
+        mut self,
+        handler: impl Fn(&ListWatchError) + Send + Sync + 'static,
+    ) -> Self {
+        self.watch_error_handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// How the reflector lists and watches: its page size, timeouts and streaming lists. What the
+    /// informer decides itself (resync period, what is followed, error handler) is not taken.
+    #[must_use]
+    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
+        self.reflector = options;
+        self
+    }
+
+    /// The informer. It does nothing before it [runs](SharedInformer::run).
+    pub fn build(mut self) -> SharedInformer<K> {
+        let store = Store::new(std::mem::take(&mut self.indexers));
+        SharedInformer::new(self, store)
+    }
+
+    pub(super) fn reflector_options(&self, check_period: Duration) -> ReflectorOptions {
+        ReflectorOptions {
+            resync_period: (!check_period.is_zero()).then_some(check_period),
+            watch_error_handler: self.watch_error_handler.clone(),
+            follow: Follow::State,
+            ..self.reflector.clone()
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Indexes of a store: objects by values that functions compute of them.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    fmt,
+    sync::Arc,
+};
+
+use super::object_set::ObjectSet;
+use crate::object::{Object, key_pieces};
+
+/// The name of the index by namespace, which [listers](super::Lister) of one namespace use when it
+/// is there. client-go's `NamespaceIndex`.
+pub const NAMESPACE_INDEX: &str = "namespace";
+
+/// The values under which an object is found in one index. It runs while the store is locked, and
+/// must answer the same whenever it is asked of the same object.
+pub type IndexFunc<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+
+/// Index functions by the names of their indexes.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tidings_kube::informer::{Indexers, NAMESPACE_INDEX, namespace_index_func};
+///
+/// let indexers = Indexers::new()
+///     .with(NAMESPACE_INDEX, namespace_index_func)
+///     .with("node", |pod: &Pod| pod.spec.iter().flat_map(|spec| spec.node_name.clone()).collect());
+/// ```
+pub struct Indexers<K> {
+    functions: BTreeMap<String, IndexFunc<K>>,
+}
+
+impl<K> Indexers<K> {
+    /// None.
+    pub fn new() -> Self {
+        Self { functions: BTreeMap::new() }
+    }
+
+    /// One more; of two with one name the last holds.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: impl Into<String>,
+        function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.insert(name.into(), Arc::new(function));
+        self
+    }
+}
+
+impl<K> Default for Indexers<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> Clone for Indexers<K> {
+    fn clone(&self) -> Self {
+        Self { functions: self.functions.clone() }
+    }
+}
+
+impl<K> fmt::Debug for Indexers<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.functions.keys()).finish()
+    }
+}
+
+/// The index function of [`NAMESPACE_INDEX`]. client-go's `MetaNamespaceIndexFunc`.
+pub fn namespace_index_func(object: &impl Object) -> Vec<String> {
+    vec![object.namespace().unwrap_or_default().to_owned()]
+}
+
+/// What is wrong with the name of an index.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError {
+    /// There is none of that name.
+    #[error("there is no index {0:?}")]
+    NotFound(String),
+    /// There are such indexes already; none was added.
+    #[error("there are indexes {0:?} already")]
+    Conflict(Vec<String>),
+}
+
+/// All indexes of a store.
+pub(super) struct Indexes<K> {
+    by_name: BTreeMap<String, Index<K>>,
+}
+
+/// Objects by the values of one index function.
+struct Index<K> {
+    function: IndexFunc<K>,
+    values: HashMap<String, ObjectSet<K>>,
+}
+
+impl<K: Object> Indexes<K> {
+    pub(super) fn new(indexers: Indexers<K>, objects: &ObjectSet<K>) -> Self {
+        let functions = indexers.functions.into_iter();
+        let by_name = functions.map(|(name, function)| (name, Index::of(function, objects)));
+        Self { by_name: by_name.collect() }
+    }
+
+    /// Adds indexes, with what is in the store already.
+    pub(super) fn add(
+        &mut self,
+        indexers: Indexers<K>,
+        objects: &ObjectSet<K>,
+    ) -> Result<(), IndexError> {
+        let names = indexers.functions.keys();
+        let conflicts: Vec<_> = names.filter(|name| self.by_name.contains_key(*name)).collect();
+        if !conflicts.is_empty() {
+            return Err(IndexError::Conflict(conflicts.into_iter().cloned().collect()));
+        }
+        self.by_name.append(&mut Self::new(indexers, objects).by_name);
+        Ok(())
+    }
+
+    /// The same indexes, with other objects.
+    pub(super) fn rebuilt(&self, objects: &ObjectSet<K>) -> Self {
+        Self::new(self.functions(), objects)
+    }
+
+    /// An object takes the place of another of its key, or of nothing, or the other way round.
+    pub(super) fn update(&mut self, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        for index in self.by_name.values_mut() {
+            if let Some(old) = old {
+                index.remove(old);
+            }
+            if let Some(new) = new {
+                index.insert(new);
+            }
+        }
+    }
+
+    pub(super) fn functions(&self) -> Indexers<K> {
+        let functions = self.by_name.iter();
+        Indexers {
+            functions: functions
+                .map(|(name, index)| (name.clone(), Arc::clone(&index.function)))
+                .collect(),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<&Index<K>, IndexError> {
+        self.by_name.get(name).ok_or_else(|| IndexError::NotFound(name.to_owned()))
+    }
+
+    /// The objects with one value.
+    pub(super) fn by_value(
+        &self,
+        name: &str,
+        value: &str,
+    ) -> Result<impl Iterator<Item = &Arc<K>>, IndexError> {
+        Ok(self.get(name)?.values.get(value).into_iter().flat_map(ObjectSet::iter))
+    }
+
+    /// The objects that have a value in common with this one, each once.
+    pub(super) fn like(&self, name: &str, object: &K) -> Result<Vec<Arc<K>>, IndexError> {
+        let index = self.get(name)?;
+        let mut like = ObjectSet::default();
+        for value in (index.function)(object) {
+            for object in index.values.get(&value).into_iter().flat_map(ObjectSet::iter) {
+                like.insert(Arc::clone(object));
+            }
+        }
+        Ok(like.iter().cloned().collect())
+    }
+
+    /// All values of an index; none where there is no such index.
+    pub(super) fn values(&self, name: &str) -> Vec<String> {
+        self.by_name
+            .get(name)
+            .map(|index| index.values.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+}
+
+impl<K: Object> Index<K> {
+    fn of(function: IndexFunc<K>, objects: &ObjectSet<K>) -> Self {
+        let mut index = Self { function, values: HashMap::new() };
+        objects.iter().for_each(|object| index.insert(object));
+        index
+    }
+
+    fn insert(&mut self, object: &Arc<K>) {
+        for value in (self.function)(object) {
+            self.values.entry(value).or_default().insert(Arc::clone(object));
+        }
+    }
+
+    /// A value without objects goes too: there may be no end to values.
+    fn remove(&mut self, object: &Arc<K>) {
+        for value in (self.function)(object) {
+            if let Entry::Occupied(mut objects) = self.values.entry(value) {
+                objects.get_mut().remove(key_pieces(&**object));
+                if objects.get().is_empty() {
+                    objects.remove();
+                }
+            }
+        }
+    }
+}
