@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Passed to the command of a target, e.g. make demo ARGS="--for 30s"
 ARGS ?=
 
-.PHONY: help tools build demo test check damage conformance lint features doc docs deny e2e e2e-cluster e2e-sinks drill fuzz release-check bench schema image install-yaml
+.PHONY: help tools build demo test check damage conformance lint features outside doc docs deny e2e e2e-cluster e2e-sinks drill fuzz release-check bench schema image install-yaml
 
 help: ## What there is to do
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -55,9 +55,16 @@ lint: tools ## Formatting and lints
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
-features: tools ## Lints of what `make lint` leaves out: the tests against real parts, a build without features
+features: tools ## Lints of what `make lint` leaves out: tests against real parts, builds without features, each feature of tidings-kube
 	$(CARGO) clippy --locked --test e2e --test drill -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
+	for feature in broadcaster correlator informer recorder workqueue; do \
+	    K8S_OPENAPI_ENABLED_VERSION=1.33 $(CARGO) clippy --locked --package tidings-kube --lib \
+	        --no-default-features --features $$feature -- -D warnings || exit; \
+	done
+
+outside: tools ## tidings-kube in crates outside the tree, by its README: the latest and the earliest k8s-openapi; needs curl
+	scripts/outside
 
 doc: tools ## The documentation of the library, without warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
@@ -69,7 +76,7 @@ deny: tools ## Licences, sources and advisories of dependencies; installs cargo-
 	scripts/deny
 
 release-check: export BRIDGE_CASES = 16
-release-check: lint features doc docs deny test fuzz ## All checks, by hand before a release; takes hours
+release-check: lint features outside doc docs deny test fuzz ## All checks, by hand before a release; takes hours
 	tests/parts/install helm
 	$(CARGO) test --locked --test program deploy
 	$(MAKE) e2e ARGS=--all

@@ -14,11 +14,11 @@ use tidings::{
         Bridge, BridgeOptions, Filter, JournalOptions, ObjectOptions, Sink, SinkOptions,
         SourceOptions, SourceStart,
     },
-    demo::api_server::{ApiServer, EventObject, Options},
     event::Cluster,
     journal::{LogOptions, Sync},
     sinks::{Format, StdoutSink},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

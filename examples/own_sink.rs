@@ -12,10 +12,10 @@ use tidings::{
         Bridge, BridgeOptions, Failure, FailureClass, JournalOptions, ObjectOptions, Outcome,
         RefusedClass, Secrets, Sink, SinkOptions, SourceOptions, SourceStart,
     },
-    demo::api_server::{ApiServer, EventObject, Options},
     event::{Batch, Cluster, Envelope},
     journal::{LogOptions, Sync as SyncPolicy},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream},
     net::{TcpListener, TcpStream},

@@ -1,14 +1,7 @@
-//! What needs no cluster: an in-process Kubernetes API server that tells a cluster's stories and
-//! can be told to misbehave. It serves `tidings demo`, the tests and the bench.
+//! `tidings demo`: the whole bridge at work on a story, with receivers that go away, and no cluster.
 
-pub mod api_server;
-#[cfg(feature = "demo")]
 pub mod picture;
-#[cfg(feature = "demo")]
 pub mod receivers;
-#[cfg(feature = "demo")]
 mod run;
-pub mod story;
 
-#[cfg(feature = "demo")]
 pub use run::{DemoArguments, DemoError, run};

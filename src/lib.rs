@@ -37,4 +37,5 @@ pub mod config;
 // What one sees of it while it runs, and without a cluster; the program.
 pub mod admin;
 pub mod cli;
+#[cfg(feature = "demo")]
 pub mod demo;

@@ -15,7 +15,7 @@ use std::{
 };
 
 use memchr::memmem;
-use tidings::demo::api_server::sent_at;
+use tidings_testkit::api_server::sent_at;
 
 use crate::{
     Result,

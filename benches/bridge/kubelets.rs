@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tidings::demo::api_server::{EventObject, recorder_name, seconds};
+use tidings_testkit::api_server::{EventObject, recorder_name, seconds};
 
 const NAMESPACES: usize = 40;
 const NODES: usize = 60;

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, time::Duration};
 
-use tidings::demo::api_server::{ApiServer, Options, Prepared};
+use tidings_testkit::api_server::{ApiServer, Options, Prepared};
 use tokio::runtime::Runtime;
 
 use crate::{

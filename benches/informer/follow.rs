@@ -7,7 +7,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use tidings_kube::{
-    informer::SharedInformer, object::Metadata, recorder::ApiServerSink, reflector::ResourceApi,
+    client_without_retry, informer::SharedInformer, object::Metadata, reflector::ResourceApi,
 };
 
 use crate::Result;
@@ -15,7 +15,7 @@ use crate::Result;
 /// Says how many objects there are when it has all of them, and "ready" for each line that it reads.
 #[tokio::main]
 pub(crate) async fn run(url: &str, resource: &str) -> Result<()> {
-    let client = ApiServerSink::client_without_retry(Config::new(url.parse()?))?;
+    let client = client_without_retry(Config::new(url.parse()?))?;
     // The kind does not matter: objects come as PartialObjectMetadata.
     let kind = GroupVersionKind::gvk("", "v1", "Object");
     let resource = ApiResource::from_gvk_with_plural(&kind, resource);

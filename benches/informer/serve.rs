@@ -2,7 +2,7 @@
 
 use std::io::BufRead as _;
 
-use tidings::demo::api_server::{ApiServer, Options, Population};
+use tidings_testkit::api_server::{ApiServer, Options, Population};
 
 use crate::Result;
 

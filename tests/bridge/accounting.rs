@@ -6,12 +6,10 @@ use std::{
 };
 
 use proptest::prelude::*;
-use tidings::{
-    bridge::{
-        BatchOptions, Bridge, EventFate, Failure, FailureClass, Outcome, RefusedClass, Secrets,
-    },
-    demo::api_server::{ApiServer, EventObject, Written},
+use tidings::bridge::{
+    BatchOptions, Bridge, EventFate, Failure, FailureClass, Outcome, RefusedClass, Secrets,
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Written};
 use tokio::runtime::Runtime;
 
 use crate::support::{

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use tidings::{
     admin::{GapStatus, status},
     bridge::{Bridge, SourceStart},
-    demo::api_server::{ApiServer, EventObject, Written, seconds},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Written, seconds};
 
 use crate::support::{MemorySink, Received, Setup, create, server, stop, until};
 

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tidings::{
     bridge::{BatchOptions, Bridge, CorrelateMode, FailureClass, Overflow, OwnEvents},
-    demo::api_server::{ApiServer, EventObject},
     event::{Correlation, CorrelationAction, Envelope},
     journal::{Directory, SavedCorrelator, State, StateCommit},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::runtime::Runtime;
 
 use crate::own_events::{fake, next};

@@ -22,9 +22,9 @@ use std::{
 use fastrand::Rng;
 use tidings::{
     bridge::{BridgeView, FailureClass},
-    demo::api_server::{ApiServer, EventObject},
     journal::DamageKind,
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 
 use crate::support::{MemorySink, Setup, create, retry, server, settled, sink_status, stop, until};
 

@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use proptest::prelude::*;
 use tidings::{
     bridge::{BatchOptions, Bridge, Control, Failure, FailureClass, Outcome, Secrets},
-    demo::api_server::{ApiServer, EventObject},
     event::{Envelope, Record},
     journal::{DeadLetter, Directory, LetterCounts, LetterQuery, LetterState, Letters, State},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::runtime::Runtime;
 
 use crate::support::{

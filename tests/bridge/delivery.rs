@@ -5,13 +5,11 @@ use std::{
     time::Duration,
 };
 
-use tidings::{
-    bridge::{
-        BatchOptions, Bridge, CorrelateMode, EventFate, Failure, FailureClass, Fault, Outcome,
-        RefusedClass, RetryOptions, Secrets, SinkCondition,
-    },
-    demo::api_server::{ApiServer, EventObject},
+use tidings::bridge::{
+    BatchOptions, Bridge, CorrelateMode, EventFate, Failure, FailureClass, Fault, Outcome,
+    RefusedClass, RetryOptions, Secrets, SinkCondition,
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 
 use crate::support::{
     MemorySink, Received, Setup, Tuning, create, dead_letters, failure, invalid, retry, server,

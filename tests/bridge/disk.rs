@@ -2,7 +2,8 @@
 
 use std::{fs, time::Duration};
 
-use tidings::{admin::status, demo::api_server::EventObject};
+use tidings::admin::status;
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{MemorySink, Setup, exchange, server, settled, sink_status, stop, until};
 

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tidings::{
     bridge::{Sink, SinkCondition},
     config::parse,
-    demo::api_server::EventObject,
 };
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{
     MemorySink, Setup, costs_no_event, create, dead_letters, free, server, settled, stop, until,

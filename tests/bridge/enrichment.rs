@@ -8,9 +8,9 @@ use std::{
 use serde_json::{Value, json};
 use tidings::{
     bridge::{CorrelateMode, Enrich, KeyPatterns, ObjectOptions, SinkStart},
-    demo::api_server::{ApiServer, EventObject, Fault, On, Verb},
     event::{Envelope, Missing, ObjectInfo},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Fault, On, Verb};
 use tokio::runtime::Runtime;
 
 use crate::support::{

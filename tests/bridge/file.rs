@@ -8,11 +8,8 @@ use std::{
 };
 
 use serde_json::Value;
-use tidings::{
-    bridge::Sink,
-    config::parse,
-    demo::api_server::{ApiServer, EventObject},
-};
+use tidings::{bridge::Sink, config::parse};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 
 use crate::support::{MemorySink, Setup, Tuning, server, settled, stop};
 

@@ -7,9 +7,9 @@ use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 use tidings::{
     admin::status,
     bridge::{COMPONENT, Heartbeat},
-    demo::api_server::EventObject,
     journal::{Directory, State},
 };
+use tidings_testkit::api_server::EventObject;
 
 use crate::{
     own_events::fake,

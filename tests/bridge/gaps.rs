@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use tidings::{
     admin::{IngestStatus, status},
     bridge::{Bridge, BridgeView, SourceStart},
-    demo::api_server::{
-        ApiServer, Ending, EventObject, Fault, On, Place, StreamFault, Written, seconds,
-    },
+};
+use tidings_testkit::api_server::{
+    ApiServer, Ending, EventObject, Fault, On, Place, StreamFault, Written, seconds,
 };
 
 use crate::support::{

@@ -2,10 +2,8 @@
 
 use std::{fs, path::Path};
 
-use tidings::{
-    bridge::{BridgeView, FailureClass},
-    demo::api_server::EventObject,
-};
+use tidings::bridge::{BridgeView, FailureClass};
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{
     MemorySink, Setup, create, free, invalid, retry, server, settled, sink_status, stop, take_away,

@@ -15,9 +15,9 @@ use tidings::{
         BatchOptions, CorrelateMode, Enrich, FailureClass, Outcome, Replay, ReplayFrom, Sink,
         SinkCondition, SinkHandle, SinkHandleError, SinkStart,
     },
-    demo::api_server::{ApiServer, EventObject},
     event::{Batch, Envelope},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::task::JoinHandle;
 
 use crate::{

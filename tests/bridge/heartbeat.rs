@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use tidings::{
-    admin::status,
-    bridge::Heartbeat,
-    demo::api_server::{
-        ApiServer, EventObject, Fault, On, Recorded, StreamFault, Written, seconds,
-    },
+use tidings::{admin::status, bridge::Heartbeat};
+use tidings_testkit::api_server::{
+    ApiServer, EventObject, Fault, On, Recorded, StreamFault, Written, seconds,
 };
 
 use crate::support::{MemorySink, Setup, Tuning, create, server, stop, until};

@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use tidings::{
-    bridge::{CorrelateMode, Overflow},
-    demo::api_server::{ApiServer, EventObject, Written},
-};
+use tidings::bridge::{CorrelateMode, Overflow};
+use tidings_testkit::api_server::{ApiServer, EventObject, Written};
 
 use crate::{
     overflow::{SIZE, blocking, fill, fill_about, ids, is_blocked, journalled, restarted},

@@ -15,9 +15,9 @@ use tidings::{
     bridge::{
         BatchOptions, Bridge, CorrelateMode, EventFate, FailureClass, Outcome, Sink, SinkCondition,
     },
-    demo::api_server::{ApiServer, EventObject},
     event::{Batch, Envelope},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::runtime::Runtime;
 
 use crate::support::{

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tidings::{
     admin::status,
     bridge::{BatchOptions, CorrelateMode, FailureClass},
-    demo::api_server::{ApiServer, EventObject, Written},
     event::{CorrelationAction, Envelope},
     journal::{LetterQuery, Letters},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Written};
 use tokio::runtime::Runtime;
 
 use crate::support::{

@@ -11,11 +11,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tidings::{
-    admin::status,
-    bridge::BridgeView,
-    demo::api_server::{ApiServer, Fault, On, Written},
-};
+use tidings::{admin::status, bridge::BridgeView};
+use tidings_testkit::api_server::{ApiServer, Fault, On, Written};
 
 use crate::support::{MemorySink, Setup, create, free, server, stop, until};
 

@@ -17,10 +17,10 @@ use serde_json::Value;
 use tidings::{
     bridge::{Sink, SinkCondition},
     config::parse,
-    demo::api_server::EventObject,
     event::Record,
     sinks::{BuildSink as _, LokiOptions},
 };
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{MemorySink, Setup, Tuning, costs_no_event, server, settled, stop, until};
 

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use tidings::{
     admin::status,
     bridge::{BatchOptions, Bridge, BridgeView, FailureClass, Overflow},
-    demo::api_server::{ApiServer, EventObject, Written},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Written};
 
 use tokio::runtime::Runtime;
 

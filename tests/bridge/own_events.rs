@@ -14,12 +14,12 @@ use prometheus_client::encoding::text::encode;
 use tidings::{
     admin::registry,
     bridge::{COMPONENT, FailureClass, OwnEvents, OwnWrites},
-    demo::api_server::{ApiServer, EventObject},
 };
 use tidings_kube::{
     correlator::Patch,
     recorder::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 
 use tokio::sync::Semaphore;
 

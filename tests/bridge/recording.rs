@@ -12,12 +12,12 @@ use std::{
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Event;
 use kube::core::ApiResource;
-use tidings::demo::api_server::ApiServer;
 use tidings_kube::reflector::{
     Applied, Follow, Reflector, ReflectorOptions, ReflectorStore, ReplaceReason, Replaced,
     ResourceApi, SharedHealth, SourceHealth, StartFrom, StoreClosed, WatchEvent, WatchEventType,
     Witnesses, resource_version_of,
 };
+use tidings_testkit::api_server::ApiServer;
 use tokio::{
     sync::watch,
     task::JoinHandle,

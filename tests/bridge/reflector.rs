@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidings::demo::api_server::{ApiServer, Ending, EventObject, Fault, On, Place, StreamFault};
 use tidings_kube::reflector::{ReplaceReason, StartFrom, WatchEventType};
+use tidings_testkit::api_server::{ApiServer, Ending, EventObject, Fault, On, Place, StreamFault};
 
 use crate::{
     recording::{Call, Followed, Held, follow, pass},

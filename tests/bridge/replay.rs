@@ -7,10 +7,10 @@ use tidings::{
         BatchOptions, Control, ControlError, CorrelateMode, FailureClass, Filter, Outcome, Replay,
         ReplayFrom, ReplayProgress, ReplayRun, ReplayState, RetryOptions, SinkCondition,
     },
-    demo::api_server::EventObject,
     event::Record,
     journal::Letters,
 };
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{
     MemorySink, Received, Setup, Tuning, create, invalid, retry, server, settled, sink_status,

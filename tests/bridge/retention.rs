@@ -8,9 +8,9 @@ use std::{
 use jiff::Timestamp;
 use tidings::{
     bridge::{BridgeError, FailureClass, SinkStart},
-    demo::api_server::{ApiServer, EventObject, Options, Written},
     journal::{Directory, OpenError},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Options, Written};
 use tokio::runtime::Runtime;
 
 use crate::support::{

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tidings::demo::api_server::{ApiServer, Fault, On, Snapshot, StreamFault, Written};
 use tidings_kube::reflector::{ReplaceReason, StartFrom, Witness, Witnesses};
+use tidings_testkit::api_server::{ApiServer, Fault, On, Snapshot, StreamFault, Written};
 use tokio::time::Instant;
 
 use crate::{

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use tidings::{
     admin::status,
     bridge::{Bridge, FailureClass, SourceStart},
-    demo::api_server::{EventObject, Fault, On, Written, seconds},
 };
+use tidings_testkit::api_server::{EventObject, Fault, On, Written, seconds};
 
 use tokio::runtime::Runtime;
 

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tidings::{
     bridge::{Sink, SinkCondition},
     config::parse,
-    demo::api_server::EventObject,
 };
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{
     MemorySink, Setup, Tuning, costs_no_event, create, server, settled, stop, until,

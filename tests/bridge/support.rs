@@ -18,13 +18,13 @@ use tidings::{
         Outcome, Overflow, OwnEvents, RefusedClass, RetryOptions, Secrets, Sink, SinkOptions,
         SinkStart, SourceOptions, SourceStart,
     },
-    demo::api_server::{ApiServer, EventObject, Options, Written},
     event::{Batch, Cluster, Envelope},
     journal::{
         DeadLetter, Directory, LetterQuery, LogOptions, SinkSurvey, State, Survey, Sync as LogSync,
     },
 };
 use tidings_kube::reflector::SourceHealth;
+use tidings_testkit::api_server::{ApiServer, EventObject, Options, Written};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 /// One event as a sink received it.

@@ -10,7 +10,8 @@ use std::{
 };
 
 use serde_json::Value;
-use tidings::{bridge::Sink, config::parse, demo::api_server::EventObject};
+use tidings::{bridge::Sink, config::parse};
+use tidings_testkit::api_server::EventObject;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
     net::{TcpListener, TcpStream},

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use tidings::{
     admin::status,
     bridge::{CorrelateMode, Overflow},
-    demo::api_server::{ApiServer, EventObject, Options},
     journal::{Directory, Letters, State},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 
 use crate::support::{MemorySink, Received, Setup, Tuning, dead_letters, sink_status, stop, until};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings::demo::api_server::{ApiServer, EventObject, Options, seconds};
+use tidings_testkit::api_server::{ApiServer, EventObject, Options, seconds};
 use tokio::time::sleep;
 
 use crate::accounts::{is_settled, list_dead_letters, number, sinks_of};

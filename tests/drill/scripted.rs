@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings::demo::api_server::{ApiServer, Options};
+use tidings_testkit::api_server::{ApiServer, Options};
 
 use crate::accounts::{SETTLES_WITHIN, add_up, number, settle, sink_of};
 use crate::bridge::Bridge;

@@ -7,7 +7,7 @@ use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tidings::demo::api_server::{ApiServer as Imitation, Options};
+use tidings_testkit::api_server::{ApiServer as Imitation, Options};
 use tokio::time::timeout;
 
 use crate::parts::{ApiServer, ApiServerOptions, Etcd};

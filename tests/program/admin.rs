@@ -10,9 +10,9 @@ use tidings::{
     admin::AdminServer,
     bridge::{Failure, FailureClass, Outcome, Secrets},
     config::ServerSettings,
-    demo::api_server::{EventObject, Fault, On},
     journal::Letters,
 };
+use tidings_testkit::api_server::{EventObject, Fault, On};
 
 use crate::support::{self, MemorySink, Setup, Tuning, exchange, invalid, server, stop, until};
 

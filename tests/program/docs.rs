@@ -34,7 +34,15 @@ fn manual() -> Vec<String> {
 }
 
 fn pages() -> Vec<String> {
-    let others = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/SUMMARY.md"];
+    let others = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "docs/SUMMARY.md",
+        "crates/tidings-kube/README.md",
+        "crates/tidings-testkit/README.md",
+    ];
     manual().into_iter().chain(others.map(str::to_owned)).collect()
 }
 

@@ -9,10 +9,8 @@ use std::{
 };
 
 use serde_json::Value;
-use tidings::{
-    bridge::{BatchOptions, FailureClass, Outcome, Secrets},
-    demo::api_server::EventObject,
-};
+use tidings::bridge::{BatchOptions, FailureClass, Outcome, Secrets};
+use tidings_testkit::api_server::EventObject;
 
 use crate::support::{MemorySink, Setup, Tuning, invalid, retry, server, settled, stop, until};
 

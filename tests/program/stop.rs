@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStderr, Command, Stdio},
 };
 
-use tidings::demo::api_server::{ApiServer, EventObject, Options};
+use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 
 /// More than a pipe holds that nobody reads.
 const EVENTS: usize = 200;

@@ -7,7 +7,7 @@ pub use metadata::{Metadata, OwnerReference};
 /// An object with a name and a resourceVersion, in any representation.
 ///
 /// Every type that kube knows is one. A representation of one's own, which keeps less of each
-/// object, implements it to be held by a [`Store`](crate::informer::Store) and to go through the queues.
+/// object, implements it to be held by a `Store` and to go through the queues.
 pub trait Object: Send + Sync + 'static {
     /// The namespace; `None` for an object of the whole cluster.
     fn namespace(&self) -> Option<&str>;

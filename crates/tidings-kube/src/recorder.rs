@@ -34,7 +34,7 @@
 //! #     ApiServerSink, BroadcasterOptions, EventBroadcaster, EventType, Level, RetryPolicy,
 //! # };
 //! # async fn run(pod: Pod, node: String) -> Result<(), Box<dyn std::error::Error>> {
-//! let client = ApiServerSink::client_without_retry(kube::Config::infer().await?)?;
+//! let client = tidings_kube::client_without_retry(kube::Config::infer().await?)?;
 //! let (qps, burst) = (NonZeroU32::new(50).unwrap(), NonZeroU32::new(100).unwrap());
 //! let sink = ApiServerSink::new(client).with_rate_limit(qps, burst);
 //!

@@ -20,9 +20,11 @@ use super::{
     script::Action,
 };
 use crate::demo::{
-    api_server::{ApiServer, Options},
     picture::{BridgeState, BridgeView, Picture, SinkState, SinkView, SourceView},
     receivers::{KafkaReceiver, OtlpReceiver, Outage, Receiver, WebhookReceiver},
+};
+use tidings_testkit::{
+    api_server::{ApiServer, Options},
     story::{Narrator, tell},
 };
 

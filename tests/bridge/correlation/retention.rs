@@ -3,10 +3,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tidings::{
-    bridge::{BatchOptions, BridgeView, CorrelateMode},
-    demo::api_server::EventObject,
-};
+use tidings::bridge::{BatchOptions, BridgeView, CorrelateMode};
+use tidings_testkit::api_server::EventObject;
 use tokio::runtime::Runtime;
 
 use super::{loud_saying, suppress};

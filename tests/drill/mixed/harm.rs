@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use rdkafka::types::RDKafkaRespErr;
-use tidings::demo::api_server::{Ending, Fault, On, Place, StreamFault};
+use tidings_testkit::api_server::{Ending, Fault, On, Place, StreamFault};
 
 use super::POISON;
 use crate::crash::STARTS_WITHIN;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
-use tidings::demo::api_server::EventObject;
+use tidings_testkit::api_server::EventObject;
 use tokio::time::sleep;
 
 use super::POISON;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings::demo::api_server::{ApiServer, Options};
+use tidings_testkit::api_server::{ApiServer, Options};
 use tokio::time::sleep;
 
 use super::oracle::{Law, Oracle};

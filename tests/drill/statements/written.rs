@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tidings::demo::api_server::{ApiServer, EventObject, Written};
+use tidings_testkit::api_server::{ApiServer, EventObject, Written};
 
 use crate::judge::{Key, Produced};
 

@@ -4,9 +4,9 @@ use serde_json::Value;
 use tidings::{
     admin::AdminServer,
     config::{ServerDetail, ServerSettings},
-    demo::api_server::{Fault, On},
     sinks::Secret,
 };
+use tidings_testkit::api_server::{Fault, On};
 use tokio::net::TcpStream;
 
 use super::{

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidings::{
     admin::{AdminServer, ControlSocket, ReloadHandle},
     bridge::Bridge,
-    demo::api_server::ApiServer,
 };
+use tidings_testkit::api_server::ApiServer;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpStream, UnixStream},

@@ -11,7 +11,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::time::sleep;
 
 use super::{

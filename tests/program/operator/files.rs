@@ -7,7 +7,7 @@ use std::{
     process::Stdio,
 };
 
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::process::{Child, Command};
 
 use super::{

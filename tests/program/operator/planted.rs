@@ -14,7 +14,8 @@ use std::{
     time::Duration,
 };
 
-use tidings::{demo::api_server::EventObject, sinks::KINDS};
+use tidings::sinks::KINDS;
+use tidings_testkit::api_server::EventObject;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -52,7 +53,7 @@ impl Stage {
         String::from_utf8_lossy(&std::fs::read(self.dir.path().join(name)).unwrap()).into_owned()
     }
 
-    fn set(server: &tidings::demo::api_server::ApiServer) -> Self {
+    fn set(server: &tidings_testkit::api_server::ApiServer) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (mut sinks, mut receivers) = (String::new(), Vec::new());
         let own = rcgen::generate_simple_self_signed(["receiver".to_owned()]).unwrap();

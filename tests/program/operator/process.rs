@@ -5,7 +5,7 @@ use std::{
     process::Stdio,
 };
 
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     net::TcpListener,

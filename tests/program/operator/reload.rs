@@ -21,7 +21,7 @@ use axum::{
     serve::ListenerExt as _,
 };
 use serde_json::Value;
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},

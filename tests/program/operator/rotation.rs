@@ -15,7 +15,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::Value;
 use sha2::Sha256;
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::time::sleep;
 
 use super::{

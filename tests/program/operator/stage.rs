@@ -6,8 +6,8 @@ use std::{path::PathBuf, time::Duration};
 use tidings::{
     admin::{ControlSocket, ReloadHandle, status},
     bridge::Bridge,
-    demo::api_server::{ApiServer, EventObject},
 };
+use tidings_testkit::api_server::{ApiServer, EventObject};
 
 use super::{
     commands::{self, Said},

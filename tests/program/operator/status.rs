@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
 use axum::Router;
 use serde_json::Value;
-use tidings::demo::api_server::EventObject;
+use tidings_testkit::api_server::EventObject;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines},
     net::TcpSocket,

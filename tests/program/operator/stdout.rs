@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tidings::demo::api_server::{ApiServer, EventObject};
+use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::process::{Child, Command};
 
 use super::support::{create, server};

@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::{
     metrics::v1::{Metric, metric::Data, number_data_point::Value},
 };
 use prost::Message as _;
-use tidings::demo::api_server::EventObject;
+use tidings_testkit::api_server::EventObject;
 use tokio::time::sleep;
 
 use super::{

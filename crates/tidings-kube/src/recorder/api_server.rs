@@ -6,7 +6,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use k8s_openapi::api::core::v1::Event;
 use kube::{
-    Client, Config,
+    Client,
     client::Body,
     core::{ObjectMeta, Status},
 };
@@ -47,7 +47,7 @@ impl ApiServerSink {
     /// wants nearly always.
     ///
     /// The client should not retry by itself, because that hides errors from the recording, whose
-    /// own waits are the rule: see [`client_without_retry`](Self::client_without_retry).
+    /// own waits are the rule: see [`client_without_retry`](crate::client_without_retry).
     pub fn new(client: Client) -> Self {
         Self { client: ClientOf(client), namespace: None, limit: None }
     }
@@ -56,16 +56,6 @@ impl ApiServerSink {
     /// [`SinkError::RequestConstruction`], before they are sent.
     pub fn for_namespace(client: Client, namespace: impl Into<String>) -> Self {
         Self { namespace: Some(namespace.into()), ..Self::new(client) }
-    }
-
-    /// A client without retries of its own.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::try_from`].
-    pub fn client_without_retry(mut config: Config) -> kube::Result<Client> {
-        config.default_retry = false;
-        Client::try_from(config)
     }
 
     /// At most `burst` requests at once and `qps` a second afterwards, over all clones. The kubelet

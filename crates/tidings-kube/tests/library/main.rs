@@ -1,6 +1,7 @@
-//! client-go's machinery through its public doors: the cache and the recorder.
+//! client-go's machinery through its public doors: the informers and the recorder; and its examples.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cache;
+mod examples;
 mod record;

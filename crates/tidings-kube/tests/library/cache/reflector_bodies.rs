@@ -115,7 +115,7 @@ async fn a_list_may_be_compressed_and_a_watch_must_not() {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ApiResource;
     use tidings_kube::{
-        recorder::ApiServerSink,
+        client_without_retry,
         reflector::{Reflector, ReflectorOptions, ResourceApi},
     };
 
@@ -137,8 +137,7 @@ async fn a_list_may_be_compressed_and_a_watch_must_not() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let app = Router::new().fallback(answer);
     let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    let client =
-        ApiServerSink::client_without_retry(kube::Config::new(url.parse().unwrap())).unwrap();
+    let client = client_without_retry(kube::Config::new(url.parse().unwrap())).unwrap();
     let store = Told::default();
     let api = ResourceApi::new(client, &ApiResource::erase::<ConfigMap>(&()));
     let reflector = Reflector::new(api, store.clone(), ReflectorOptions::default());

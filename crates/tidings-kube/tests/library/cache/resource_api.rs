@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::core::ApiResource;
 use tidings_kube::{
-    recorder::ApiServerSink,
+    client_without_retry,
     reflector::{Reflector, ReflectorOptions, ResourceApi},
 };
 use tokio::time::sleep;
@@ -81,7 +81,7 @@ async fn an_address_where_nobody_listens_is_told_apart() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let config = kube::Config::new(url.parse().unwrap());
-    let client = ApiServerSink::client_without_retry(config).unwrap();
+    let client = client_without_retry(config).unwrap();
     let api = ResourceApi::new(client, &ApiResource::erase::<Pod>(&()));
     let (errors, mut refused) = tokio::sync::mpsc::unbounded_channel();
     let options = ReflectorOptions {

@@ -15,8 +15,9 @@ use axum::{
 use k8s_openapi::api::core::v1::Event;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use tidings_kube::recorder::{
-    ApiServerSink, EventBroadcaster, EventSink, EventType, SinkError, fake_recorder,
+use tidings_kube::{
+    client_without_retry,
+    recorder::{ApiServerSink, EventBroadcaster, EventSink, EventType, SinkError, fake_recorder},
 };
 
 use super::support::{options, pod, record, source};
@@ -51,7 +52,7 @@ impl Server {
 }
 
 fn client(url: &str) -> Client {
-    ApiServerSink::client_without_retry(Config::new(url.parse().unwrap())).unwrap()
+    client_without_retry(Config::new(url.parse().unwrap())).unwrap()
 }
 
 async fn answer(

@@ -12,9 +12,12 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
 
 use super::server::pod;
-use crate::recorder::{
-    ApiServerSink, EventType, SinkError,
-    events_v1::{EventBroadcaster, EventBroadcasterOptions, EventSink, RecordingOptions},
+use crate::{
+    client_without_retry,
+    recorder::{
+        ApiServerSink, EventType, SinkError,
+        events_v1::{EventBroadcaster, EventBroadcasterOptions, EventSink, RecordingOptions},
+    },
 };
 
 type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
@@ -26,7 +29,7 @@ async fn start() -> (Requests, ApiServerSink) {
     let app = Router::new().fallback(answer).with_state(Arc::clone(&requests));
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     let config = kube::Config::new(url.parse().unwrap());
-    (requests, ApiServerSink::new(ApiServerSink::client_without_retry(config).unwrap()))
+    (requests, ApiServerSink::new(client_without_retry(config).unwrap()))
 }
 
 async fn answer(

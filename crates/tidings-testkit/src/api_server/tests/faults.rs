@@ -160,7 +160,6 @@ async fn a_large_list_is_compressed_for_who_takes_it() {
     assert!(request.header("accept-encoding").contains("gzip"));
 }
 
-#[cfg(feature = "http-client")]
 #[tokio::test]
 async fn small_lists_and_other_clients_get_plain_text() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

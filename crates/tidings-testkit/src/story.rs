@@ -182,7 +182,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet, HashSet};
 
     use super::*;
-    use crate::demo::api_server::Options;
+    use crate::api_server::Options;
 
     fn at(step: i64) -> Timestamp {
         Timestamp::from_millisecond(1_790_000_000_000 + step * 10).unwrap()

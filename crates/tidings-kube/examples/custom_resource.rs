@@ -17,13 +17,13 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use tidings::demo::api_server::{ApiServer, Options, Resource};
 use tidings_kube::{
+    client_without_retry,
     informer::{HandlerFuncs, Indexers, SharedInformer},
     object::{Object, meta_namespace_key},
-    recorder::ApiServerSink,
     reflector::{Decode, ResourceApi},
 };
+use tidings_testkit::api_server::{ApiServer, Options, Resource};
 use tokio::sync::mpsc;
 
 /// What we need of a Backup. What else there is, now or in the next version of it, is skipped while
@@ -104,7 +104,7 @@ async fn backups() -> Result<(), Box<dyn Error>> {
     server.create_object(BACKUPS, backup("shop", "carts", "carts", "bronze"))?;
     server.create_object(BACKUPS, backup("audit", "orders-copy", "orders", "bronze"))?;
 
-    let client = ApiServerSink::client_without_retry(Config::new(server.url().parse()?))?;
+    let client = client_without_retry(Config::new(server.url().parse()?))?;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Backup"));
     // An index answers what one would otherwise go through the whole store for. The function says
     // under which values an object is found: none, one or several.
@@ -164,7 +164,7 @@ async fn anything(api_version: &str, kind: &str) -> Result<(), Box<dyn Error>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     // It guesses the plural as English has it; `kube::discovery` would ask the API server.
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let client = ApiServerSink::client_without_retry(Config::infer().await?)?;
+    let client = client_without_retry(Config::infer().await?)?;
     let api = ResourceApi::new(client, &resource);
     let informer = SharedInformer::<DynamicObject>::builder(api)
         // What one does not look at need not be kept.

@@ -87,7 +87,11 @@ use self::{
     shared::{Feed, Shared, lock},
     state::State,
 };
-use tidings_kube::object::object_key;
+
+/// What a table keeps an object by: `namespace/name`, or the name of one of the whole cluster.
+fn object_key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
 
 /// How the server is to be.
 #[derive(Clone, Debug)]
@@ -374,7 +378,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "demo API server: accept");
+                tracing::warn!(%error, "API server: accept");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -386,7 +390,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             tokio::select! {
                 served = serve::connection(stream, &shared) => {
                     if let Err(error) = served {
-                        tracing::debug!(%error, "demo API server: connection");
+                        tracing::debug!(%error, "API server: connection");
                     }
                 }
                 _ = cut.changed() => {}

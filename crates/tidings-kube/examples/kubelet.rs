@@ -19,11 +19,12 @@ use std::{
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use kube::{Api, Client, Config, api::ListParams};
-use tidings::demo::api_server::{ApiServer, Options};
 use tidings_kube::{
     broadcaster::Stopped,
+    client_without_retry,
     recorder::{ApiServerSink, EventBroadcaster, EventRecorder, EventType, Level, Running},
 };
+use tidings_testkit::api_server::{ApiServer, Options};
 use tokio::time::timeout;
 
 /// What the kubelet sends at most: so much at once, and then so much a second. A node has hundreds
@@ -115,7 +116,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (false, true) => Some(Config::infer().await?),
         (false, false) => Some(Config::new(server.url().parse()?)),
     };
-    let client = config.map(ApiServerSink::client_without_retry).transpose()?;
+    let client = config.map(client_without_retry).transpose()?;
 
     let node = "node-1";
     let wiring = wire(client.clone(), node).await?;

@@ -1,8 +1,8 @@
 //! How Kubernetes handles events, in one process and in memory: two components produce and send, a
 //! broadcaster hands to watchers, a watcher filters, another one caches and aggregates. First each
-//! part by itself, from `watch` and `correlate`; then all of it in one, which is `record`.
+//! part by itself, from `broadcaster` and `correlator`; then all of it in one, which is `recorder`.
 //!
-//!     cargo run --no-default-features --example events_demo
+//!     cargo run --example events_demo
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::{

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use serde_json::Value;
 
+use super::object_key;
 use super::{ApiServer, ApiStatus, Verb, Written, resource::ResourceId, shape::Shape};
-use tidings_kube::object::object_key;
 
 impl ApiServer {
     fn known(&self, resource: &str) -> Result<ResourceId, ApiStatus> {

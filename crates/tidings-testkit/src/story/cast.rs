@@ -1,7 +1,7 @@
 //! Who the stories are about: nodes, workloads and their pods, with names, uids and sources as
 //! Kubernetes makes them.
 
-use crate::demo::api_server::{EventObject, ObjectMeta, ObjectRef, Source};
+use crate::api_server::{EventObject, ObjectMeta, ObjectRef, Source};
 
 /// The letters of generated names: no vowels, so that no words come out.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

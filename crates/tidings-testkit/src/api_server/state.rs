@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use super::object_key;
 use super::{
     object::{ObjectMeta, seconds},
     resource::{Catalogue, EVENTS, PerResource, ResourceId},
@@ -13,7 +14,6 @@ use super::{
     stored::Stored,
     table::Table,
 };
-use tidings_kube::object::object_key;
 
 /// What a write made.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Field and label selectors.
 
-use std::collections::BTreeMap;
+use std::{cell::LazyCell, collections::BTreeMap};
 
 use kube::core::{Expression, Selector as LabelSelector, SelectorExt as _};
 use serde::Deserialize;
@@ -12,7 +12,23 @@ use super::{
     shape::{metadata_of, names_of},
     status::ApiStatus,
 };
-use crate::event::EventFields;
+
+/// The fields that the API server lets Events be selected by, beside those of every object.
+const OF_EVENTS: [&str; 11] = [
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    SOURCE,
+    "type",
+];
+/// `source.component`, or the reporting component where that is empty.
+const SOURCE: &str = "source";
 
 /// Both selectors of a request: terms that must all hold.
 #[derive(Clone, Debug)]
@@ -69,20 +85,18 @@ impl Selector {
 
     fn fields_match(&self, item: &[u8]) -> bool {
         let holds = |value: &str, term: &Term| (value == term.value) == term.equal;
-        if self.known == Fields::Event {
-            let Ok(event) = serde_json::from_slice::<EventFields<'_>>(item) else {
-                return false;
-            };
-            return self
-                .fields
-                .iter()
-                .all(|term| holds(event_field(&event, &term.field).unwrap_or_default(), term));
-        }
         let names = names_of(item);
+        // Parsed only for what is no name, and once.
+        let object = LazyCell::new(|| serde_json::from_slice(item).unwrap_or_default());
         self.fields.iter().all(|term| match term.field.as_str() {
             "metadata.name" => holds(&names.name, term),
             "metadata.namespace" => holds(&names.namespace, term),
-            path => holds(&text_at(item, path), term),
+            SOURCE if self.known == Fields::Event => {
+                let component = text_at(&object, "source.component");
+                let reporting = || text_at(&object, "reportingComponent");
+                holds(&Some(component).filter(|c| !c.is_empty()).unwrap_or_else(reporting), term)
+            }
+            path => holds(&text_at(&object, path), term),
         })
     }
 }
@@ -92,7 +106,7 @@ impl Fields {
     fn check(self, field: &str) -> Result<(), ApiStatus> {
         let common = matches!(field, "metadata.name" | "metadata.namespace");
         let refusal = match self {
-            Self::Event if event_field(&EventFields::default(), field).is_some() => return Ok(()),
+            Self::Event if common || OF_EVENTS.contains(&field) => return Ok(()),
             Self::Core(paths) if common || paths.contains(&field) => return Ok(()),
             Self::None if common => return Ok(()),
             Self::Event | Self::Core(_) => format!("field label not supported: {field}"),
@@ -105,32 +119,9 @@ impl Fields {
     }
 }
 
-/// The fields that the API server lets Events be selected by.
-fn event_field<'a>(event: &'a EventFields<'_>, field: &str) -> Option<&'a str> {
-    let object = &event.involved_object;
-    Some(match field {
-        "metadata.name" => &event.metadata.name,
-        "metadata.namespace" => &event.metadata.namespace,
-        "involvedObject.kind" => &object.kind,
-        "involvedObject.namespace" => &object.namespace,
-        "involvedObject.name" => &object.name,
-        "involvedObject.uid" => &object.uid,
-        "involvedObject.apiVersion" => &object.api_version,
-        "involvedObject.resourceVersion" => &object.resource_version,
-        "involvedObject.fieldPath" => &object.field_path,
-        "reason" => &event.reason,
-        "reportingComponent" => &event.reporting_component,
-        "source" if event.source.component.is_empty() => &event.reporting_component,
-        "source" => &event.source.component,
-        "type" => &event.type_,
-        _ => return None,
-    })
-}
-
 /// The scalar at a path of members; empty when it is absent.
-fn text_at(item: &[u8], path: &str) -> String {
-    let object: Value = serde_json::from_slice(item).unwrap_or_default();
-    match path.split('.').try_fold(&object, |value, member| value.get(member)) {
+fn text_at(object: &Value, path: &str) -> String {
+    match path.split('.').try_fold(object, |value, member| value.get(member)) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Bool(yes)) => yes.to_string(),
         _ => String::new(),
@@ -196,7 +187,7 @@ fn expression(text: &str) -> Result<Expression, ApiStatus> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::api_server::{EventObject, stored::Stored as _};
+    use crate::api_server::{EventObject, stored::Stored as _};
 
     #[test]
     fn fields_of_an_event_select() {

@@ -15,6 +15,7 @@ use std::{error::Error, time::Duration};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, EventSource};
 use kube::{Api, Client, Config, api::ObjectMeta};
 use tidings_kube::{
+    client_without_retry,
     correlator::Patch,
     recorder::{
         ApiServerSink, BroadcasterOptions, EventBroadcaster, EventRecorder, EventSink, EventType,
@@ -97,7 +98,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// The ConfigMap, if there is a cluster that answers within three seconds.
 async fn find(namespace: &str, name: &str) -> Result<(Client, ConfigMap), Box<dyn Error>> {
     // The client must not retry by itself, or it and the broadcaster would both.
-    let client = ApiServerSink::client_without_retry(Config::infer().await?)?;
+    let client = client_without_retry(Config::infer().await?)?;
     let config_maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     match tokio::time::timeout(Duration::from_secs(3), config_maps.get_opt(name)).await? {
         Ok(Some(config)) => Ok((client, config)),

@@ -2,7 +2,7 @@
 //! when something is wrong decides what the recorder does next, so the art is to say what it *was*.
 //! Watch the same troubles under client-go's policy and under the patient one.
 //!
-//!     cargo run --no-default-features --example event_sink
+//!     cargo run --example event_sink
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::{

@@ -5,7 +5,7 @@ use super::{
     Beat,
     cast::{Cast, Kind, Pod, controller, kubelet, node_ref, scheduler},
 };
-use crate::demo::api_server::EventObject;
+use crate::api_server::EventObject;
 
 use Kind::{Normal, Warning};
 

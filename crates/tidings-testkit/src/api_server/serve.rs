@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use super::object_key;
 use super::{
     Shared, documents,
     faults::{Fault, On},
@@ -19,7 +20,6 @@ use super::{
     status::ApiStatus,
     watch,
 };
-use tidings_kube::object::object_key;
 
 pub(super) const JSON: &str = "Content-Type: application/json\r\n";
 

@@ -12,6 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::watch as signal;
 
+use super::object_key;
 use super::{
     Options, Recorded,
     faults::Faults,
@@ -24,7 +25,6 @@ use super::{
     status::ApiStatus,
     stored::AnyObject,
 };
-use tidings_kube::object::object_key;
 
 /// How many requests are remembered.
 const REQUESTS: usize = 10_000;

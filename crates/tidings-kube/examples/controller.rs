@@ -24,17 +24,17 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::{Value, json};
-use tidings::demo::api_server::{ApiServer, Fault, On, Options};
 use tidings_kube::{
+    client_without_retry,
     informer::{HandlerFuncs, SharedInformer, Store},
     object::meta_namespace_key,
-    recorder::ApiServerSink,
     reflector::ResourceApi,
     workqueue::{
         RateLimitingQueue,
         controller::{Action, run_workers},
     },
 };
+use tidings_testkit::api_server::{ApiServer, Fault, On, Options};
 use tokio::sync::mpsc;
 
 const ANNOTATION: &str = "example.com/size";
@@ -105,7 +105,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let config =
         if in_cluster { Config::infer().await? } else { Config::new(server.url().parse()?) };
     // Whoever tries again, and when, should be one: here the reflector and the work queue.
-    let client = ApiServerSink::client_without_retry(config)?;
+    let client = client_without_retry(config)?;
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "shop");
     if !in_cluster {
         prepare(&server, &maps).await?;

@@ -140,16 +140,9 @@ pub(super) async fn send(
 }
 
 /// At the level that the API server uses.
-#[cfg(feature = "http-client")]
 fn gzip(body: &[u8]) -> Option<Vec<u8>> {
     use std::io::Write as _;
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packer.write_all(body).ok()?;
     packer.finish().ok()
-}
-
-/// Nothing to compress with: the body goes out as it is.
-#[cfg(not(feature = "http-client"))]
-fn gzip(_body: &[u8]) -> Option<Vec<u8>> {
-    None
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use self::template::Template;
+use super::object_key;
 use super::{ApiServer, ApiStatus, replay::paced};
-use tidings_kube::object::object_key;
 
 /// How many objects are written under one hold of the lock: requests are answered between holds.
 const SLICE: usize = 1024;
