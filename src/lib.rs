@@ -1,14 +1,16 @@
-//! Tidings: a Kubernetes event bridge that loses nothing, and the library under it.
+//! Tidings: a Kubernetes event bridge that loses nothing. client-go's machinery under it is the crate
+//! [`tidings_kube`].
 //!
 //! The module map is the architecture. Events flow from the API server to the sinks:
 //!
 //! ```text
-//! API server ──list/watch──▶ cache ─▶ bridge::ingest ─▶ journal ─▶ watch ─┬▶ a bridge watcher ─▶ Kafka
-//!                                                     (durable,  (live    ├▶ a bridge watcher ─▶ OTLP logs
-//!                                                      ordered)  fan-out) └▶ a bridge watcher ─▶ webhook
+//! API server ─list/watch─▶ reflector ─▶ bridge::ingest ─▶ journal ─▶ broadcaster ─┬▶ a bridge watcher ─▶ Kafka
+//!                                                        (durable,   (live        ├▶ a bridge watcher ─▶ OTLP logs
+//!                                                         ordered)    fan-out)    └▶ a bridge watcher ─▶ webhook
 //! ```
 //!
-//! A module uses only modules above it (`tests/program/layering.rs` holds that).
+//! The reflector and the broadcaster are those of `tidings_kube`. A module uses only modules above it
+//! (`tests/program/layering.rs` holds that).
 
 // What an event is, and words of others made fit for a terminal; no I/O.
 pub mod event;

@@ -2,9 +2,8 @@
 
 use std::convert::Infallible;
 
-use tokio::task::JoinHandle;
-
 use tidings_kube::text::panic_message;
+use tokio::task::JoinHandle;
 
 /// A server does not serve any longer, which is a bug.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Correlation in a sink's watcher: the algorithm of client-go's recorder on what the journal holds.
 //!
 //! Each version of an Event that the sink wants is aggregated, counted and put to the spam filter,
-//! as [`correlate`](tidings_kube::correlator) does it for a recorder: 10 similar ones within 600 s are one
+//! as [`correlator`](tidings_kube::correlator) does it for a recorder: 10 similar ones within 600 s are one
 //! group, an object has 25 tokens and gets one back every 300 s. A version costs one token and
 //! counts by its delta. What was decided stands in the envelope's `correlation`.
 //!

@@ -21,10 +21,10 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
+use tidings_kube::text::short;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::{BridgeView, COMPONENT, OwnWrites, own_writes::OwnWrite, shared::lock};
-use tidings_kube::text::short;
 
 /// A watch has to bring it within this time after it was written, or within half an interval if
 /// that is less.

@@ -8,13 +8,13 @@
 
 use std::{collections::HashMap, fmt, future::pending, time::Duration};
 
+use tidings_kube::text::panic_message;
 use tokio::{
     task::{Id, JoinError, JoinHandle, JoinSet},
     time::{Instant, timeout_at},
 };
 
 use super::BridgeError;
-use tidings_kube::text::panic_message;
 
 /// What a panic takes with it may end a moment earlier than the panic shows.
 const PANIC_SHOWS_WITHIN: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use kube::Client;
 use tidings_kube::{
     broadcaster::Stopped,
     correlator::CorrelatorOptions,
-    recorder::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy, Running},
+    recorder::{ApiServerSink, BroadcasterOptions, EventBroadcaster, RetryPolicy},
 };
 
 use crate::bridge::{COMPONENT, OwnEvents, OwnWrites};
@@ -18,15 +18,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// What records them. Without a Pod of its own to speak about there is none, and the log is all.
 pub(super) struct Recording {
     broadcaster: EventBroadcaster,
-    writing: Running,
 }
-
-/// The recorder does not write any longer, which is a bug.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the recorder of own events {0}; this is a bug\nhint: nothing else is lost, so start again; and please report it"
-)]
-pub(super) struct RecorderEnded(String);
 
 impl Recording {
     /// Starts to record about the Pod that `POD_NAME`, `POD_NAMESPACE` and `POD_UID` name, as
@@ -51,7 +43,7 @@ impl Recording {
         });
         let writes = OwnWrites::in_namespace(&*namespace);
         let sink = writes.through(ApiServerSink::for_namespace(client.clone(), &*namespace));
-        let writing = broadcaster.start_recording_to_sink(sink).await?;
+        broadcaster.start_recording_to_sink(sink).await?;
         let source =
             EventSource { component: Some(COMPONENT.to_owned()), host: variable("NODE_NAME") };
         let own_events = OwnEvents {
@@ -66,16 +58,7 @@ impl Recording {
             },
             writes,
         };
-        Ok(Some((Self { broadcaster, writing }, own_events)))
-    }
-
-    /// Completes when it does not write any longer, which it does until it is stopped.
-    pub(super) async fn failed(&self) -> RecorderEnded {
-        self.writing.ended().await;
-        RecorderEnded(match self.writing.panicked() {
-            Some(message) => format!("panicked: {message}"),
-            None => "has ended unexpectedly".to_owned(),
-        })
+        Ok(Some((Self { broadcaster }, own_events)))
     }
 
     /// Records what is queued, and ends; within two seconds or so, whatever the API server does.

@@ -217,14 +217,12 @@ async fn follow(
     });
     let served = OptionFuture::from(admin.as_mut().map(AdminServer::failed));
     let controlled = OptionFuture::from(control.as_mut().map(ControlSocket::failed));
-    let recorded = OptionFuture::from(recording.as_ref().map(Recording::failed));
     let reloading = OptionFuture::from(reloading);
     let failure: Option<Failure> = tokio::select! {
         () = signals.stop() => None,
         error = bridge.failed() => Some(error.into()),
         Some(error) = served => Some(error.into()),
         Some(error) = controlled => Some(error.into()),
-        Some(error) = recorded => Some(error.into()),
         Some(never) = reloading => match never {},
     };
     match &failure {

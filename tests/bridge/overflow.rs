@@ -12,7 +12,6 @@ use tidings::{
     bridge::{BatchOptions, Bridge, BridgeView, FailureClass, Overflow},
 };
 use tidings_testkit::api_server::{ApiServer, EventObject, Written};
-
 use tokio::runtime::Runtime;
 
 use crate::support::{

@@ -20,7 +20,6 @@ use tidings_kube::{
     recorder::{EventBroadcaster, EventSink, FakeEvents, SinkError, fake_recorder},
 };
 use tidings_testkit::api_server::{ApiServer, EventObject};
-
 use tokio::sync::Semaphore;
 
 use crate::support::{MemorySink, Received, Setup, create, health, retry, server, stop, until};

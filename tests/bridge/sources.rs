@@ -8,7 +8,6 @@ use tidings::{
     bridge::{Bridge, FailureClass, SourceStart},
 };
 use tidings_testkit::api_server::{EventObject, Fault, On, Written, seconds};
-
 use tokio::runtime::Runtime;
 
 use crate::support::{

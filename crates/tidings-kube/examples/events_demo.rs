@@ -169,7 +169,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("  {line}");
     }
 
-    // The same by `record`: recorders produce and send, a sink's task correlates, writes, and tries
+    // The same by `recorder`: recorders produce and send, a sink's task correlates, writes, and tries
     // again where we have given up.
     let again = Store::default();
     let broadcaster = EventBroadcaster::default();

@@ -5,8 +5,8 @@ use kube::{Client, Config};
 /// A client without retries of its own.
 ///
 /// kube's client sends a request again that was answered 429, 503 or 504, and tells nobody. A
-/// [reflector](crate::reflector) and a [recording](crate::recorder) have waits of their own, as
-/// client-go's have, and report each failure; with such retries below them they are blind to it.
+/// reflector and a recording have waits of their own, as client-go's have, and report each failure; with such
+/// retries below them they are blind to it.
 ///
 /// # Errors
 ///

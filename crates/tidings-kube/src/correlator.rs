@@ -69,8 +69,7 @@
 //! does: its accidents too, as long as [`CorrelatorOptions`] do not ask for better. It is what a
 //! recorder needs.
 //!
-//! Below it is a core that knows no Event, for the watchers of the bridge, which read records of
-//! the journal. It works on [`Key`]s: fingerprints of 16 bytes, made by [`Keys`] under a secret, so
+//! Below it is a core that knows no Event, for programs that keep events in a form of their own. It works on [`Key`]s: fingerprints of 16 bytes, made by [`Keys`] under a secret, so
 //! that memory is bounded however long the messages are. Its time is in nanoseconds since the Unix
 //! epoch. An [`Aggregator`] and a [`SpamFilter`] can be saved and loaded, from which they go on as
 //! if nothing had been; the `Keys` that made their keys are saved with them.

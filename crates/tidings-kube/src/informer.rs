@@ -116,7 +116,7 @@ mod sync;
 pub use builder::{Builder as InformerBuilder, QueueKind};
 pub use delta::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
 pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
-pub use factory::{CacheSync, SharedInformerFactory};
+pub use factory::{CacheSync, InformerEnded, SharedInformerFactory};
 pub use handler::{HandlerFuncs, ResourceEventHandler};
 pub use in_order::InOrderFifo;
 pub use indexer::{IndexError, IndexFunc, Indexers, NAMESPACE_INDEX, namespace_index_func};

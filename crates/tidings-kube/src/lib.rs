@@ -2,6 +2,10 @@
     all(feature = "informer", feature = "recorder", feature = "workqueue"),
     doc = include_str!("../README.md")
 )]
+#![cfg_attr(
+    not(all(feature = "informer", feature = "recorder", feature = "workqueue")),
+    doc = "client-go's machinery for Rust; its README.md is the guide."
+)]
 
 #[cfg(feature = "broadcaster")]
 pub mod broadcaster;
@@ -9,6 +13,8 @@ pub mod broadcaster;
 mod client;
 #[cfg(feature = "correlator")]
 pub mod correlator;
+#[cfg(any(feature = "informer", feature = "recorder", feature = "workqueue"))]
+mod foreign;
 #[cfg(feature = "informer")]
 pub mod informer;
 #[cfg(feature = "informer")]
@@ -17,6 +23,8 @@ pub mod object;
 pub mod recorder;
 #[cfg(feature = "informer")]
 pub mod reflector;
+// For the program `tidings`, which says the words of others by the same rules.
+#[doc(hidden)]
 pub mod text;
 #[cfg(feature = "workqueue")]
 pub mod workqueue;

@@ -48,10 +48,10 @@ impl<K: kube::Resource + Send + Sync + 'static> Object for K {
 }
 
 /// The pieces that make a key, one behind the other.
-pub(super) type KeyPieces<'a> = [&'a str; 3];
+pub(crate) type KeyPieces<'a> = [&'a str; 3];
 
 /// The key of an object, without an allocation.
-pub(super) fn key_pieces(object: &impl Object) -> KeyPieces<'_> {
+pub(crate) fn key_pieces(object: &impl Object) -> KeyPieces<'_> {
     pieces(object.namespace().unwrap_or_default(), object.name())
 }
 
@@ -60,7 +60,7 @@ fn pieces<'a>(namespace: &'a str, name: &'a str) -> KeyPieces<'a> {
 }
 
 /// A key in the pieces that an object's key has, if names have no `/`.
-pub(super) fn split_key(key: &str) -> KeyPieces<'_> {
+pub(crate) fn split_key(key: &str) -> KeyPieces<'_> {
     match key.split_once('/') {
         Some((namespace, name)) => [namespace, "/", name],
         None => ["", "", key],

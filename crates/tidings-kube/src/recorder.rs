@@ -111,7 +111,7 @@
 //! # What differs from client-go
 //!
 //! The rules are client-go's: golden vectors made by it are run against this module
-//! (`docs/conformance.md` has the whole). On purpose it differs here:
+//! (`docs/conformance.md` of the repository has the whole). On purpose it differs here:
 //!
 //! - [`shutdown`](EventBroadcaster::shutdown) lets the sinks work on what is queued for ten seconds,
 //!   and reports what was not written. client-go drops a part of the queue, by chance and silently;

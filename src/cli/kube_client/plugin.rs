@@ -21,13 +21,12 @@ use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::json;
+use tidings_kube::text::short;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::Command,
     time::timeout,
 };
-
-use tidings_kube::text::short;
 
 /// A command that takes longer is killed, unless there is a terminal, where a person may be at it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

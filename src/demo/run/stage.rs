@@ -12,6 +12,10 @@ use std::{
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_testkit::{
+    api_server::{ApiServer, Options},
+    story::{Narrator, tell},
+};
 use tokio::{task::JoinHandle, time::Instant};
 
 use super::{
@@ -22,10 +26,6 @@ use super::{
 use crate::demo::{
     picture::{BridgeState, BridgeView, Picture, SinkState, SinkView, SourceView},
     receivers::{KafkaReceiver, OtlpReceiver, Outage, Receiver, WebhookReceiver},
-};
-use tidings_testkit::{
-    api_server::{ApiServer, Options},
-    story::{Narrator, tell},
 };
 
 /// Stories shown at once.

@@ -81,6 +81,10 @@ impl<T: Clone + Send + 'static> Broadcaster<T> {
     }
 
     /// The same with the loop to be run by the caller, who wants to know how it ends.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
     pub fn with_loop(
         incoming: usize,
         full: FullChannel<T>,

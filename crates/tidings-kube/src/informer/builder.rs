@@ -1,9 +1,17 @@
 //! Setting up an informer.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use super::{Indexers, Store, TransformFunc, shared::SharedInformer};
+use super::{Indexers, Store, TransformFunc, queue::TransformerPanicked, shared::SharedInformer};
 use crate::{
+    foreign::caught,
     object::Object,
     reflector::{Follow, ListWatchError, ReflectorOptions, ResourceApi, WatchErrorHandler},
 };
@@ -29,6 +37,8 @@ pub struct Builder<K: Object> {
     pub(super) watch_error_handler: Option<WatchErrorHandler>,
     reflector: ReflectorOptions,
     indexers: Indexers<K>,
+    /// Calls of the transformer and the watch error handler that panicked.
+    pub(super) panics: Arc<AtomicU64>,
 }
 
 impl<K: Object> Builder<K> {
@@ -42,6 +52,7 @@ impl<K: Object> Builder<K> {
             watch_error_handler: None,
             reflector,
             indexers: Indexers::new(),
+            panics: Arc::default(),
         }
     }
 
@@ -64,7 +75,8 @@ impl<K: Object> Builder<K> {
     /// the objects of the API server only, each once.
     ///
     /// An object of a watch that it refuses is left out, and said in the log; a list in which it
-    /// refuses one is fetched again, after the reflector's wait.
+    /// refuses one is fetched again, after the reflector's wait, and the watch error handler is told.
+    /// An object that it panics on is left out, logged and [counted](SharedInformer::panics).
     #[must_use]
     pub fn transform(
         mut self,
@@ -81,8 +93,9 @@ impl<K: Object> Builder<K> {
         self
     }
 
-    /// Is told of each failure of a list or a watch, and of each object that cannot be read,
-    /// instead of the log. It must not wait.
+    /// Is told of each failure of a list or a watch, also of a list that the transformer refuses, and of
+    /// each object that cannot be read; of the latter instead of the log. It must not wait. A panic of
+    /// it is logged and [counted](SharedInformer::panics).
     #[must_use]
     pub fn watch_error_handler(
         mut self,
@@ -103,11 +116,40 @@ impl<K: Object> Builder<K> {
     /// The informer. It does nothing before it [runs](SharedInformer::run).
     pub fn build(mut self) -> SharedInformer<K> {
         let store = Store::new(std::mem::take(&mut self.indexers));
+        self.transform = self.transform.take().map(|transform| self.guarded_transform(transform));
+        let handler = self.watch_error_handler.take();
+        self.watch_error_handler = handler.map(|handler| self.guarded_handler(handler));
         SharedInformer::new(self, store)
     }
 
+    fn guarded_transform(&self, transform: TransformFunc<K>) -> TransformFunc<K> {
+        let panics = Arc::clone(&self.panics);
+        Arc::new(move |object| {
+            caught(|| transform(object)).unwrap_or_else(|panic| {
+                panics.fetch_add(1, Ordering::Relaxed);
+                Err(TransformerPanicked(panic).into())
+            })
+        })
+    }
+
+    fn guarded_handler(&self, handler: WatchErrorHandler) -> WatchErrorHandler {
+        let panics = Arc::clone(&self.panics);
+        let resource = self.api.resource().plural.clone();
+        Arc::new(move |error| {
+            if let Err(panic) = caught(|| handler(error)) {
+                panics.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(resource, panic, %error, "the watch error handler panicked");
+            }
+        })
+    }
+
     pub(super) fn reflector_options(&self, check_period: Duration) -> ReflectorOptions {
+        let name = match &*self.reflector.name {
+            "" => self.api.resource().plural.clone(),
+            name => name.to_owned(),
+        };
         ReflectorOptions {
+            name,
             resync_period: (!check_period.is_zero()).then_some(check_period),
             watch_error_handler: self.watch_error_handler.clone(),
             follow: Follow::State,

@@ -8,7 +8,10 @@ use std::{
 use super::{
     DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType, KnownObjects, PopError, Queue,
     TransformError, TransformFunc,
-    queue::{Entries, Inside, OnError, Waiting, sync_of_idle, tombstones_of_missing, transformed},
+    queue::{
+        Entries, Inside, OnError, Waiting, is_queued, sync_of_idle, tombstones_of_missing,
+        transformed,
+    },
 };
 use crate::object::{Object, meta_namespace_key};
 
@@ -112,10 +115,11 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
     fn replace_keeping(&self, items: Vec<K>, kept: &HashSet<String>) -> Result<(), TransformError> {
         self.waiting.change(|Inside { entries, first_list, .. }| {
             let mut listed = HashSet::with_capacity(items.len());
+            let mut left_out = 0;
             for item in items {
                 let key = meta_namespace_key(&item);
-                self.push(entries, &key, self.replaced, item)?;
-                listed.insert(key);
+                let queued = is_queued(self.push(entries, &key, self.replaced, item))?;
+                left_out += usize::from(listed.insert(key) && !queued);
             }
             let stays = |key: &str| listed.contains(key) || kept.contains(key);
             let mut gone = entries.bury_all_but(stays);
@@ -127,7 +131,7 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
                     entries.bury(tombstone);
                 }
             }
-            first_list.replaced(listed.len() + gone);
+            first_list.replaced(listed.len() - left_out + gone);
             Ok(())
         })
     }

@@ -3,6 +3,8 @@
 use std::{
     any::{Any, TypeId, type_name},
     collections::HashMap,
+    error::Error,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,13 +15,16 @@ use kube::{
     Client, Resource,
     core::{ApiResource, DynamicObject},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{builder::Builder, shared::SharedInformer, sync::Synced};
 use crate::{
+    foreign::caught_future,
     object::Metadata,
     reflector::{Decode, ResourceApi},
 };
+
+type SetUp<'a, K> = Box<dyn FnOnce(Builder<K>) -> Builder<K> + 'a>;
 
 type Tweak = Arc<dyn Fn(ResourceApi) -> ResourceApi + Send + Sync>;
 
@@ -55,6 +60,15 @@ pub struct SharedInformerFactory {
     resync: Duration,
     tweak: Option<Tweak>,
     informers: Mutex<Informers>,
+    ends: watch::Sender<Ends>,
+}
+
+/// How the informers have ended.
+#[derive(Default)]
+struct Ends {
+    first: Option<InformerEnded>,
+    /// They are to end.
+    shut_down: bool,
 }
 
 #[derive(Default)]
@@ -63,6 +77,19 @@ struct Informers {
     all: HashMap<(TypeId, ApiResource), Entry>,
     runs: JoinSet<()>,
     shut_down: bool,
+}
+
+impl Ends {
+    fn note(&mut self, end: InformerEnded) {
+        if end.panic.is_some() {
+            tracing::error!(%end, "an informer has ended: its cache is no longer kept up");
+        } else if !self.shut_down {
+            tracing::warn!(%end, "an informer has ended: its cache is no longer kept up");
+        }
+        if !self.shut_down {
+            self.first.get_or_insert(end);
+        }
+    }
 }
 
 impl Informers {
@@ -85,23 +112,53 @@ pub struct CacheSync {
     pub resource: ApiResource,
     /// The Rust type of its objects.
     pub object: &'static str,
-    /// Whether it is synced. If not, it was stopped first.
+    /// Whether it has synced. If not, it has ended first.
     pub synced: bool,
+    /// Whether it has ended: what the cache holds is no longer kept up.
+    pub ended: bool,
 }
+
+/// An informer that a factory has started and that runs no longer, though the factory was not shut down. Its
+/// cache stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InformerEnded {
+    /// The resource that it lists and watches.
+    pub resource: ApiResource,
+    /// The Rust type of its objects.
+    pub object: &'static str,
+    /// The message of its panic; `None` if it was stopped.
+    pub panic: Option<String>,
+}
+
+impl fmt::Display for InformerEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, object, panic } = self;
+        write!(f, "the informer of {} ({object}) ", resource.plural)?;
+        match panic {
+            Some(panic) => write!(f, "panicked: {panic}"),
+            None => f.write_str("was stopped"),
+        }
+    }
+}
+
+impl Error for InformerEnded {}
 
 /// An informer of whatever type.
 trait AnyInformer: Any + Send + Sync {
     fn run(self: Arc<Self>) -> BoxFuture<'static, ()>;
     fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()>;
     fn synced(&self) -> Synced;
+    fn is_stopped(&self) -> bool;
     fn object(&self) -> &'static str;
 }
 
 impl<K: Decode> AnyInformer for SharedInformer<K> {
     fn run(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            // Somebody else may run it: that serves as well.
-            let _ = SharedInformer::run(&self).await;
+            if SharedInformer::run(&self).await.is_err() {
+                // Somebody else runs it, or has: that serves as well.
+                self.ended().await;
+            }
         })
     }
 
@@ -111,6 +168,10 @@ impl<K: Decode> AnyInformer for SharedInformer<K> {
 
     fn synced(&self) -> Synced {
         SharedInformer::synced(self)
+    }
+
+    fn is_stopped(&self) -> bool {
+        SharedInformer::is_stopped(self)
     }
 
     fn object(&self) -> &'static str {
@@ -128,6 +189,7 @@ impl SharedInformerFactory {
             resync: Duration::ZERO,
             tweak: None,
             informers: Mutex::default(),
+            ends: watch::Sender::default(),
         }
     }
 
@@ -162,11 +224,12 @@ impl SharedInformerFactory {
     where
         K: Decode + Resource<DynamicType = (), Scope: 'static>,
     {
-        self.informer_with(|builder| builder)
+        self.informer_of(self.api_of::<K>(), None)
     }
 
     /// The informer of a type, and how it is set up if this is the first that asks for it: indexes,
-    /// a transformer, an error handler.
+    /// a transformer, an error handler. If it is not, the set-up is not used, which the log says; indexes can be
+    /// [added](super::Store::add_indexers) to the store of an informer that there is.
     pub fn informer_with<K>(
         &self,
         set_up: impl FnOnce(Builder<K>) -> Builder<K>,
@@ -174,21 +237,24 @@ impl SharedInformerFactory {
     where
         K: Decode + Resource<DynamicType = (), Scope: 'static>,
     {
-        let whole_cluster = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
-        let namespace = if whole_cluster { "" } else { &*self.namespace };
-        let api = self.api(&ApiResource::erase::<K>(&()), namespace);
-        self.informer_of(api, set_up)
+        self.informer_of(self.api_of::<K>(), Some(Box::new(set_up)))
     }
 
     /// The informer of a resource that there is no Rust type for.
     pub fn informer_for(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
-        self.informer_of(self.api(resource, &self.namespace), |builder| builder)
+        self.informer_of(self.api(resource, &self.namespace), None)
     }
 
     /// The informer of a resource's metadata alone, which costs a fraction of the objects' memory.
     pub fn metadata_informer_for(&self, resource: &ApiResource) -> SharedInformer<Metadata> {
         let api = self.api(resource, &self.namespace).metadata_only();
-        self.informer_of(api, |builder| builder)
+        self.informer_of(api, None)
+    }
+
+    fn api_of<K: Resource<DynamicType = (), Scope: 'static>>(&self) -> ResourceApi {
+        let whole_cluster = TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>();
+        let namespace = if whole_cluster { "" } else { &*self.namespace };
+        self.api(&ApiResource::erase::<K>(&()), namespace)
     }
 
     fn api(&self, resource: &ApiResource, namespace: &str) -> ResourceApi {
@@ -206,19 +272,33 @@ impl SharedInformerFactory {
     fn informer_of<K: Decode>(
         &self,
         api: ResourceApi,
-        set_up: impl FnOnce(Builder<K>) -> Builder<K>,
+        set_up: Option<SetUp<'_, K>>,
     ) -> SharedInformer<K> {
         let key = (TypeId::of::<K>(), api.resource().clone());
-        if let Some(known) = self.informers().get(&key) {
+        let known = self.informers().get(&key);
+        if let Some(known) = known {
+            if set_up.is_some() {
+                tracing::warn!(
+                    resource = api.resource().plural,
+                    object = type_name::<K>(),
+                    "this informer is there already: its second set-up is not used"
+                );
+            }
             return known;
         }
         // Not under the lock: the set-up may ask for another informer.
         let builder = SharedInformer::builder(api).resync_check_period(self.resync);
-        let informer = set_up(builder).build();
+        let informer = match set_up {
+            Some(set_up) => set_up(builder).build(),
+            None => builder.build(),
+        };
         let mut informers = self.informers();
         // Somebody else may have been faster.
         if let Some(known) = informers.get(&key) {
             return known;
+        }
+        if informers.shut_down {
+            informer.stop();
         }
         let entry = Entry { informer: Arc::new(informer.clone()), started: false };
         informers.all.insert(key, entry);
@@ -230,14 +310,38 @@ impl SharedInformerFactory {
     pub fn start(&self) {
         let mut informers = self.informers();
         let Informers { all, runs, shut_down } = &mut *informers;
-        for entry in all.values_mut().filter(|entry| !*shut_down && !entry.started) {
+        for ((_, resource), entry) in all.iter_mut() {
+            if *shut_down || entry.started {
+                continue;
+            }
             entry.started = true;
-            runs.spawn(Arc::clone(&entry.informer).run());
+            let (informer, ends) = (Arc::clone(&entry.informer), self.ends.clone());
+            let (resource, object) = (resource.clone(), informer.object());
+            runs.spawn(async move {
+                let panic = caught_future(informer.run()).await.err();
+                let end = InformerEnded { resource, object, panic };
+                ends.send_modify(|ends| ends.note(end));
+            });
         }
     }
 
-    /// Waits until every informer that is started has synced or was stopped; in the order of their
+    /// Waits until an informer that was started has ended without a [shutdown](Self::shutdown) of the
+    /// factory: it was stopped, or a method of its type panicked. A program that is to end then, as Go's
+    /// do, waits for this beside its work. With several it is the first.
+    pub async fn failed(&self) -> InformerEnded {
+        let mut ends = self.ends.subscribe();
+        loop {
+            if let Some(end) = &ends.borrow_and_update().first {
+                return end.clone();
+            }
+            // Never an error: the sender is in `self`.
+            let _ = ends.changed().await;
+        }
+    }
+
+    /// Waits until every informer that is started has synced or has ended; in the order of their
     /// resources' names.
+    #[must_use = "a cache that has not synced lacks objects that exist"]
     pub async fn wait_for_cache_sync(&self) -> Vec<CacheSync> {
         let waits: Vec<_> = {
             let informers = self.informers();
@@ -246,7 +350,11 @@ impl SharedInformerFactory {
                 .map(|((_, resource), entry)| {
                     let (resource, object) = (resource.clone(), entry.informer.object());
                     let synced = entry.informer.synced();
-                    async move { CacheSync { resource, object, synced: synced.wait().await } }
+                    let informer = Arc::clone(&entry.informer);
+                    async move {
+                        let synced = synced.wait().await;
+                        CacheSync { resource, object, synced, ended: informer.is_stopped() }
+                    }
                 })
                 .collect()
         };
@@ -258,14 +366,14 @@ impl SharedInformerFactory {
         caches
     }
 
-    /// Stops every informer that was started, and waits until none of them and of their handlers
-    /// runs any more.
+    /// Stops every informer, and waits until none of them and of their handlers runs any more. One that is
+    /// asked for later is stopped from the beginning.
     pub async fn shutdown(&self) {
         let stops: Vec<_> = {
             let mut informers = self.informers();
             informers.shut_down = true;
-            let started = informers.all.values().filter(|entry| entry.started);
-            started.map(|entry| Arc::clone(&entry.informer).shutdown()).collect()
+            self.ends.send_modify(|ends| ends.shut_down = true);
+            informers.all.values().map(|entry| Arc::clone(&entry.informer).shutdown()).collect()
         };
         join_all(stops).await;
     }

@@ -1,13 +1,14 @@
 //! From the reflector's JSON to the queue's objects.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{any::Any, collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use tokio::time::Instant;
 
 use super::{DeletedFinalStateUnknown, Queue, TransformError, shared::Shared};
 use crate::{
+    foreign::caught,
     object::object_key,
     reflector::{
         Applied, Decode, DecodeError, HeadMetadata, ListWatchError, ReflectorStore, ReplaceReason,
@@ -24,12 +25,21 @@ pub(super) struct Feed<K: Decode, Q> {
     listed: Vec<K>,
     /// The keys of those that cannot be read.
     unread: HashSet<String>,
+    /// Why the last list was not taken.
+    refused: Option<String>,
 }
 
 impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
     pub(super) fn new(informer: Arc<Shared<K>>, queue: Arc<Q>) -> Self {
         let expected = informer.settings.api.expected();
-        Self { informer, queue, expected, listed: Vec::new(), unread: HashSet::new() }
+        Self {
+            informer,
+            queue,
+            expected,
+            listed: Vec::new(),
+            unread: HashSet::new(),
+            refused: None,
+        }
     }
 
     fn open(&self) -> Result<(), StoreClosed> {
@@ -37,7 +47,9 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
     }
 
     fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {
-        K::decode(json, &self.expected)
+        let kind = || self.expected.kind.clone();
+        caught(|| K::decode(json, &self.expected))
+            .unwrap_or_else(|panic| Err(DecodeError::Panicked { kind: kind(), panic }))
     }
 
     /// Queues what one event says; answers the resourceVersion of its object.
@@ -97,7 +109,19 @@ fn key_of(namespace: &str, name: &str) -> Option<String> {
 /// client-go's reflector goes on after an object that its store did not take.
 fn report(taken: Result<(), TransformError>) {
     if let Err(error) = taken {
-        tracing::error!(%error, cause = %error.source, "an object is left out");
+        error.log();
+    }
+}
+
+/// Objects of a list do not say what they are, those of a watch do. A dynamic object has to: client-go's
+/// `UnstructuredList` gives each the type of the list.
+fn state_type<K: 'static>(object: &mut K, expected: &ApiResource) {
+    let object: &mut dyn Any = object;
+    if let Some(object) = object.downcast_mut::<DynamicObject>()
+        && object.types.is_none()
+    {
+        let (api_version, kind) = (expected.api_version.clone(), expected.kind.clone());
+        object.types = Some(TypeMeta { api_version, kind });
     }
 }
 
@@ -105,13 +129,21 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
     async fn begin_replace(&mut self, _: ReplaceReason) -> Result<(), StoreClosed> {
         self.listed.clear();
         self.unread.clear();
+        self.refused = None;
         self.open()
+    }
+
+    fn cannot_keep(&self) -> Option<String> {
+        self.refused.clone()
     }
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         for item in items {
             match self.decode(&item) {
-                Ok(object) => self.listed.push(object),
+                Ok(mut object) => {
+                    state_type(&mut object, &self.expected);
+                    self.listed.push(object);
+                }
                 Err(error) => self.note_unread(&item, error),
             }
         }
@@ -122,7 +154,7 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
         self.open()?;
         let listed = std::mem::take(&mut self.listed);
         if let Err(error) = self.queue.replace_keeping(listed, &self.unread) {
-            tracing::error!(%error, cause = %error.source, "a list cannot be taken");
+            self.refused = Some(format!("{error}: {}", error.source));
             return Ok(Replaced::NotKept);
         }
         self.informer.note_synced(&*self.queue);

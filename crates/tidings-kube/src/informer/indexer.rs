@@ -3,18 +3,25 @@
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::object_set::ObjectSet;
-use crate::object::{Object, key_pieces};
+use crate::{
+    foreign::caught,
+    object::{Object, key_pieces, meta_namespace_key},
+};
 
 /// The name of the index by namespace, which [listers](super::Lister) of one namespace use when it
 /// is there. client-go's `NamespaceIndex`.
 pub const NAMESPACE_INDEX: &str = "namespace";
 
 /// The values under which an object is found in one index. It runs while the store is locked, and
-/// must answer the same whenever it is asked of the same object.
+/// must answer the same whenever it is asked of the same object. The index does not find an object that
+/// it panics on.
 pub type IndexFunc<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// Index functions by the names of their indexes.
@@ -86,19 +93,60 @@ pub enum IndexError {
 /// All indexes of a store.
 pub(super) struct Indexes<K> {
     by_name: BTreeMap<String, Index<K>>,
+    panics: Arc<AtomicU64>,
 }
 
 /// Objects by the values of one index function.
 struct Index<K> {
-    function: IndexFunc<K>,
+    function: Guarded<K>,
     values: HashMap<String, ObjectSet<K>>,
+}
+
+/// An index function whose panics are logged and counted: an object that it panics on is not found by this
+/// index. client-go ends the process then.
+struct Guarded<K> {
+    name: String,
+    function: IndexFunc<K>,
+    panics: Arc<AtomicU64>,
+}
+
+impl<K: Object> Guarded<K> {
+    fn values(&self, object: &K) -> Vec<String> {
+        caught(|| (self.function)(object)).unwrap_or_else(|panic| {
+            let panics = self.panics.fetch_add(1, Ordering::Relaxed) + 1;
+            // The function is called at each change of an object, so a line each time that their number has doubled.
+            if panics.is_power_of_two() {
+                let (index, object) = (&self.name, meta_namespace_key(object));
+                tracing::error!(
+                    index,
+                    object,
+                    panic,
+                    panics,
+                    "an index function panicked: this index does not find the object"
+                );
+            }
+            Vec::new()
+        })
+    }
 }
 
 impl<K: Object> Indexes<K> {
     pub(super) fn new(indexers: Indexers<K>, objects: &ObjectSet<K>) -> Self {
+        Self::counted(indexers, objects, Arc::default())
+    }
+
+    fn counted(indexers: Indexers<K>, objects: &ObjectSet<K>, panics: Arc<AtomicU64>) -> Self {
         let functions = indexers.functions.into_iter();
-        let by_name = functions.map(|(name, function)| (name, Index::of(function, objects)));
-        Self { by_name: by_name.collect() }
+        let by_name = functions.map(|(name, function)| {
+            let guarded = Guarded { name: name.clone(), function, panics: Arc::clone(&panics) };
+            (name, Index::of(guarded, objects))
+        });
+        Self { by_name: by_name.collect(), panics }
+    }
+
+    /// Calls of index functions that panicked.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
     }
 
     /// Adds indexes, with what is in the store already.
@@ -112,13 +160,14 @@ impl<K: Object> Indexes<K> {
         if !conflicts.is_empty() {
             return Err(IndexError::Conflict(conflicts.into_iter().cloned().collect()));
         }
-        self.by_name.append(&mut Self::new(indexers, objects).by_name);
+        let mut more = Self::counted(indexers, objects, Arc::clone(&self.panics));
+        self.by_name.append(&mut more.by_name);
         Ok(())
     }
 
     /// The same indexes, with other objects.
     pub(super) fn rebuilt(&self, objects: &ObjectSet<K>) -> Self {
-        Self::new(self.functions(), objects)
+        Self::counted(self.functions(), objects, Arc::clone(&self.panics))
     }
 
     /// An object takes the place of another of its key, or of nothing, or the other way round.
@@ -137,7 +186,7 @@ impl<K: Object> Indexes<K> {
         let functions = self.by_name.iter();
         Indexers {
             functions: functions
-                .map(|(name, index)| (name.clone(), Arc::clone(&index.function)))
+                .map(|(name, index)| (name.clone(), Arc::clone(&index.function.function)))
                 .collect(),
         }
     }
@@ -159,7 +208,7 @@ impl<K: Object> Indexes<K> {
     pub(super) fn like(&self, name: &str, object: &K) -> Result<Vec<Arc<K>>, IndexError> {
         let index = self.get(name)?;
         let mut like = ObjectSet::default();
-        for value in (index.function)(object) {
+        for value in index.function.values(object) {
             for object in index.values.get(&value).into_iter().flat_map(ObjectSet::iter) {
                 like.insert(Arc::clone(object));
             }
@@ -177,21 +226,21 @@ impl<K: Object> Indexes<K> {
 }
 
 impl<K: Object> Index<K> {
-    fn of(function: IndexFunc<K>, objects: &ObjectSet<K>) -> Self {
+    fn of(function: Guarded<K>, objects: &ObjectSet<K>) -> Self {
         let mut index = Self { function, values: HashMap::new() };
         objects.iter().for_each(|object| index.insert(object));
         index
     }
 
     fn insert(&mut self, object: &Arc<K>) {
-        for value in (self.function)(object) {
+        for value in self.function.values(object) {
             self.values.entry(value).or_default().insert(Arc::clone(object));
         }
     }
 
     /// A value without objects goes too: there may be no end to values.
     fn remove(&mut self, object: &Arc<K>) {
-        for value in (self.function)(object) {
+        for value in self.function.values(object) {
             if let Entry::Occupied(mut objects) = self.values.entry(value) {
                 objects.get_mut().remove(key_pieces(&**object));
                 if objects.get().is_empty() {

@@ -2,8 +2,8 @@
 //! and the task that calls the handler (client-go `processorListener`).
 
 use std::{
+    any::type_name,
     future::Future,
-    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{
         Arc,
@@ -11,11 +11,10 @@ use std::{
     },
 };
 
-use futures_util::FutureExt as _;
 use tokio::sync::{Notify, mpsc};
 
 use super::{DeltaObject, handler::ResourceEventHandler};
-use crate::{object::Object, text::panic_message};
+use crate::{foreign::caught_future, object::Object};
 
 /// What a handler is told.
 pub(super) enum Notification<K> {
@@ -27,6 +26,16 @@ pub(super) enum Notification<K> {
 impl<K> Notification<K> {
     fn is_initial_add(&self) -> bool {
         matches!(self, Self::Add { is_in_initial_list: true, .. })
+    }
+
+    /// The object that it is about.
+    fn about(&self) -> DeltaObject<K> {
+        match self {
+            Self::Add { object, .. } | Self::Update { new: object, .. } => {
+                DeltaObject::Object(Arc::clone(object))
+            }
+            Self::Delete(gone) => gone.clone(),
+        }
     }
 }
 
@@ -52,6 +61,8 @@ pub(super) struct ListenerState {
     /// Those of them that are initial adds.
     initial: AtomicUsize,
     panics: AtomicU64,
+    /// Those of all handlers of the informer.
+    all_panics: Arc<AtomicU64>,
     closed: AtomicBool,
     /// The last initial add was delivered, or the handler is told nothing more.
     changed: Notify,
@@ -99,11 +110,15 @@ pub(super) struct Listener<K> {
 pub(super) type ListenerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<K: Object> Listener<K> {
-    pub(super) fn new(handler: impl ResourceEventHandler<K>) -> (Self, ListenerTask) {
+    /// The panics of the handler are counted in `all_panics` as well.
+    pub(super) fn new(
+        handler: impl ResourceEventHandler<K>,
+        all_panics: Arc<AtomicU64>,
+    ) -> (Self, ListenerTask) {
         // A list of blocks that grows as long as the handler is behind, and that gives them back
         // when it catches up.
         let (queue, notifications) = mpsc::unbounded_channel();
-        let state = Arc::new(ListenerState::default());
+        let state = Arc::new(ListenerState { all_panics, ..ListenerState::default() });
         let task = deliver(handler, notifications, Arc::clone(&state));
         (Self { queue, state }, Box::pin(task))
     }
@@ -129,8 +144,8 @@ impl<K> Drop for Listener<K> {
     }
 }
 
-async fn deliver<K: Object>(
-    mut handler: impl ResourceEventHandler<K>,
+async fn deliver<K: Object, H: ResourceEventHandler<K>>(
+    mut handler: H,
     mut notifications: mpsc::UnboundedReceiver<Notification<K>>,
     state: Arc<ListenerState>,
 ) {
@@ -139,12 +154,16 @@ async fn deliver<K: Object>(
             return;
         }
         let is_initial_add = notification.is_initial_add();
-        let call = AssertUnwindSafe(tell(&mut handler, notification));
-        if let Err(panic) = call.catch_unwind().await {
+        let about = notification.about();
+        if let Err(panic) = caught_future(tell(&mut handler, notification)).await {
             state.panics.fetch_add(1, Ordering::Relaxed);
+            state.all_panics.fetch_add(1, Ordering::Relaxed);
+            let object = about.key();
             tracing::error!(
-                panic = panic_message(&*panic),
-                "an informer's handler panicked: what it was told is skipped"
+                handler = type_name::<H>(),
+                object,
+                panic,
+                "an informer's handler panicked: it goes on with the next notification"
             );
         }
         state.delivered(is_initial_add);

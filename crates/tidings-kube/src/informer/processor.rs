@@ -1,7 +1,13 @@
 //! The handlers of one informer: who they are, which of them a resync is for, and their tasks
 //! (client-go `sharedProcessor`).
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{runtime::Handle, task::JoinSet, time::Instant};
 
@@ -54,6 +60,8 @@ pub(super) struct Processor<K> {
     check_period: Duration,
     phase: Phase,
     tasks: JoinSet<()>,
+    /// Notifications that handlers panicked on.
+    panics: Arc<AtomicU64>,
 }
 
 /// The informer has stopped.
@@ -66,7 +74,12 @@ impl<K: Object> Processor<K> {
             check_period,
             phase: Phase::New(Vec::new()),
             tasks: JoinSet::new(),
+            panics: Arc::default(),
         }
+    }
+
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
     }
 
     pub(super) fn check_period(&self) -> Duration {
@@ -103,7 +116,7 @@ impl<K: Object> Processor<K> {
             return Err(Stopped);
         }
         let period = self.settle_period(period);
-        let (listener, task) = Listener::new(handler);
+        let (listener, task) = Listener::new(handler, Arc::clone(&self.panics));
         match &mut self.phase {
             Phase::New(tasks) => tasks.push(task),
             Phase::Running(runtime) => {

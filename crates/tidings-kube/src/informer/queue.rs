@@ -24,6 +24,18 @@ pub struct TransformError {
     pub source: Box<dyn Error + Send + Sync>,
 }
 
+impl TransformError {
+    /// Says that the object is left out, and goes on.
+    pub(super) fn log(&self) {
+        tracing::error!(object = self.key, cause = %self.source, "cannot transform an object: it is left out");
+    }
+}
+
+/// The transformer panicked. An informer catches that.
+#[derive(Debug, thiserror::Error)]
+#[error("the transformer panicked: {0}")]
+pub(super) struct TransformerPanicked(pub(super) String);
+
 /// Why nothing was popped, or what the processing of it said.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PopError<E> {
@@ -115,6 +127,18 @@ pub trait Queue<K: Object>: Send + Sync {
         &self,
         process: impl FnOnce(&[Delta<K>], bool) -> Result<R, E> + Send,
     ) -> impl Future<Output = Result<R, PopError<E>>> + Send;
+}
+
+/// Whether an object of a list is queued. One that the transformer panics on is left out, and its last known
+/// state stays; one that it refuses fails the list.
+pub(super) fn is_queued(pushed: Result<(), TransformError>) -> Result<bool, TransformError> {
+    match pushed {
+        Err(error) if error.source.is::<TransformerPanicked>() => {
+            error.log();
+            Ok(false)
+        }
+        pushed => pushed.map(|()| true),
+    }
 }
 
 /// What the transformer makes of an object.

@@ -228,6 +228,19 @@ impl<K: Object> SharedInformer<K> {
         self.shared.unreadable.load(Ordering::Relaxed)
     }
 
+    /// Calls of the handlers, the transformer, the watch error handler and the index functions that panicked.
+    /// The log has each with its name.
+    pub fn panics(&self) -> u64 {
+        let own = self.shared.settings.panics.load(Ordering::Relaxed);
+        own + self.shared.store.index_panics() + self.shared.processor().panics()
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.shared.progress.subscribe().wait_for(|progress| progress.stopped).await;
+    }
+
     /// Whether it takes no handlers any more.
     pub fn is_stopped(&self) -> bool {
         self.shared.processor().is_stopped()
@@ -247,8 +260,7 @@ impl<K: Object> SharedInformer<K> {
     /// for this waits for itself: it is to call [`stop`](Self::stop).
     pub async fn shutdown(&self) {
         self.stop();
-        // The sender lives as long as `self`.
-        let _ = self.shared.progress.subscribe().wait_for(|progress| progress.stopped).await;
+        self.ended().await;
     }
 }
 
@@ -260,10 +272,6 @@ impl<K: Decode> SharedInformer<K> {
 
     /// Runs until it is told to [stop](Self::stop). Dropping the future ends everything at once,
     /// the handlers in the middle of their calls.
-    ///
-    /// # Panics
-    ///
-    /// When the transformer or an index function does.
     pub async fn run(&self) -> Result<(), AlreadyStarted> {
         if !self.shared.processor().start() {
             tracing::warn!("{AlreadyStarted}");

@@ -133,6 +133,11 @@ impl<K: Object> Store<K> {
         self.read().indexes.functions()
     }
 
+    /// Calls of index functions that panicked. The log has the index, the object and the message.
+    pub fn index_panics(&self) -> u64 {
+        self.read().indexes.panics()
+    }
+
     /// The objects that share a value of this index with `object`, which need not be in the store.
     ///
     /// # Errors

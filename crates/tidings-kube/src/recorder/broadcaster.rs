@@ -1,6 +1,7 @@
 //! The middle: what is recorded goes to every sink, handler and log.
 
 use std::{
+    any::type_name,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -45,7 +46,7 @@ pub struct EventBroadcaster {
 #[derive(Debug, Default)]
 struct Started {
     sinks: Vec<Running>,
-    others: Vec<Running>,
+    watchers: Vec<Running>,
 }
 
 impl EventBroadcaster {
@@ -78,7 +79,8 @@ impl EventBroadcaster {
         put(&self.intake, event);
     }
 
-    /// Writes what is recorded from now on to `sink`, through a new correlator.
+    /// Writes what is recorded from now on to `sink`, through a new correlator. An event that the sink
+    /// panics on is lost, logged and [counted](super::SinkCounts::panicked); client-go ends the process then.
     ///
     /// # Errors
     ///
@@ -94,27 +96,40 @@ impl EventBroadcaster {
             tally: running.tally(),
         };
         remember(&mut self.started().sinks, &running);
-        tokio::spawn(alive.during(recording.run(events)));
+        tokio::spawn(async move {
+            recording.run(events).await;
+            drop(alive);
+        });
         Ok(running)
     }
 
     /// Calls `handler` with each event from now on, one at a time. While it is at work, events wait
-    /// in its queue; a handler that blocks blocks a thread of the runtime.
+    /// in its queue; a handler that blocks blocks a thread of the runtime. An event that it panics on is
+    /// lost to it, logged and [counted](super::SinkCounts::panicked); client-go ends the watcher then.
     ///
     /// # Errors
     ///
     /// The broadcaster was shut down.
-    pub async fn start_event_watcher(
+    pub async fn start_event_watcher<H: FnMut(&Event) + Send + 'static>(
         &self,
+        handler: H,
+    ) -> Result<Running, Stopped> {
+        self.start_watcher(type_name::<H>(), handler).await
+    }
+
+    async fn start_watcher(
+        &self,
+        name: &'static str,
         handler: impl FnMut(&Event) + Send + 'static,
     ) -> Result<Running, Stopped> {
         let events = self.broadcaster.watch().await?;
         let (running, alive) = Running::new(events.stopper());
         let (stage, tally) = (self.director.stage(), running.tally());
-        remember(&mut self.started().others, &running);
-        tokio::spawn(alive.during(async move {
-            run_handler(events, handler, stage, &tally).await;
-        }));
+        remember(&mut self.started().watchers, &running);
+        tokio::spawn(async move {
+            run_handler(events, name, handler, stage, &tally).await;
+            drop(alive);
+        });
         Ok(running)
     }
 
@@ -124,11 +139,11 @@ impl EventBroadcaster {
     /// # Errors
     ///
     /// The broadcaster was shut down.
-    pub async fn start_logging(
+    pub async fn start_logging<L: FnMut(fmt::Arguments<'_>) + Send + 'static>(
         &self,
-        mut log: impl FnMut(fmt::Arguments<'_>) + Send + 'static,
+        mut log: L,
     ) -> Result<Running, Stopped> {
-        self.start_event_watcher(move |event| {
+        self.start_watcher(type_name::<L>(), move |event| {
             let Event { involved_object, type_, reason, message, .. } = event;
             let [type_, reason, message] =
                 [type_, reason, message].map(|part| part.as_deref().unwrap_or_default());
@@ -206,20 +221,21 @@ impl EventBroadcaster {
     }
 
     async fn report_at_end(&self, until: Option<Instant>) -> ShutdownReport {
-        let (sinks, others) = {
+        let (sinks, watchers) = {
             let started = self.started();
-            (started.sinks.clone(), started.others.clone())
+            (started.sinks.clone(), started.watchers.clone())
         };
         // A sink ends by itself when the time is up; a handler may be stuck.
         join_all(sinks.iter().map(Running::ended)).await;
-        let others = join_all(others.iter().map(Running::ended));
+        let ended = join_all(watchers.iter().map(Running::ended));
         match until {
-            Some(until) => drop(timeout_at(until, others).await),
-            None => drop(others.await),
+            Some(until) => drop(timeout_at(until, ended).await),
+            None => drop(ended.await),
         }
         ShutdownReport {
             recorders: self.counts(),
             sinks: sinks.iter().map(Running::counts).collect(),
+            watchers: watchers.iter().map(Running::counts).collect(),
         }
     }
 

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Event;
 
 use super::{
+    given_up,
     report::{Fate, Tally},
     stage::Stage,
 };
-use crate::broadcaster::Watcher;
+use crate::{broadcaster::Watcher, foreign::caught};
 
 pub use tracing::Level;
 
-/// Calls `handler` until the queue ends, or the time of a shutdown is up.
+/// Calls `handler`, which the log knows by `name`, until the queue ends, or the time of a shutdown is up.
 pub(super) async fn run_handler(
     mut events: Watcher<Arc<Event>>,
+    name: &'static str,
     mut handler: impl FnMut(&Event),
     mut stage: Stage,
     tally: &Tally,
@@ -27,8 +29,17 @@ pub(super) async fn run_handler(
         };
         tally.set_dropped(events.dropped());
         let Some(event) = event else { return };
-        handler(&event);
-        tally.add(Fate::Written);
+        let called = caught(|| handler(&event));
+        tally.add(if called.is_ok() { Fate::Written } else { Fate::Panicked });
+        if let Err(panic) = called {
+            let event = given_up::name_of(&event);
+            tracing::error!(
+                handler = name,
+                event,
+                panic,
+                "An event watcher panicked: it goes on with the next event"
+            );
+        }
     }
     while events.next().await.is_some() {
         tally.add(Fate::NotWritten);

@@ -1,7 +1,7 @@
 //! From a sink's queue to the sink: correlate, write, try again. client-go's `recordToSink` and
 //! `recordEvent`.
 
-use std::sync::Arc;
+use std::{any::type_name, sync::Arc};
 
 use k8s_openapi::api::core::v1::Event;
 
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     broadcaster::Watcher,
     correlator::{Correlated, EventCorrelator, Patch},
+    foreign::caught_future,
 };
 
 /// The one who writes to a sink, one event after the other.
@@ -43,17 +44,23 @@ impl<S: EventSink> Recording<S> {
             let fate = tokio::select! {
                 biased;
                 () = stage.time_is_up() => Fate::NotWritten,
-                fate = self.record(&event) => fate,
+                recorded = caught_future(self.record(&event)) => recorded.unwrap_or_else(|panic| {
+                    let event = given_up::name_of(&event);
+                    tracing::error!(
+                        sink = type_name::<S>(), event, panic,
+                        "A sink panicked: this event is lost, the next one is written"
+                    );
+                    Fate::Panicked
+                }),
             };
             tally.add(fate);
         }
         // Who sets a time closes the queue, so this ends.
-        let mut left = 0_u64;
         while events.next().await.is_some() {
             tally.add(Fate::NotWritten);
-            left += 1;
         }
         tally.set_dropped(events.dropped());
+        let left = tally.counts().not_written;
         tracing::error!(
             left,
             hint = "give the shutdown more time, or see above why the API server did not take them",

@@ -21,6 +21,8 @@ pub struct SinkCounts {
     /// Not written when the time of the shutdown was up. Of the one in hand it is not known whether
     /// the API server took it.
     pub not_written: u64,
+    /// Lost: the sink, handler or log panicked on them. The log has its name and the message.
+    pub panicked: u64,
     /// Tries after the first, over all events. No part of the sum.
     pub retries: u64,
 }
@@ -28,7 +30,8 @@ pub struct SinkCounts {
 impl SinkCounts {
     /// All that was seen and has a fate.
     pub fn total(&self) -> u64 {
-        self.written + self.skipped + self.given_up + self.dropped + self.not_written
+        let Self { written, skipped, given_up, dropped, not_written, panicked, retries: _ } = self;
+        written + skipped + given_up + dropped + not_written + panicked
     }
 }
 
@@ -40,13 +43,17 @@ pub struct ShutdownReport {
     /// What became of it in each sink, in the order in which they were started. Sinks that had been
     /// stopped before, and had ended, are left out.
     pub sinks: Vec<SinkCounts>,
+    /// The same of event watchers and logs. What they were told counts as written.
+    pub watchers: Vec<SinkCounts>,
 }
 
 impl ShutdownReport {
-    /// Whether everything that was recorded was written, or held back on purpose.
+    /// Whether everything that was recorded was written, or held back on purpose, and no event watcher
+    /// panicked.
     pub fn is_complete(&self) -> bool {
         self.recorders.dropped() == 0
             && self.sinks.iter().all(|sink| sink.total() == sink.written + sink.skipped)
+            && self.watchers.iter().all(|watcher| watcher.panicked == 0)
     }
 }
 
@@ -57,6 +64,7 @@ pub(super) enum Fate {
     Skipped,
     GivenUp,
     NotWritten,
+    Panicked,
 }
 
 /// The same as [`SinkCounts`], while it happens.
@@ -67,6 +75,7 @@ pub(super) struct Tally {
     given_up: AtomicU64,
     dropped: AtomicU64,
     not_written: AtomicU64,
+    panicked: AtomicU64,
     retries: AtomicU64,
 }
 
@@ -77,6 +86,7 @@ impl Tally {
             Fate::Skipped => &self.skipped,
             Fate::GivenUp => &self.given_up,
             Fate::NotWritten => &self.not_written,
+            Fate::Panicked => &self.panicked,
         };
         place.fetch_add(1, Ordering::Relaxed);
     }
@@ -97,6 +107,7 @@ impl Tally {
             given_up: of(&self.given_up),
             dropped: of(&self.dropped),
             not_written: of(&self.not_written),
+            panicked: of(&self.panicked),
             retries: of(&self.retries),
         }
     }

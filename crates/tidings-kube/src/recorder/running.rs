@@ -1,15 +1,11 @@
 //! What a start gives back: the handle of a task that reads events.
 
-use std::{
-    panic::{AssertUnwindSafe, resume_unwind},
-    sync::{Arc, OnceLock},
-};
+use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
 use super::report::{SinkCounts, Tally};
-use crate::{broadcaster::Stopper, text::panic_message};
+use crate::broadcaster::Stopper;
 
 /// A sink, handler or log that is at work. Dropping it changes nothing.
 #[derive(Clone, Debug)]
@@ -18,33 +14,13 @@ pub struct Running {
     tally: Arc<Tally>,
     /// Its sender goes with the task.
     done: watch::Receiver<()>,
-    panic: Arc<OnceLock<String>>,
-}
-
-/// What the task has until its end.
-pub(super) struct Alive {
-    _done: watch::Sender<()>,
-    panic: Arc<OnceLock<String>>,
-}
-
-impl Alive {
-    /// The whole of the task: does its work, and keeps what it panics with, if it does.
-    pub(super) async fn during(self, work: impl Future<Output = ()>) {
-        if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
-            // It is the first: a task panics once.
-            let _ = self.panic.set(panic_message(&*panic).to_owned());
-            resume_unwind(panic);
-        }
-    }
 }
 
 impl Running {
     /// A handle, and what the task has to keep until its end.
-    pub(super) fn new(stopper: Stopper) -> (Self, Alive) {
+    pub(super) fn new(stopper: Stopper) -> (Self, watch::Sender<()>) {
         let (sender, done) = watch::channel(());
-        let panic = Arc::default();
-        let alive = Alive { _done: sender, panic: Arc::clone(&panic) };
-        (Self { stopper, tally: Arc::default(), done, panic }, alive)
+        (Self { stopper, tally: Arc::default(), done }, sender)
     }
 
     pub(super) fn tally(&self) -> Arc<Tally> {
@@ -68,12 +44,6 @@ impl Running {
     pub async fn ended(&self) {
         // Nothing is ever sent there, so this ends when the sender goes.
         let _ = self.done.clone().changed().await;
-    }
-
-    /// What the task panicked with, if that is how it has ended: a bug of the sink, handler or log.
-    /// What was queued there then has no fate. In Go that ends the program.
-    pub fn panicked(&self) -> Option<&str> {
-        self.panic.get().map(String::as_str)
     }
 
     /// What became of the events so far. A handler or a log counts those that it was given as

@@ -10,7 +10,7 @@ use crate::object::Object;
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// It is something else.
-    #[error("expected {expected}, got {found}")]
+    #[error("expected {expected}, found {found}")]
     AnotherKind {
         /// `apiVersion/kind` of what was asked for.
         expected: String,
@@ -24,6 +24,14 @@ pub enum DecodeError {
         kind: String,
         /// What is wrong with it.
         error: serde_json::Error,
+    },
+    /// Reading it panicked: a bug of the type's own code.
+    #[error("reading a {kind} panicked: {panic}")]
+    Panicked {
+        /// The kind that was asked for.
+        kind: String,
+        /// The message.
+        panic: String,
     },
     /// It has no name, so nothing can be kept of it.
     #[error("a {kind} without a name")]
@@ -100,7 +108,7 @@ mod tests {
     fn what_is_not_what_was_asked_for_is_refused() {
         let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#;
         let error = read::<DynamicObject>(secret).unwrap_err();
-        assert_eq!(error.to_string(), "expected v1/ConfigMap, got v1/Secret");
+        assert_eq!(error.to_string(), "expected v1/ConfigMap, found v1/Secret");
         assert!(matches!(read::<ConfigMap>("<html>"), Err(DecodeError::Malformed { .. })));
         assert!(matches!(read::<ConfigMap>("[]"), Err(DecodeError::Malformed { .. })));
         let nameless = r#"{"kind":"ConfigMap","metadata":{}}"#;

@@ -139,7 +139,7 @@ impl ListWatchError {
                 "the credentials are not accepted: check the token or certificate of the kubeconfig or service account",
             ),
             Self::Status { status, .. } if status.code == 403 => Some(
-                "grant the verbs list and watch on this resource to this account (deploy/install.yaml for events, deploy/rbac-enrichment.yaml for objects)",
+                "grant the verbs list and watch on this resource to this account: a Role or ClusterRole, and its binding",
             ),
             Self::List(ListError::Endless | ListError::Cut | ListError::Empty(_)) => Some(
                 "what stands in front of the API server, a proxy or a cache, has to pass on the parameters limit and continue",
@@ -178,8 +178,8 @@ const KNOWN_REASONS: [&str; 19] = [
     "ServiceUnavailable",
 ];
 
-/// The same for a call that failed under way. Of a connection that was cut or timed out, what TLS and
-/// timers say of it in their own terms would only puzzle.
+/// An error of a call with its causes. Where the connection was cut or timed out, that is all it says: the terms
+/// of TLS and timers would only puzzle.
 fn reason(error: &(dyn Error + 'static)) -> String {
     match io_kind(error) {
         Some(io::ErrorKind::UnexpectedEof) => "the connection was cut".to_owned(),

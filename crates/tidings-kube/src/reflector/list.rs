@@ -49,7 +49,7 @@ impl<S: ReflectorStore> Reflector<S> {
             Replaced::Kept => {}
             Replaced::NotKept => {
                 let again = self.list_again(reason);
-                return Ok(self.backed_off(again));
+                return Ok(self.not_kept(again));
             }
             Replaced::Partly => {
                 // A pass that brought something is no failure: the waits begin anew.
@@ -98,6 +98,17 @@ impl<S: ReflectorStore> Reflector<S> {
     fn may_ask_for_less(&self, error: &ListWatchError) -> bool {
         self.options.follow == Follow::State
             && (error.is_expired() || error.is_too_large_resource_version())
+    }
+
+    /// `next`, after the pause that follows a list that the store did not take.
+    pub(super) fn not_kept(&mut self, next: State) -> Turn {
+        match self.store.cannot_keep() {
+            None => self.backed_off(next),
+            Some(reason) => {
+                let call = self.api.call("list");
+                self.failed(&ListWatchError::NotKept { call, reason }, next)
+            }
+        }
     }
 
     /// The step to take again after a list that failed.

@@ -72,7 +72,7 @@ pub struct ReflectorOptions {
     /// with [`Follow::Changes`].
     pub witnesses: Witnesses,
     /// Called with each error that ends a round of list and watch, before the pause (client-go's
-    /// `WatchErrorHandler`). Without one the error is logged.
+    /// `WatchErrorHandler`). The log has it as well.
     pub watch_error_handler: Option<WatchErrorHandler>,
 }
 

@@ -94,8 +94,9 @@ pub trait ReflectorStore: Send {
         items: Vec<Bytes>,
     ) -> impl Future<Output = Result<(), StoreClosed>> + Send;
 
-    /// Why the list that is on its way cannot be kept, and what to do about it, if the store knows
-    /// that already: then the rest of it is not fetched.
+    /// Why the list that is on its way cannot be kept, or the last one was [not](Replaced::NotKept), and
+    /// what to do about it. While a list is on its way, the rest of it is not fetched then. The watch
+    /// error handler is told.
     fn cannot_keep(&self) -> Option<String> {
         None
     }

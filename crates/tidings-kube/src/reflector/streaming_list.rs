@@ -63,7 +63,7 @@ impl<S: ReflectorStore> Reflector<S> {
         if self.store.end_replace(&resource_version).await? != Replaced::Kept {
             self.stream_open(false);
             let next = self.round();
-            return Ok(self.backed_off(next));
+            return Ok(self.not_kept(next));
         }
         self.seen(resource_version);
         self.caught_up();

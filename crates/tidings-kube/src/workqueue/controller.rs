@@ -21,16 +21,12 @@
 //! # });
 //! ```
 
-use std::{
-    fmt::Display, hash::Hash, num::NonZeroUsize, ops::AddAssign, panic::AssertUnwindSafe,
-    sync::Arc, time::Duration,
-};
+use std::{fmt::Display, hash::Hash, num::NonZeroUsize, ops::AddAssign, sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
 use super::RateLimitingQueue;
-use crate::text::panic_message;
+use crate::foreign::caught_future;
 
 /// What is to become of an item that was reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +102,7 @@ where
     while let Some(item) = queue.get().await {
         // Also the call may panic, before there is a future.
         let call = async { reconcile(item.clone()).await };
-        match AssertUnwindSafe(call).catch_unwind().await {
+        match caught_future(call).await {
             Ok(Ok(action)) => {
                 report.reconciled += 1;
                 queue.forget(&item);
@@ -121,7 +117,6 @@ where
             }
             Err(panic) => {
                 report.panicked += 1;
-                let panic = panic_message(panic.as_ref());
                 tracing::error!(item = %*item, panic, "panicked, to be tried again");
             }
         }

@@ -20,13 +20,13 @@ mod recorder;
 mod reflector;
 mod replies;
 mod report;
-#[path = "../library/cache/scripted.rs"]
-#[allow(dead_code, reason = "the tests of the cache use all of it")]
+#[path = "../library/informer/scripted.rs"]
+#[allow(dead_code, reason = "the tests of the informers use all of it")]
 mod scripted;
 mod series;
 mod sink;
-#[path = "../library/cache/told.rs"]
-#[allow(dead_code, reason = "the tests of the cache use all of it")]
+#[path = "../library/informer/told.rs"]
+#[allow(dead_code, reason = "the tests of the informers use all of it")]
 mod told;
 mod vector;
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod cache;
 mod examples;
-mod record;
+mod informer;
+mod log;
+mod recorder;

@@ -51,8 +51,15 @@ fn text<'a>(line: &'a Value, field: &str) -> &'a str {
     line[field].as_str().unwrap_or_else(|| panic!("no {field} in {line}"))
 }
 
-const ONE_GIVEN_UP: SinkCounts =
-    SinkCounts { written: 0, skipped: 0, given_up: 1, dropped: 0, not_written: 0, retries: 0 };
+const ONE_GIVEN_UP: SinkCounts = SinkCounts {
+    written: 0,
+    skipped: 0,
+    given_up: 1,
+    dropped: 0,
+    not_written: 0,
+    panicked: 0,
+    retries: 0,
+};
 
 #[tokio::test]
 #[ignore = "by hand: make e2e ARGS=--all"]

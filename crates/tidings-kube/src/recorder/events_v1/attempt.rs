@@ -1,29 +1,49 @@
 //! One write: a call or two, and what its errors mean (client-go's `recordEvent`).
 
+use std::any::type_name;
+
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
 
 use super::{EventSink, series::Ending};
-use crate::recorder::{RetryPolicy, SinkError, given_up};
+use crate::{
+    foreign::caught_future,
+    recorder::{RetryPolicy, SinkError, given_up},
+};
 
 /// Tries once to write an event. An event with a series is patched, and created if the server does
 /// not know it; one without is created.
-pub(super) async fn try_to_write(
-    sink: &impl EventSink,
+pub(super) async fn try_to_write<S: EventSink>(
+    sink: &S,
     event: &mut Event,
     retry: &RetryPolicy,
 ) -> Ending {
     let is_series = event.series.is_some();
-    let mut result = match series_patch(event) {
-        Some(patch) => sink.patch(event, &patch).await,
-        None => create(sink, event).await,
-    };
-    if is_series && result.as_ref().is_err_and(SinkError::is_not_found) {
-        result = create(sink, event).await;
+    match caught_future(write(sink, event)).await {
+        Ok(Ok(answer)) => Ending::Written(Box::new(answer)),
+        Ok(Err(error)) => judge(event, is_series, error, retry),
+        Err(panic) => {
+            let (namespace, name) = (&event.metadata.namespace, &event.metadata.name);
+            tracing::error!(
+                sink = type_name::<S>(),
+                ?namespace,
+                ?name,
+                panic,
+                "A sink panicked: this event is not written"
+            );
+            Ending::Refused
+        }
     }
+}
+
+async fn write(sink: &impl EventSink, event: &mut Event) -> Result<Event, SinkError> {
+    let result = match series_patch(event) {
+        Some(patch) => sink.patch(event, &patch).await,
+        None => return create(sink, event).await,
+    };
     match result {
-        Ok(answer) => Ending::Written(Box::new(answer)),
-        Err(error) => judge(event, is_series, error, retry),
+        Err(error) if error.is_not_found() => create(sink, event).await,
+        result => result,
     }
 }
 

@@ -1,13 +1,17 @@
 //! The broadcaster: from recorders to watchers, one of which may record to a sink.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    any::type_name,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use k8s_openapi::api::events::v1::Event;
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{error, info};
 
 use super::{
     EventBroadcasterOptions, EventRecorder, EventSink, RecordingOptions, Tally,
@@ -18,6 +22,7 @@ use super::{
 };
 use crate::{
     broadcaster::{Broadcaster, FullChannel, Stopped, Stopper},
+    foreign::caught,
     recorder::{Clock, RecorderCounts},
 };
 
@@ -33,6 +38,7 @@ pub struct EventBroadcaster {
     host_name: String,
     counters: Arc<Counters>,
     recordings: Mutex<Vec<Started>>,
+    watchers_panicked: Arc<AtomicU64>,
 }
 
 /// What a broadcaster did, when it was shut down.
@@ -45,6 +51,9 @@ pub struct ShutdownReport {
     /// What became of the rest, of all recordings. What is pending here is not written, and will
     /// not be.
     pub tally: Tally,
+    /// Events that event watchers panicked on, which are lost to them. The log has the name and the
+    /// message. What a sink panicked on is lost in the tally.
+    pub watchers_panicked: u64,
 }
 
 impl EventBroadcaster {
@@ -57,6 +66,7 @@ impl EventBroadcaster {
             host_name: options.host_name,
             counters: Arc::default(),
             recordings: Mutex::default(),
+            watchers_panicked: Arc::default(),
         }
     }
 
@@ -101,16 +111,27 @@ impl EventBroadcaster {
 
     /// Calls a function with every event from now on, one after the other, in a task of its own.
     /// While it is busy, events wait in a queue; past its length they are lost to this watcher, and
-    /// counted.
-    pub async fn start_event_watcher(
+    /// counted. An event that the function panics on is lost to it, logged and counted.
+    pub async fn start_event_watcher<H: FnMut(&Event) + Send + 'static>(
         &self,
-        mut handler: impl FnMut(&Event) + Send + 'static,
+        mut handler: H,
     ) -> Result<Stopper, Stopped> {
         let mut watcher = self.broadcaster.watch().await?;
         let stopper = watcher.stopper();
+        let panicked = Arc::clone(&self.watchers_panicked);
         tokio::spawn(async move {
             while let Some(event) = watcher.next().await {
-                handler(&event);
+                if let Err(panic) = caught(|| handler(&event)) {
+                    panicked.fetch_add(1, Ordering::Relaxed);
+                    let (namespace, name) = (&event.metadata.namespace, &event.metadata.name);
+                    error!(
+                        handler = type_name::<H>(),
+                        ?namespace,
+                        ?name,
+                        panic,
+                        "An event watcher panicked: it goes on with the next event"
+                    );
+                }
             }
         });
         Ok(stopper)
@@ -161,11 +182,12 @@ impl EventBroadcaster {
         self.broadcaster.shutdown().await;
         let mut report = ShutdownReport { recorders: self.counts(), ..ShutdownReport::default() };
         for Started { state, task } in recordings {
-            // An error is a panic of the sink; what it has not written is in the tally.
+            // An error is a panic of the clock; what is not written is in the tally.
             let _ = task.await;
             report.tally += state.tally();
             report.recording_queue_full += state.dropped();
         }
+        report.watchers_panicked = self.watchers_panicked.load(Ordering::Relaxed);
         report
     }
 

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Event;
 use tidings_kube::{
     broadcaster::Stopped,
-    correlator::Patch,
-    recorder::{BroadcasterOptions, EventBroadcaster, EventSink, SinkCounts, SinkError},
+    recorder::{BroadcasterOptions, EventBroadcaster, SinkCounts},
 };
 use tokio::time::{Instant, sleep};
 
@@ -147,29 +145,4 @@ async fn without_a_shutdown_the_work_ends_with_the_last_recorder() {
     drop(recorder);
     running.ended().await;
     assert_eq!((running.counts().written, running.counts().retries), (4, 2));
-}
-
-/// Its first write panics.
-struct Broken;
-
-impl EventSink for Broken {
-    async fn create(&self, _: &Event) -> Result<Event, SinkError> {
-        panic!("of {}", "the sink")
-    }
-
-    async fn patch(&self, event: &Event, _: Option<&Patch>) -> Result<Event, SinkError> {
-        Ok(event.clone())
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sink_that_panics_has_ended_and_says_with_what() {
-    let broadcaster = EventBroadcaster::new(options());
-    let running = broadcaster.start_recording_to_sink(Broken).await.unwrap();
-    assert_eq!(running.panicked(), None);
-    record(&broadcaster.new_recorder(source()), 1);
-    running.ended().await;
-    assert_eq!(running.panicked(), Some("of the sink"));
-    // The others are not held up by it.
-    broadcaster.shutdown().await;
 }

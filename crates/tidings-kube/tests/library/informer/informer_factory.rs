@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::core::{ApiResource, DynamicObject};
-use tidings_kube::informer::SharedInformerFactory;
+use tidings_kube::informer::{
+    Indexers, NAMESPACE_INDEX, SharedInformerFactory, namespace_index_func,
+};
 use tokio::time::{Duration, sleep};
 
 use super::{
     informer_support::{Told, settle, stored},
     model_server::ModelServer,
 };
+use crate::log::Log;
 
 fn config_maps() -> ApiResource {
     ApiResource::erase::<ConfigMap>(&())
@@ -35,10 +38,31 @@ async fn a_type_has_one_informer_and_one_watch() {
     assert_eq!((server.lists(), server.watched().len()), (1, 1));
     factory.shutdown().await;
     assert!(one.is_stopped() && told.handlers() == 0 && server.open_watches() == 0);
-    factory.informer_for(&config_maps());
+    let late = factory.informer_for(&config_maps());
     factory.start();
-    settle().await;
+    assert!(late.is_stopped() && !late.wait_for_cache_sync().await, "nobody waits in vain");
     assert_eq!(server.lists(), 1, "after the end none is started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_is_never_started_ends_with_its_factory() {
+    let factory = SharedInformerFactory::new(ModelServer::default().client());
+    let informer = factory.informer::<ConfigMap>();
+    factory.shutdown().await;
+    assert!(informer.is_stopped() && !informer.wait_for_cache_sync().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_set_up_is_not_used_and_the_log_says_so() {
+    let (log, _guard) = Log::begin();
+    let factory = SharedInformerFactory::new(ModelServer::default().client());
+    factory.informer::<ConfigMap>();
+    factory.informer::<ConfigMap>();
+    let informer =
+        factory.informer_with::<ConfigMap>(|_| panic!("the informer was there: nothing is set up"));
+    assert!(log.line("its second set-up is not used").contains("configmaps"));
+    let indexers = Indexers::new().with(NAMESPACE_INDEX, namespace_index_func);
+    informer.store().add_indexers(indexers).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +126,7 @@ async fn namespace_resync_and_selectors_are_the_informers() {
     let (told, whole) = (Told::default(), factory.informer::<Namespace>());
     factory.informer::<ConfigMap>().add_handler(told.handler()).unwrap();
     factory.start();
-    factory.wait_for_cache_sync().await;
+    assert!(factory.wait_for_cache_sync().await.iter().all(|cache| cache.synced));
     sleep(Duration::from_secs(25)).await;
     assert_eq!(told.len(), 3);
     let mut paths = server.watched();

@@ -4,8 +4,9 @@
 mod api_server;
 mod conservation;
 mod flush;
+mod panics;
 mod queues;
 mod shutdown;
-mod support;
+pub(crate) mod support;
 mod watchers;
 mod writing;

@@ -1,43 +1,13 @@
 //! Handlers and logs.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use tidings_kube::recorder::{
     BroadcasterOptions, EventBroadcaster, EventType, Level, fake_recorder,
 };
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::support::{options, pod, record, source};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
+use crate::log::Log;
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_called_with_each_event_in_order() {
@@ -78,9 +48,7 @@ async fn a_line_for_each_event() {
 
 #[tokio::test(start_paused = true)]
 async fn structured_lines_have_the_fields_of_client_go() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin_json();
     let broadcaster = EventBroadcaster::new(options());
     broadcaster.start_structured_logging(Level::INFO).await.unwrap();
     let recorder = broadcaster.new_recorder(source());
@@ -99,9 +67,7 @@ async fn structured_lines_have_the_fields_of_client_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_drops_is_no_flood_in_the_log() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::begin();
     let broadcaster = EventBroadcaster::new(BroadcasterOptions { queue: 1, ..options() });
     let recorder = broadcaster.new_recorder(source());
     for n in 0..1001 {

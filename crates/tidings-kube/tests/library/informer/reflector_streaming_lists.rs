@@ -19,7 +19,7 @@ fn streaming(answers: impl IntoIterator<Item = Answer>) -> Followed {
 }
 
 /// The bookmark behind the objects.
-fn complete(version: &str) -> (u64, &'static str, Value) {
+pub(crate) fn complete(version: &str) -> (u64, &'static str, Value) {
     let mut bookmark = json!({"kind": "ConfigMap", "apiVersion": "v1"});
     bookmark["metadata"] =
         json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use tidings_kube::informer::{
-    AlreadyStarted, HandlerFuncs, Indexers, InformerStopped, SharedInformer, wait_for_cache_sync,
+    AlreadyStarted, HandlerFuncs, InformerStopped, SharedInformer, wait_for_cache_sync,
 };
 use tokio::time::{Instant, sleep};
 
 use super::{
-    informer::{secs, server_with},
     informer_support::{Told, builder, settle, spawn, stored},
+    shared::{secs, server_with},
 };
 
 #[tokio::test(start_paused = true)]
@@ -84,16 +84,6 @@ async fn dropping_its_run_leaves_nothing_behind() {
     assert_eq!((told.handlers(), server.open_watches()), (0, 0), "in the middle of a call");
     assert!(informer.is_stopped());
     informer.shutdown().await;
-}
-
-#[tokio::test(start_paused = true)]
-#[should_panic(expected = "an index function")]
-async fn a_panic_of_the_informers_own_ends_its_run() {
-    let server = server_with(&["a"]);
-    let informer = builder(&server)
-        .indexers(Indexers::new().with("x", |_: &_| panic!("an index function")))
-        .build();
-    let _ = informer.run().await;
 }
 
 /// Looks at its informer when it goes.

@@ -1,13 +1,13 @@
-//! The cache through public doors, over an API server that does what a test says. Time is paused,
+//! Reflector and informers through public doors, over an API server that does what a test says. Time is paused,
 //! so that waits cost nothing and can be told to the millisecond.
 
-mod informer;
 mod informer_end;
 mod informer_factory;
 mod informer_model;
 mod informer_support;
 mod informer_unreadable;
 mod model_server;
+mod panics;
 mod reflector_bodies;
 mod reflector_changes;
 mod reflector_healing;
@@ -17,5 +17,6 @@ mod reflector_streaming_lists;
 mod reflector_watches;
 mod resource_api;
 mod scripted;
+mod shared;
 mod support;
 mod told;
