@@ -99,6 +99,7 @@ mod delta;
 mod delta_fifo;
 mod factory;
 mod feed;
+mod filtering;
 #[cfg(test)]
 mod fixture;
 mod handler;
@@ -112,11 +113,13 @@ mod queue;
 mod shared;
 mod store;
 mod sync;
+mod undelta_store;
 
 pub use builder::{Builder as InformerBuilder, QueueKind};
 pub use delta::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
 pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
 pub use factory::{CacheSync, InformerEnded, SharedInformerFactory};
+pub use filtering::FilteringResourceEventHandler;
 pub use handler::{HandlerFuncs, ResourceEventHandler};
 pub use in_order::InOrderFifo;
 pub use indexer::{IndexError, IndexFunc, Indexers, NAMESPACE_INDEX, namespace_index_func};
@@ -125,3 +128,4 @@ pub use queue::{KnownObjects, PopError, Queue, TransformError, TransformFunc};
 pub use shared::{AlreadyStarted, InformerStopped, SharedInformer};
 pub use store::Store;
 pub use sync::{HandlerRegistration, Synced, wait_for_cache_sync};
+pub use undelta_store::UndeltaStore;

@@ -82,7 +82,10 @@ pub use self::{
 use self::{
     catch_up::ServerAt, health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream,
 };
-pub(crate) use self::{decode::read_head, head::HeadMetadata};
+pub(crate) use self::{
+    decode::{read_head, state_type},
+    head::HeadMetadata,
+};
 
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.

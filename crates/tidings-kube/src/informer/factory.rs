@@ -20,11 +20,14 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{builder::Builder, shared::SharedInformer, sync::Synced};
 use crate::{
     foreign::caught_future,
-    object::Metadata,
+    object::{Metadata, Object},
     reflector::{Decode, ResourceApi},
 };
 
 type SetUp<'a, K> = Box<dyn FnOnce(Builder<K>) -> Builder<K> + 'a>;
+
+type AnyTransform =
+    Arc<dyn Fn(&mut dyn Any) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync>;
 
 type Tweak = Arc<dyn Fn(ResourceApi) -> ResourceApi + Send + Sync>;
 
@@ -58,7 +61,10 @@ pub struct SharedInformerFactory {
     client: Client,
     namespace: String,
     resync: Duration,
+    /// Those of types that have one of their own.
+    resync_of: HashMap<TypeId, Duration>,
     tweak: Option<Tweak>,
+    transform: Option<AnyTransform>,
     informers: Mutex<Informers>,
     ends: watch::Sender<Ends>,
 }
@@ -187,7 +193,9 @@ impl SharedInformerFactory {
             client,
             namespace: String::new(),
             resync: Duration::ZERO,
+            resync_of: HashMap::new(),
             tweak: None,
+            transform: None,
             informers: Mutex::default(),
             ends: watch::Sender::default(),
         }
@@ -205,6 +213,42 @@ impl SharedInformerFactory {
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = period;
+        self
+    }
+
+    /// The same for the informers of one type (client-go `WithCustomResyncConfig`).
+    #[must_use]
+    pub fn resync_of<K: Object>(mut self, period: Duration) -> Self {
+        self.resync_of.insert(TypeId::of::<K>(), period);
+        self
+    }
+
+    /// Changes each object of each informer before anybody sees it (client-go `WithTransform`): see
+    /// [`InformerBuilder::transform`](super::InformerBuilder::transform), which takes the place of this one for
+    /// an informer. The function finds out by `downcast_mut` what it has.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use tidings_kube::informer::SharedInformerFactory;
+    /// # fn factory(client: kube::Client) -> SharedInformerFactory {
+    /// SharedInformerFactory::new(client).transform(|object| {
+    ///     if let Some(pod) = object.downcast_mut::<Pod>() {
+    ///         // Most of the memory of a Pod, and read by nobody.
+    ///         pod.metadata.managed_fields = None;
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn transform(
+        mut self,
+        transform: impl Fn(&mut dyn Any) -> Result<(), Box<dyn Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.transform = Some(Arc::new(transform));
         self
     }
 
@@ -287,7 +331,14 @@ impl SharedInformerFactory {
             return known;
         }
         // Not under the lock: the set-up may ask for another informer.
-        let builder = SharedInformer::builder(api).resync_check_period(self.resync);
+        let resync = self.resync_of.get(&TypeId::of::<K>()).copied().unwrap_or(self.resync);
+        let mut builder = SharedInformer::<K>::builder(api).resync_check_period(resync);
+        if let Some(transform) = self.transform.clone() {
+            builder = builder.transform(move |mut object| {
+                transform(&mut object)?;
+                Ok(object)
+            });
+        }
         let informer = match set_up {
             Some(set_up) => set_up(builder).build(),
             None => builder.build(),

@@ -1,9 +1,9 @@
 //! From the reflector's JSON to the queue's objects.
 
-use std::{any::Any, collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
-use kube::core::{ApiResource, DynamicObject, TypeMeta};
+use kube::core::ApiResource;
 use tokio::time::Instant;
 
 use super::{DeletedFinalStateUnknown, Queue, TransformError, shared::Shared};
@@ -12,7 +12,7 @@ use crate::{
     object::object_key,
     reflector::{
         Applied, Decode, DecodeError, HeadMetadata, ListWatchError, ReflectorStore, ReplaceReason,
-        Replaced, StoreClosed, WatchEvent, WatchEventType, read_head,
+        Replaced, StoreClosed, WatchEvent, WatchEventType, read_head, state_type,
     },
 };
 
@@ -110,18 +110,6 @@ fn key_of(namespace: &str, name: &str) -> Option<String> {
 fn report(taken: Result<(), TransformError>) {
     if let Err(error) = taken {
         error.log();
-    }
-}
-
-/// Objects of a list do not say what they are, those of a watch do. A dynamic object has to: client-go's
-/// `UnstructuredList` gives each the type of the list.
-fn state_type<K: 'static>(object: &mut K, expected: &ApiResource) {
-    let object: &mut dyn Any = object;
-    if let Some(object) = object.downcast_mut::<DynamicObject>()
-        && object.types.is_none()
-    {
-        let (api_version, kind) = (expected.api_version.clone(), expected.kind.clone());
-        object.types = Some(TypeMeta { api_version, kind });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -65,6 +66,23 @@ impl EventRecorder {
         self.event(object, event_type, reason, message.to_string());
     }
 
+    /// The same of what has happened earlier: `timestamp` is the first and last time of the event. Its name has the
+    /// time of the call, as ever.
+    ///
+    /// client-go had it until 1.17, and its `PastEventf` did not use the time that it was given
+    /// (kubernetes/kubernetes#86727).
+    pub fn past_eventf<How>(
+        &self,
+        object: &impl IntoReference<How>,
+        timestamp: Timestamp,
+        event_type: EventType,
+        reason: impl Into<String>,
+        message: fmt::Arguments<'_>,
+    ) {
+        let (about, none) = (object.reference(), Annotations::new());
+        self.report_at(Some(timestamp), about, none, Ok(event_type), reason, message.to_string());
+    }
+
     /// The same with annotations of the event.
     pub fn annotated_eventf<How>(
         &self,
@@ -104,6 +122,19 @@ impl EventRecorder {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) {
+        self.report_at(None, object, annotations, event_type, reason, message);
+    }
+
+    /// Without a time it has happened now.
+    fn report_at(
+        &self,
+        timestamp: Option<Timestamp>,
+        object: Result<ObjectReference, ReferenceError>,
+        annotations: Annotations,
+        event_type: Result<EventType, UnknownEventType>,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) {
         let (reason, message) = (reason.into(), message.into());
         let object = match object {
             Ok(object) => object,
@@ -126,7 +157,11 @@ impl EventRecorder {
                 return;
             }
         };
-        let event = self.make(object, annotations, event_type, reason, message);
+        let mut event = self.make(object, annotations, event_type, reason, message);
+        if let Some(timestamp) = timestamp {
+            event.first_timestamp = Some(Time(timestamp));
+            event.last_timestamp = Some(Time(timestamp));
+        }
         put(&self.intake, event);
     }
 

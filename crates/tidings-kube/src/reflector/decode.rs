@@ -1,6 +1,8 @@
 //! From the API server's JSON to an object, with a look at what it says that it is.
 
-use kube::core::ApiResource;
+use std::any::Any;
+
+use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use serde::de::DeserializeOwned;
 
 use super::head::ObjectHead;
@@ -73,6 +75,18 @@ pub(crate) fn read_head<'a>(
         });
     }
     Ok(head)
+}
+
+/// Objects of a list do not say what they are, those of a watch do. A dynamic object has to: client-go's
+/// `UnstructuredList` gives each the type of the list.
+pub(crate) fn state_type<K: 'static>(object: &mut K, expected: &ApiResource) {
+    let object: &mut dyn Any = object;
+    if let Some(object) = object.downcast_mut::<DynamicObject>()
+        && object.types.is_none()
+    {
+        let (api_version, kind) = (expected.api_version.clone(), expected.kind.clone());
+        object.types = Some(TypeMeta { api_version, kind });
+    }
 }
 
 fn malformed(expected: &ApiResource, error: serde_json::Error) -> DecodeError {

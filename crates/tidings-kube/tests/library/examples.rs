@@ -151,6 +151,12 @@ async fn controller_annotates_and_tries_again() {
 }
 
 #[tokio::test]
+async fn pod_source_starts_and_stops_the_pods_of_its_node() {
+    let (printed, _) = run_alone("pod_source", &[]).await;
+    assert_eq!(lines(&printed), ["start web-0", "start web-2", "stop web-0"]);
+}
+
+#[tokio::test]
 async fn custom_resource_has_an_index_and_a_lister() {
     let (printed, _) = run_alone("custom_resource", &[]).await;
     assert_eq!(

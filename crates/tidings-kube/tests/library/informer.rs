@@ -20,3 +20,4 @@ mod scripted;
 mod shared;
 mod support;
 mod told;
+mod undelta_store;

@@ -1,11 +1,14 @@
 //! The factory: one informer for each type, all started and stopped together.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::core::{ApiResource, DynamicObject};
 use tidings_kube::informer::{
-    Indexers, NAMESPACE_INDEX, SharedInformerFactory, namespace_index_func,
+    HandlerFuncs, Indexers, NAMESPACE_INDEX, SharedInformerFactory, namespace_index_func,
 };
 use tokio::time::{Duration, sleep};
 
@@ -81,6 +84,36 @@ async fn a_resource_without_a_type_has_one_informer_for_each_view_of_it() {
     assert_eq!(again.store().get_by_key("ns/a").map(value), Some("7".into()));
     assert_eq!((typed.store().list().len(), dynamic.store().list().len()), (1, 1));
     assert_eq!(other.unreadable(), 1, "a config map is no namespace");
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transformer_and_a_resync_may_be_for_each_type() {
+    let server = ModelServer::default();
+    server.put("ns/a", 7);
+    let factory = SharedInformerFactory::new(server.client())
+        .resync(Duration::from_secs(100))
+        .resync_of::<ConfigMap>(Duration::from_secs(10))
+        .transform(|object| {
+            if let Some(map) = object.downcast_mut::<ConfigMap>() {
+                map.data = None;
+            }
+            Ok(())
+        });
+    let (maps, dynamic) = (factory.informer::<ConfigMap>(), factory.informer_for(&config_maps()));
+    let (told, others) = (Told::default(), Arc::new(AtomicU64::new(0)));
+    let told_of = Arc::clone(&others);
+    maps.add_handler(told.handler()).unwrap();
+    let count = move |_: &_, _: &_| {
+        told_of.fetch_add(1, Ordering::Relaxed);
+    };
+    dynamic.add_handler(HandlerFuncs::new().on_update(count)).unwrap();
+    factory.start();
+    assert!(factory.wait_for_cache_sync().await.iter().all(|cache| cache.synced));
+    sleep(Duration::from_secs(35)).await;
+    assert_eq!((told.len(), others.load(Ordering::Relaxed)), (4, 0));
+    assert!(maps.store().get_by_key("ns/a").unwrap().data.is_none());
+    assert!(dynamic.store().get_by_key("ns/a").unwrap().data["data"].is_object());
     factory.shutdown().await;
 }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Selector;
 use serde_json::json;
 use tidings_kube::{
-    informer::{HandlerFuncs, Indexers, QueueKind, SharedInformer},
+    informer::{FilteringResourceEventHandler, HandlerFuncs, Indexers, QueueKind, SharedInformer},
     reflector::ReflectorOptions,
 };
 use tokio::time::sleep;
@@ -233,6 +233,33 @@ async fn a_panic_costs_one_notification_and_is_counted() {
     settle().await;
     assert_eq!(told.lines(), ["add ns/b@2 initial", "update ns/a@1 to ns/a@3"]);
     assert_eq!((registration.panics(), registration.pending()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_an_object_passes_or_no_longer_passes_is_told_as_add_and_delete() {
+    let server = server_with(&["a"]);
+    server.put("ns/b", 7);
+    let told = Told::default();
+    let high = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["value"] != "0");
+    let informer = builder(&server).build();
+    informer.add_handler(FilteringResourceEventHandler::new(high, told.handler())).unwrap();
+    spawn(&informer);
+    informer.wait_for_cache_sync().await;
+    settle().await;
+    for value in [8, 0, 0, 9] {
+        server.put("ns/b", value);
+    }
+    server.delete("ns/a");
+    server.delete("ns/b");
+    settle().await;
+    let lines = [
+        "add ns/b@2 initial",
+        "update ns/b@2 to ns/b@3",
+        "delete ns/b@3",
+        "add ns/b@6",
+        "delete ns/b@8",
+    ];
+    assert_eq!(told.lines(), lines);
 }
 
 #[tokio::test(start_paused = true)]

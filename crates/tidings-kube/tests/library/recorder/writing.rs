@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::core::{Status, response::StatusCause};
 use tidings_kube::recorder::{EventType, RetryPolicy, SinkError};
 use tokio::time::sleep;
@@ -25,6 +26,21 @@ async fn a_repeat_is_a_patch_of_what_the_server_stored() {
     assert_eq!(calls[2].event.metadata.name, calls[0].event.metadata.name);
     assert!(report.is_complete());
     assert_eq!((report.sinks[0].written, report.sinks[0].retries), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_happened_earlier_has_its_own_time() {
+    let sink = MemorySink::new([]);
+    let (broadcaster, recorder, _) = start(options(), &sink).await;
+    let earlier: Timestamp = "2020-01-02T03:04:05Z".parse().unwrap();
+    let message = format_args!("it booted");
+    recorder.past_eventf(&pod("web"), earlier, EventType::Normal, "Booted", message);
+    broadcaster.shutdown().await;
+    let event = sink.calls()[0].event.clone();
+    let times = [event.first_timestamp, event.last_timestamp].map(|time| time.unwrap().0);
+    assert_eq!((times, event.message.as_deref()), ([earlier; 2], Some("it booted")));
+    let nanos = event.metadata.name.unwrap().rsplit('.').next().unwrap().to_owned();
+    assert!(i64::from_str_radix(&nanos, 16).unwrap() > earlier.as_nanosecond() as i64);
 }
 
 #[tokio::test(start_paused = true)]
