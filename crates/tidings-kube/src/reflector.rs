@@ -86,6 +86,7 @@ pub(crate) use self::{
     decode::{read_head, state_type},
     head::HeadMetadata,
 };
+use crate::foreign::caught;
 
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
@@ -153,6 +154,8 @@ pub struct Reflector<S> {
     server: Option<ServerAt>,
     /// The API server did not know it when it was last asked for.
     last_unavailable: bool,
+    /// The store did not take the last list, which was reported.
+    not_kept: bool,
     /// The first list came in pages though it need not: the API server has no cache of it.
     paginated: bool,
     internal_errors: InternalErrors,
@@ -178,6 +181,7 @@ impl<S: ReflectorStore> Reflector<S> {
             last: String::new(),
             server: None,
             last_unavailable: false,
+            not_kept: false,
             paginated: false,
             internal_errors: InternalErrors::default(),
             failing_since: None,
@@ -275,6 +279,9 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// The store has been fed up to here.
     fn seen(&mut self, resource_version: String) {
+        if std::mem::take(&mut self.not_kept) {
+            self.alive();
+        }
         if resource_version != self.last {
             self.pace = Pace::default();
         }
@@ -297,8 +304,10 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// The same, where the error ends the round.
     fn failed(&mut self, error: &ListWatchError, next: State) -> Turn {
-        if let Some(handler) = &self.options.watch_error_handler {
-            handler(error);
+        if let Some(handler) = &self.options.watch_error_handler
+            && let Err(panic) = caught(|| handler(error))
+        {
+            tracing::error!(source = self.options.name, panic, "the watch error handler panicked");
         }
         self.backed_off_for(error, next)
     }
@@ -363,8 +372,11 @@ impl<S: ReflectorStore> Reflector<S> {
         Ok(())
     }
 
-    /// The API server answers.
+    /// The API server answers. If the store did not take the last list, that does not mend it.
     fn alive(&self) {
+        if self.not_kept {
+            return;
+        }
         self.locked(|health| {
             if health.last_error.take().is_some() {
                 tracing::info!(source = self.options.name, "the API server answers again");

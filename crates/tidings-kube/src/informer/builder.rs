@@ -37,7 +37,7 @@ pub struct Builder<K: Object> {
     pub(super) watch_error_handler: Option<WatchErrorHandler>,
     reflector: ReflectorOptions,
     indexers: Indexers<K>,
-    /// Calls of the transformer and the watch error handler that panicked.
+    /// Calls of the handlers, the transformer and the watch error handler that panicked.
     pub(super) panics: Arc<AtomicU64>,
 }
 

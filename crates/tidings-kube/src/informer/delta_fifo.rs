@@ -9,8 +9,8 @@ use super::{
     DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType, KnownObjects, PopError, Queue,
     TransformError, TransformFunc,
     queue::{
-        Entries, Inside, OnError, Waiting, is_queued, sync_of_idle, tombstones_of_missing,
-        transformed,
+        Entries, Inside, OnError, Waiting, sync_of_idle, tombstones_of_missing, transformed,
+        unless_panicked,
     },
 };
 use crate::object::{Object, meta_namespace_key};
@@ -115,12 +115,12 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
     fn replace_keeping(&self, items: Vec<K>, kept: &HashSet<String>) -> Result<(), TransformError> {
         self.waiting.change(|Inside { entries, first_list, .. }| {
             let mut listed = HashSet::with_capacity(items.len());
-            let mut left_out = 0;
             for item in items {
                 let key = meta_namespace_key(&item);
-                let queued = is_queued(self.push(entries, &key, self.replaced, item))?;
-                left_out += usize::from(listed.insert(key) && !queued);
+                unless_panicked(self.push(entries, &key, self.replaced, item))?;
+                listed.insert(key);
             }
+            let queued = listed.iter().filter(|key| entries.deltas.contains_key(&***key)).count();
             let stays = |key: &str| listed.contains(key) || kept.contains(key);
             let mut gone = entries.bury_all_but(stays);
             if let Some(known) = &self.known_objects {
@@ -131,7 +131,7 @@ impl<K: Object> Queue<K> for DeltaFifo<K> {
                     entries.bury(tombstone);
                 }
             }
-            first_list.replaced(listed.len() - left_out + gone);
+            first_list.replaced(queued + gone);
             Ok(())
         })
     }

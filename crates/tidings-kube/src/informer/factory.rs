@@ -132,7 +132,7 @@ pub struct InformerEnded {
     pub resource: ApiResource,
     /// The Rust type of its objects.
     pub object: &'static str,
-    /// The message of its panic; `None` if it was stopped.
+    /// The message of its panic; `None` if it was stopped, or if somebody else ran it.
     pub panic: Option<String>,
 }
 
@@ -152,7 +152,8 @@ impl Error for InformerEnded {}
 /// An informer of whatever type.
 trait AnyInformer: Any + Send + Sync {
     fn run(self: Arc<Self>) -> BoxFuture<'static, ()>;
-    fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()>;
+    fn stop(&self);
+    fn ended(self: Arc<Self>) -> BoxFuture<'static, ()>;
     fn synced(&self) -> Synced;
     fn is_stopped(&self) -> bool;
     fn object(&self) -> &'static str;
@@ -168,8 +169,12 @@ impl<K: Decode> AnyInformer for SharedInformer<K> {
         })
     }
 
-    fn shutdown(self: Arc<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move { SharedInformer::shutdown(&self).await })
+    fn stop(&self) {
+        SharedInformer::stop(self);
+    }
+
+    fn ended(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { SharedInformer::ended(&self).await })
     }
 
     fn synced(&self) -> Synced {
@@ -319,16 +324,21 @@ impl SharedInformerFactory {
         set_up: Option<SetUp<'_, K>>,
     ) -> SharedInformer<K> {
         let key = (TypeId::of::<K>(), api.resource().clone());
-        let known = self.informers().get(&key);
-        if let Some(known) = known {
-            if set_up.is_some() {
+        let set_up_twice = set_up.is_some();
+        let known = |known: SharedInformer<K>| {
+            if set_up_twice {
+                let (resource, object) = (&key.1.plural, type_name::<K>());
                 tracing::warn!(
-                    resource = api.resource().plural,
-                    object = type_name::<K>(),
+                    resource,
+                    object,
                     "this informer is there already: its second set-up is not used"
                 );
             }
-            return known;
+            known
+        };
+        let there = self.informers().get(&key);
+        if let Some(there) = there {
+            return known(there);
         }
         // Not under the lock: the set-up may ask for another informer.
         let resync = self.resync_of.get(&TypeId::of::<K>()).copied().unwrap_or(self.resync);
@@ -345,8 +355,8 @@ impl SharedInformerFactory {
         };
         let mut informers = self.informers();
         // Somebody else may have been faster.
-        if let Some(known) = informers.get(&key) {
-            return known;
+        if let Some(there) = informers.get(&key) {
+            return known(there);
         }
         if informers.shut_down {
             informer.stop();
@@ -402,14 +412,16 @@ impl SharedInformerFactory {
                     let (resource, object) = (resource.clone(), entry.informer.object());
                     let synced = entry.informer.synced();
                     let informer = Arc::clone(&entry.informer);
-                    async move {
-                        let synced = synced.wait().await;
-                        CacheSync { resource, object, synced, ended: informer.is_stopped() }
-                    }
+                    async move { (resource, object, synced.wait().await, informer) }
                 })
                 .collect()
         };
-        let mut caches = join_all(waits).await;
+        let caches = join_all(waits).await.into_iter();
+        // One that will never sync has ended, or is about to.
+        let cache = |(resource, object, synced, informer): (_, _, _, Arc<dyn AnyInformer>)| {
+            CacheSync { resource, object, synced, ended: !synced || informer.is_stopped() }
+        };
+        let mut caches: Vec<_> = caches.map(cache).collect();
         caches.sort_by_cached_key(|cache| {
             let ApiResource { group, plural, .. } = &cache.resource;
             (plural.clone(), group.clone(), cache.object)
@@ -417,15 +429,28 @@ impl SharedInformerFactory {
         caches
     }
 
-    /// Stops every informer, and waits until none of them and of their handlers runs any more. One that is
-    /// asked for later is stopped from the beginning.
+    /// Stops every informer, and waits until none that was started here, and none of their handlers, runs any
+    /// more. One that is asked for later is stopped from the beginning.
     pub async fn shutdown(&self) {
-        let stops: Vec<_> = {
+        let ends: Vec<_> = {
             let mut informers = self.informers();
             informers.shut_down = true;
             self.ends.send_modify(|ends| ends.shut_down = true);
-            informers.all.values().map(|entry| Arc::clone(&entry.informer).shutdown()).collect()
+            informers.all.values().for_each(|entry| entry.informer.stop());
+            let started = informers.all.values().filter(|entry| entry.started);
+            started.map(|entry| Arc::clone(&entry.informer).ended()).collect()
         };
-        join_all(stops).await;
+        join_all(ends).await;
+    }
+}
+
+impl Drop for SharedInformerFactory {
+    fn drop(&mut self) {
+        let informers = self.informers();
+        informers
+            .all
+            .values()
+            .filter(|entry| entry.started)
+            .for_each(|entry| entry.informer.stop());
     }
 }

@@ -9,8 +9,8 @@ use super::{
     DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType, KnownObjects, PopError, Queue,
     TransformError, TransformFunc,
     queue::{
-        Entries, Inside, OnError, Waiting, is_queued, sync_of_idle, tombstones_of_missing,
-        transformed,
+        Entries, Inside, OnError, Waiting, sync_of_idle, tombstones_of_missing, transformed,
+        unless_panicked,
     },
 };
 use crate::object::{Object, meta_namespace_key};
@@ -88,7 +88,7 @@ impl<K: Object> Queue<K> for InOrderFifo<K> {
             let missing = tombstones_of_missing(&*self.known_objects, is_there);
             entries.extend(gone.into_iter().chain(missing).map(Delta::tombstone));
             for item in items {
-                is_queued(self.push(entries, DeltaType::Replaced, item))?;
+                unless_panicked(self.push(entries, DeltaType::Replaced, item))?;
             }
             first_list.replaced(entries.len());
             Ok(())

@@ -107,12 +107,17 @@ struct Index<K> {
 struct Guarded<K> {
     name: String,
     function: IndexFunc<K>,
-    panics: Arc<AtomicU64>,
+    /// Its own panics, and those of all indexes of the store.
+    panics: AtomicU64,
+    all_panics: Arc<AtomicU64>,
 }
 
 impl<K: Object> Guarded<K> {
-    fn values(&self, object: &K) -> Vec<String> {
-        caught(|| (self.function)(object)).unwrap_or_else(|panic| {
+    /// The values of an object; `None` if the function panicked.
+    fn values(&self, object: &K) -> Option<Vec<String>> {
+        let values = caught(|| (self.function)(object));
+        if let Err(panic) = &values {
+            self.all_panics.fetch_add(1, Ordering::Relaxed);
             let panics = self.panics.fetch_add(1, Ordering::Relaxed) + 1;
             // The function is called at each change of an object, so a line each time that their number has doubled.
             if panics.is_power_of_two() {
@@ -125,28 +130,26 @@ impl<K: Object> Guarded<K> {
                     "an index function panicked: this index does not find the object"
                 );
             }
-            Vec::new()
-        })
+        }
+        values.ok()
     }
 }
 
 impl<K: Object> Indexes<K> {
-    pub(super) fn new(indexers: Indexers<K>, objects: &ObjectSet<K>) -> Self {
-        Self::counted(indexers, objects, Arc::default())
-    }
-
-    fn counted(indexers: Indexers<K>, objects: &ObjectSet<K>, panics: Arc<AtomicU64>) -> Self {
+    /// Panics of index functions are counted in `panics`.
+    pub(super) fn new(
+        indexers: Indexers<K>,
+        objects: &ObjectSet<K>,
+        panics: Arc<AtomicU64>,
+    ) -> Self {
         let functions = indexers.functions.into_iter();
         let by_name = functions.map(|(name, function)| {
-            let guarded = Guarded { name: name.clone(), function, panics: Arc::clone(&panics) };
+            let all_panics = Arc::clone(&panics);
+            let guarded =
+                Guarded { name: name.clone(), function, panics: AtomicU64::new(0), all_panics };
             (name, Index::of(guarded, objects))
         });
         Self { by_name: by_name.collect(), panics }
-    }
-
-    /// Calls of index functions that panicked.
-    pub(super) fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
     }
 
     /// Adds indexes, with what is in the store already.
@@ -160,14 +163,14 @@ impl<K: Object> Indexes<K> {
         if !conflicts.is_empty() {
             return Err(IndexError::Conflict(conflicts.into_iter().cloned().collect()));
         }
-        let mut more = Self::counted(indexers, objects, Arc::clone(&self.panics));
+        let mut more = Self::new(indexers, objects, Arc::clone(&self.panics));
         self.by_name.append(&mut more.by_name);
         Ok(())
     }
 
     /// The same indexes, with other objects.
     pub(super) fn rebuilt(&self, objects: &ObjectSet<K>) -> Self {
-        Self::counted(self.functions(), objects, Arc::clone(&self.panics))
+        Self::new(self.functions(), objects, Arc::clone(&self.panics))
     }
 
     /// An object takes the place of another of its key, or of nothing, or the other way round.
@@ -208,7 +211,7 @@ impl<K: Object> Indexes<K> {
     pub(super) fn like(&self, name: &str, object: &K) -> Result<Vec<Arc<K>>, IndexError> {
         let index = self.get(name)?;
         let mut like = ObjectSet::default();
-        for value in index.function.values(object) {
+        for value in index.function.values(object).unwrap_or_default() {
             for object in index.values.get(&value).into_iter().flat_map(ObjectSet::iter) {
                 like.insert(Arc::clone(object));
             }
@@ -233,16 +236,25 @@ impl<K: Object> Index<K> {
     }
 
     fn insert(&mut self, object: &Arc<K>) {
-        for value in self.function.values(object) {
+        for value in self.function.values(object).unwrap_or_default() {
             self.values.entry(value).or_default().insert(Arc::clone(object));
         }
     }
 
     /// A value without objects goes too: there may be no end to values.
     fn remove(&mut self, object: &Arc<K>) {
-        for value in self.function.values(object) {
+        let key = key_pieces(&**object);
+        let Some(values) = self.function.values(object) else {
+            // Nobody knows under which values it is.
+            self.values.retain(|_, objects| {
+                objects.remove(key);
+                !objects.is_empty()
+            });
+            return;
+        };
+        for value in values {
             if let Entry::Occupied(mut objects) = self.values.entry(value) {
-                objects.get_mut().remove(key_pieces(&**object));
+                objects.get_mut().remove(key);
                 if objects.get().is_empty() {
                     objects.remove();
                 }

@@ -6,7 +6,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -14,7 +14,10 @@ use std::{
 use tokio::sync::{Notify, mpsc};
 
 use super::{DeltaObject, handler::ResourceEventHandler};
-use crate::{foreign::caught_future, object::Object};
+use crate::{
+    foreign::caught_future,
+    object::{Object, meta_namespace_key},
+};
 
 /// What a handler is told.
 pub(super) enum Notification<K> {
@@ -28,13 +31,11 @@ impl<K> Notification<K> {
         matches!(self, Self::Add { is_in_initial_list: true, .. })
     }
 
-    /// The object that it is about.
-    fn about(&self) -> DeltaObject<K> {
+    /// The object that it is about, which the handler may keep for itself.
+    fn about(&self) -> Weak<K> {
         match self {
-            Self::Add { object, .. } | Self::Update { new: object, .. } => {
-                DeltaObject::Object(Arc::clone(object))
-            }
-            Self::Delete(gone) => gone.clone(),
+            Self::Add { object, .. } | Self::Update { new: object, .. } => Arc::downgrade(object),
+            Self::Delete(gone) => gone.object().map(Arc::downgrade).unwrap_or_default(),
         }
     }
 }
@@ -158,7 +159,7 @@ async fn deliver<K: Object, H: ResourceEventHandler<K>>(
         if let Err(panic) = caught_future(tell(&mut handler, notification)).await {
             state.panics.fetch_add(1, Ordering::Relaxed);
             state.all_panics.fetch_add(1, Ordering::Relaxed);
-            let object = about.key();
+            let object = about.upgrade().map(|object| meta_namespace_key(&*object));
             tracing::error!(
                 handler = type_name::<H>(),
                 object,

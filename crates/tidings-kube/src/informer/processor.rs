@@ -2,10 +2,7 @@
 //! (client-go `sharedProcessor`).
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -68,18 +65,15 @@ pub(super) struct Processor<K> {
 pub(super) struct Stopped;
 
 impl<K: Object> Processor<K> {
-    pub(super) fn new(check_period: Duration) -> Self {
+    /// Panics of handlers are counted in `panics`.
+    pub(super) fn new(check_period: Duration, panics: Arc<AtomicU64>) -> Self {
         Self {
             listeners: Vec::new(),
             check_period,
             phase: Phase::New(Vec::new()),
             tasks: JoinSet::new(),
-            panics: Arc::default(),
+            panics,
         }
-    }
-
-    pub(super) fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
     }
 
     pub(super) fn check_period(&self) -> Duration {
@@ -206,7 +200,7 @@ mod tests {
     }
 
     fn with(check: u64) -> Processor<ConfigMap> {
-        Processor::new(secs(check))
+        Processor::new(secs(check), Arc::default())
     }
 
     fn periods(processor: &Processor<ConfigMap>) -> Vec<Duration> {

@@ -129,15 +129,15 @@ pub trait Queue<K: Object>: Send + Sync {
     ) -> impl Future<Output = Result<R, PopError<E>>> + Send;
 }
 
-/// Whether an object of a list is queued. One that the transformer panics on is left out, and its last known
-/// state stays; one that it refuses fails the list.
-pub(super) fn is_queued(pushed: Result<(), TransformError>) -> Result<bool, TransformError> {
+/// An object of a list that the transformer panics on is left out, and its last known state stays. One that it
+/// refuses fails the list.
+pub(super) fn unless_panicked(pushed: Result<(), TransformError>) -> Result<(), TransformError> {
     match pushed {
         Err(error) if error.source.is::<TransformerPanicked>() => {
             error.log();
-            Ok(false)
+            Ok(())
         }
-        pushed => pushed.map(|()| true),
+        pushed => pushed,
     }
 }
 

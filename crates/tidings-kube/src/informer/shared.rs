@@ -129,7 +129,8 @@ fn with_last_state<K>(gone: &DeltaObject<K>, last: Option<Arc<K>>) -> Option<Del
 
 impl<K: Object> SharedInformer<K> {
     pub(super) fn new(settings: Builder<K>, store: Store<K>) -> Self {
-        let processor = Mutex::new(Processor::new(settings.resync_check_period));
+        let processor =
+            Mutex::new(Processor::new(settings.resync_check_period, Arc::clone(&settings.panics)));
         let shared = Shared {
             settings,
             store,
@@ -231,8 +232,7 @@ impl<K: Object> SharedInformer<K> {
     /// Calls of the handlers, the transformer, the watch error handler and the index functions that panicked.
     /// The log has each with its name.
     pub fn panics(&self) -> u64 {
-        let own = self.shared.settings.panics.load(Ordering::Relaxed);
-        own + self.shared.store.index_panics() + self.shared.processor().panics()
+        self.shared.settings.panics.load(Ordering::Relaxed) + self.shared.store.index_panics()
     }
 
     /// Waits until it has ended.
@@ -272,6 +272,10 @@ impl<K: Decode> SharedInformer<K> {
 
     /// Runs until it is told to [stop](Self::stop). Dropping the future ends everything at once,
     /// the handlers in the middle of their calls.
+    ///
+    /// # Panics
+    ///
+    /// When a method of the objects' type does, other than while it is read.
     pub async fn run(&self) -> Result<(), AlreadyStarted> {
         if !self.shared.processor().start() {
             tracing::warn!("{AlreadyStarted}");

@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::{IndexError, Indexers, KnownObjects, indexer::Indexes, object_set::ObjectSet};
 use crate::object::{Object, meta_namespace_key, split_key};
@@ -19,11 +22,12 @@ use crate::object::{Object, meta_namespace_key, split_key};
 /// much again for an object under each of its values, and about 150 bytes for each value.
 pub struct Store<K> {
     inside: Arc<RwLock<Inside<K>>>,
+    index_panics: Arc<AtomicU64>,
 }
 
 impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
-        Self { inside: Arc::clone(&self.inside) }
+        Self { inside: Arc::clone(&self.inside), index_panics: Arc::clone(&self.index_panics) }
     }
 }
 
@@ -42,8 +46,9 @@ impl<K: Object> Store<K> {
     /// An empty store with these indexes.
     pub fn new(indexers: Indexers<K>) -> Self {
         let objects = ObjectSet::default();
-        let inside = Inside { indexes: Indexes::new(indexers, &objects), objects };
-        Self { inside: Arc::new(RwLock::new(inside)) }
+        let index_panics = Arc::default();
+        let indexes = Indexes::new(indexers, &objects, Arc::clone(&index_panics));
+        Self { inside: Arc::new(RwLock::new(Inside { objects, indexes })), index_panics }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Inside<K>> {
@@ -135,7 +140,7 @@ impl<K: Object> Store<K> {
 
     /// Calls of index functions that panicked. The log has the index, the object and the message.
     pub fn index_panics(&self) -> u64 {
-        self.read().indexes.panics()
+        self.index_panics.load(Ordering::Relaxed)
     }
 
     /// The objects that share a value of this index with `object`, which need not be in the store.

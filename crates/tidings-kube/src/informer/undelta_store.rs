@@ -1,16 +1,17 @@
 //! A store that hands out everything it holds, at each change.
 
-use std::sync::Arc;
+use std::{any::type_name, sync::Arc};
 
 use bytes::Bytes;
 use kube::core::ApiResource;
 
 use super::Store;
 use crate::{
-    object::{meta_namespace_key, object_key},
+    foreign::caught,
+    object::object_key,
     reflector::{
-        Applied, Decode, DecodeError, ReflectorStore, ReplaceReason, Replaced, ResourceApi,
-        StoreClosed, WatchEvent, WatchEventType, read_head, state_type,
+        Applied, Decode, DecodeError, HeadMetadata, ReflectorStore, ReplaceReason, Replaced,
+        ResourceApi, StoreClosed, WatchEvent, WatchEventType, read_head, state_type,
     },
 };
 
@@ -22,7 +23,8 @@ use crate::{
 /// nothing to keep in order between sources. The price is a list of all objects for each change, so it is for few
 /// objects. The example `pod_source` shows it.
 ///
-/// An object that cannot be read is left out, logged, and stays as it was.
+/// An object that cannot be read is left out, logged, and stays as it was, unless it is deleted. A panic of the
+/// function is logged, and it is called again at the next change.
 pub struct UndeltaStore<K, P> {
     store: Store<K>,
     expected: ApiResource,
@@ -44,7 +46,15 @@ impl<K: Decode, P: FnMut(Vec<Arc<K>>) + Send> UndeltaStore<K, P> {
     }
 
     fn push(&mut self) {
-        (self.push)(self.store.list());
+        let objects = self.store.list();
+        if let Err(panic) = caught(|| (self.push)(objects)) {
+            let push = type_name::<P>();
+            tracing::error!(
+                push,
+                panic,
+                "the function of an UndeltaStore panicked: it is called again at the next change"
+            );
+        }
     }
 
     /// Takes one event; answers the resourceVersion of its object.
@@ -56,15 +66,26 @@ impl<K: Decode, P: FnMut(Vec<Arc<K>>) + Send> UndeltaStore<K, P> {
             }
             WatchEventType::Added | WatchEventType::Modified | WatchEventType::Deleted => {}
         }
-        let object = K::decode(&event.object, &self.expected)?;
-        let resource_version = object.resource_version().to_owned();
-        if event.kind == WatchEventType::Deleted {
-            self.store.delete(&meta_namespace_key(&object));
+        let resource_version = if event.kind == WatchEventType::Deleted {
+            // That an object is gone can be said of one that cannot be read.
+            let HeadMetadata { namespace, name, resource_version, .. } =
+                read_head(&event.object, &self.expected)?.metadata;
+            self.store.delete(&object_key(&namespace, &name));
+            resource_version.into_owned()
         } else {
+            let object = self.decode(&event.object)?;
+            let resource_version = object.resource_version().to_owned();
             self.store.add(Arc::new(object));
-        }
+            resource_version
+        };
         self.push();
         Ok(resource_version)
+    }
+
+    fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {
+        caught(|| K::decode(json, &self.expected)).unwrap_or_else(|panic| {
+            Err(DecodeError::Panicked { kind: self.expected.kind.clone(), panic })
+        })
     }
 }
 
@@ -80,7 +101,7 @@ impl<K: Decode, P: FnMut(Vec<Arc<K>>) + Send> ReflectorStore for UndeltaStore<K,
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         for item in items {
-            match K::decode(&item, &self.expected) {
+            match self.decode(&item) {
                 Ok(mut object) => {
                     state_type(&mut object, &self.expected);
                     self.listed.push(Arc::new(object));

@@ -105,7 +105,7 @@ impl EventBroadcaster {
 
     /// Calls `handler` with each event from now on, one at a time. While it is at work, events wait
     /// in its queue; a handler that blocks blocks a thread of the runtime. An event that it panics on is
-    /// lost to it, logged and [counted](super::SinkCounts::panicked); client-go ends the watcher then.
+    /// lost to it, logged and [counted](super::SinkCounts::panicked); client-go ends the process then.
     ///
     /// # Errors
     ///

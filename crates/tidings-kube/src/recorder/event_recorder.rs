@@ -67,7 +67,8 @@ impl EventRecorder {
     }
 
     /// The same of what has happened earlier: `timestamp` is the first and last time of the event. Its name has the
-    /// time of the call, as ever.
+    /// time of the call, as ever. Of a repeat, the earlier first time stays and the last time is this one; a
+    /// combined event has the time of the call.
     ///
     /// client-go had it until 1.17, and its `PastEventf` did not use the time that it was given
     /// (kubernetes/kubernetes#86727).

@@ -48,7 +48,7 @@ impl<S: EventSink> Recording<S> {
                     let event = given_up::name_of(&event);
                     tracing::error!(
                         sink = type_name::<S>(), event, panic,
-                        "A sink panicked: this event is lost, the next one is written"
+                        "A sink, or an option of its recording, panicked: this event is lost, the next one is written"
                     );
                     Fate::Panicked
                 }),

@@ -105,6 +105,7 @@ impl<S: ReflectorStore> Reflector<S> {
         match self.store.cannot_keep() {
             None => self.backed_off(next),
             Some(reason) => {
+                self.not_kept = true;
                 let call = self.api.call("list");
                 self.failed(&ListWatchError::NotKept { call, reason }, next)
             }

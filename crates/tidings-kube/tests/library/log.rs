@@ -2,10 +2,19 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
 };
 
 use tracing_subscriber::fmt::MakeWriter;
+
+/// Without a subscriber of the process, a line that a thread without one comes to first is off for all threads.
+fn hear_everything() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_writer(io::sink).finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+}
 
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
@@ -13,6 +22,7 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// A log of all that this thread logs from now on, until the guard is dropped.
     pub(crate) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        hear_everything();
         let log = Self::default();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
@@ -21,6 +31,7 @@ impl Log {
 
     /// The same, as lines of JSON.
     pub(crate) fn begin_json() -> (Self, tracing::subscriber::DefaultGuard) {
+        hear_everything();
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
         (log, tracing::subscriber::set_default(subscriber))

@@ -10,7 +10,10 @@ use std::{
 };
 
 use k8s_openapi::api::events::v1::Event;
-use tokio::task::JoinHandle;
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::timeout_at,
+};
 use tracing::{error, info};
 
 use super::{
@@ -38,6 +41,7 @@ pub struct EventBroadcaster {
     host_name: String,
     counters: Arc<Counters>,
     recordings: Mutex<Vec<Started>>,
+    watchers: Mutex<JoinSet<()>>,
     watchers_panicked: Arc<AtomicU64>,
 }
 
@@ -66,6 +70,7 @@ impl EventBroadcaster {
             host_name: options.host_name,
             counters: Arc::default(),
             recordings: Mutex::default(),
+            watchers: Mutex::default(),
             watchers_panicked: Arc::default(),
         }
     }
@@ -119,7 +124,7 @@ impl EventBroadcaster {
         let mut watcher = self.broadcaster.watch().await?;
         let stopper = watcher.stopper();
         let panicked = Arc::clone(&self.watchers_panicked);
-        tokio::spawn(async move {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
             while let Some(event) = watcher.next().await {
                 if let Err(panic) = caught(|| handler(&event)) {
                     panicked.fetch_add(1, Ordering::Relaxed);
@@ -187,6 +192,12 @@ impl EventBroadcaster {
             report.tally += state.tally();
             report.recording_queue_full += state.dropped();
         }
+        let mut watchers =
+            std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
+        let heard = async { while watchers.join_next().await.is_some() {} };
+        // One may be stuck.
+        let _ = timeout_at(until, heard).await;
+        watchers.detach_all();
         report.watchers_panicked = self.watchers_panicked.load(Ordering::Relaxed);
         report
     }

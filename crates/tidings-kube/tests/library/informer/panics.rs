@@ -78,6 +78,24 @@ async fn an_index_function_that_panics_loses_the_object_to_that_index_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_index_function_that_panics_later_leaves_nothing_behind_in_its_index() {
+    let server = server_with(&["a", "b"]);
+    let broken = Arc::new(AtomicBool::new(false));
+    let breaks = Arc::clone(&broken);
+    let all = move |_: &ConfigMap| {
+        assert!(!breaks.load(Ordering::Relaxed), "poisoned");
+        vec!["all".to_owned()]
+    };
+    let informer = builder(&server).indexers(Indexers::new().with("x", all)).build();
+    spawn(&informer);
+    assert!(informer.wait_for_cache_sync().await);
+    broken.store(true, Ordering::Relaxed);
+    server.delete("ns/a");
+    settle().await;
+    assert_eq!(informer.store().index_keys("x", "all").unwrap(), ["ns/b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_the_transformer_panics_on_is_left_out() {
     for queue in [QueueKind::InOrder, QueueKind::Delta] {
         let (log, _guard) = Log::begin();
@@ -285,6 +303,27 @@ async fn a_factory_says_what_its_informer_panicked_with() {
     assert!(informer.is_stopped() && factory.wait_for_cache_sync().await[0].ended);
     assert!(log.line("its cache is no longer kept up").contains("panicked: in the cache"));
     factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_is_stopped_before_it_has_synced_has_ended() {
+    let server = ScriptedServer::script([]);
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    settle().await;
+    informer.stop();
+    let cache = &factory.wait_for_cache_sync().await[0];
+    assert!(!cache.synced && cache.ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_that_is_dropped_at_once_leaves_nobody_waiting() {
+    let factory = factory_of(&server_with(&["a"]));
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    drop(factory);
+    assert!(!informer.wait_for_cache_sync().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,18 @@ async fn a_list_after_a_gap_is_one_push() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_that_cannot_be_read_deletes() {
+    let server = server_with(&["a", "b"]);
+    let pushes = follow(&server);
+    settle().await;
+    let metadata = json!({"name": "b", "namespace": "ns", "resourceVersion": "9"});
+    let broken = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": 5});
+    server.say("DELETED", &broken);
+    settle().await;
+    assert_eq!(*pushes.lock().unwrap(), [vec!["ns/a", "ns/b"], vec!["ns/a"]]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_stays_as_it_was() {
     let server = server_with(&["a", "b"]);
     let pushes = follow(&server);

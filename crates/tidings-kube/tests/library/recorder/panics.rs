@@ -52,7 +52,7 @@ async fn a_sink_that_panics_loses_one_event_and_writes_the_rest() {
     assert_eq!((report.sinks[0].written, report.sinks[0].panicked), (4, 1));
     assert_eq!((report.sinks[0].total(), report.is_complete()), (5, false));
     assert_eq!(running.counts(), report.sinks[0]);
-    let line = log.line("A sink panicked");
+    let line = log.line("panicked: this event is lost");
     for part in ["Moody", "shop/web-1.", "of the sink"] {
         assert!(line.contains(part), "{part} in {line}");
     }
