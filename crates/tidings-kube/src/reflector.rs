@@ -83,7 +83,7 @@ use self::{
     catch_up::ServerAt, health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream,
 };
 pub(crate) use self::{
-    decode::{read_head, state_type},
+    decode::{decode, decode_listed, read_head},
     head::HeadMetadata,
 };
 use crate::foreign::caught;

@@ -82,7 +82,6 @@ struct Informers {
     /// By what the objects are decoded to, and what is asked for.
     all: HashMap<(TypeId, ApiResource), Entry>,
     runs: JoinSet<()>,
-    shut_down: bool,
 }
 
 impl Ends {
@@ -358,7 +357,7 @@ impl SharedInformerFactory {
         if let Some(there) = informers.get(&key) {
             return known(there);
         }
-        if informers.shut_down {
+        if self.ends.borrow().shut_down {
             informer.stop();
         }
         let entry = Entry { informer: Arc::new(informer.clone()), started: false };
@@ -370,11 +369,11 @@ impl SharedInformerFactory {
     /// caller. After [`shutdown`](Self::shutdown) it starts none.
     pub fn start(&self) {
         let mut informers = self.informers();
-        let Informers { all, runs, shut_down } = &mut *informers;
-        for ((_, resource), entry) in all.iter_mut() {
-            if *shut_down || entry.started {
-                continue;
-            }
+        let Informers { all, runs } = &mut *informers;
+        if self.ends.borrow().shut_down {
+            return;
+        }
+        for ((_, resource), entry) in all.iter_mut().filter(|(_, entry)| !entry.started) {
             entry.started = true;
             let (informer, ends) = (Arc::clone(&entry.informer), self.ends.clone());
             let (resource, object) = (resource.clone(), informer.object());
@@ -433,8 +432,7 @@ impl SharedInformerFactory {
     /// more. One that is asked for later is stopped from the beginning.
     pub async fn shutdown(&self) {
         let ends: Vec<_> = {
-            let mut informers = self.informers();
-            informers.shut_down = true;
+            let informers = self.informers();
             self.ends.send_modify(|ends| ends.shut_down = true);
             informers.all.values().for_each(|entry| entry.informer.stop());
             let started = informers.all.values().filter(|entry| entry.started);

@@ -8,11 +8,10 @@ use tokio::time::Instant;
 
 use super::{DeletedFinalStateUnknown, Queue, TransformError, shared::Shared};
 use crate::{
-    foreign::caught,
     object::object_key,
     reflector::{
         Applied, Decode, DecodeError, HeadMetadata, ListWatchError, ReflectorStore, ReplaceReason,
-        Replaced, StoreClosed, WatchEvent, WatchEventType, read_head, state_type,
+        Replaced, StoreClosed, WatchEvent, WatchEventType, decode, decode_listed, read_head,
     },
 };
 
@@ -46,12 +45,6 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
         if self.queue.is_closed() { Err(StoreClosed) } else { Ok(()) }
     }
 
-    fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {
-        let kind = || self.expected.kind.clone();
-        caught(|| K::decode(json, &self.expected))
-            .unwrap_or_else(|panic| Err(DecodeError::Panicked { kind: kind(), panic }))
-    }
-
     /// Queues what one event says; answers the resourceVersion of its object.
     fn take(&self, event: &WatchEvent) -> Result<String, DecodeError> {
         let into = match event.kind {
@@ -63,7 +56,7 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
                 return Ok(head.metadata.resource_version.into_owned());
             }
         };
-        let object = self.decode(&event.object)?;
+        let object: K = decode(&event.object, &self.expected)?;
         let resource_version = object.resource_version().to_owned();
         report(into(&self.queue, object));
         Ok(resource_version)
@@ -72,7 +65,7 @@ impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
     /// That an object is gone can be said of one that cannot be read, if it has a name, and of one
     /// that the transformer does not take.
     fn take_deleted(&self, json: &[u8]) -> Result<String, DecodeError> {
-        let (key, resource_version) = match self.decode(json) {
+        let (key, resource_version) = match decode::<K>(json, &self.expected) {
             Ok(object) => {
                 let resource_version = object.resource_version().to_owned();
                 let Err(refused) = self.queue.delete(object) else { return Ok(resource_version) };
@@ -127,11 +120,8 @@ impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         for item in items {
-            match self.decode(&item) {
-                Ok(mut object) => {
-                    state_type(&mut object, &self.expected);
-                    self.listed.push(object);
-                }
+            match decode_listed(&item, &self.expected) {
+                Ok(object) => self.listed.push(object),
                 Err(error) => self.note_unread(&item, error),
             }
         }

@@ -11,7 +11,7 @@ use crate::{
     object::object_key,
     reflector::{
         Applied, Decode, DecodeError, HeadMetadata, ReflectorStore, ReplaceReason, Replaced,
-        ResourceApi, StoreClosed, WatchEvent, WatchEventType, read_head, state_type,
+        ResourceApi, StoreClosed, WatchEvent, WatchEventType, decode, decode_listed, read_head,
     },
 };
 
@@ -59,33 +59,21 @@ impl<K: Decode, P: FnMut(Vec<Arc<K>>) + Send> UndeltaStore<K, P> {
 
     /// Takes one event; answers the resourceVersion of its object.
     fn take(&mut self, event: &WatchEvent) -> Result<String, DecodeError> {
+        let HeadMetadata { namespace, name, resource_version, .. } =
+            read_head(&event.object, &self.expected)?.metadata;
         match event.kind {
-            WatchEventType::Bookmark | WatchEventType::Unknown => {
-                let head = read_head(&event.object, &self.expected)?;
-                return Ok(head.metadata.resource_version.into_owned());
+            WatchEventType::Bookmark | WatchEventType::Unknown => {}
+            WatchEventType::Added | WatchEventType::Modified => {
+                self.store.add(Arc::new(decode(&event.object, &self.expected)?));
+                self.push();
             }
-            WatchEventType::Added | WatchEventType::Modified | WatchEventType::Deleted => {}
-        }
-        let resource_version = if event.kind == WatchEventType::Deleted {
             // That an object is gone can be said of one that cannot be read.
-            let HeadMetadata { namespace, name, resource_version, .. } =
-                read_head(&event.object, &self.expected)?.metadata;
-            self.store.delete(&object_key(&namespace, &name));
-            resource_version.into_owned()
-        } else {
-            let object = self.decode(&event.object)?;
-            let resource_version = object.resource_version().to_owned();
-            self.store.add(Arc::new(object));
-            resource_version
-        };
-        self.push();
-        Ok(resource_version)
-    }
-
-    fn decode(&self, json: &[u8]) -> Result<K, DecodeError> {
-        caught(|| K::decode(json, &self.expected)).unwrap_or_else(|panic| {
-            Err(DecodeError::Panicked { kind: self.expected.kind.clone(), panic })
-        })
+            WatchEventType::Deleted => {
+                self.store.delete(&object_key(&namespace, &name));
+                self.push();
+            }
+        }
+        Ok(resource_version.into_owned())
     }
 }
 
@@ -101,11 +89,8 @@ impl<K: Decode, P: FnMut(Vec<Arc<K>>) + Send> ReflectorStore for UndeltaStore<K,
 
     async fn replace_page(&mut self, items: Vec<Bytes>) -> Result<(), StoreClosed> {
         for item in items {
-            match self.decode(&item) {
-                Ok(mut object) => {
-                    state_type(&mut object, &self.expected);
-                    self.listed.push(Arc::new(object));
-                }
+            match decode_listed(&item, &self.expected) {
+                Ok(object) => self.listed.push(Arc::new(object)),
                 Err(error) => {
                     left_out(&error);
                     let head = read_head(&item, &self.expected).ok();

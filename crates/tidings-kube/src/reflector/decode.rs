@@ -6,7 +6,7 @@ use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use serde::de::DeserializeOwned;
 
 use super::head::ObjectHead;
-use crate::object::Object;
+use crate::{foreign::caught, object::Object};
 
 /// Why an object of a list or a watch cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -77,16 +77,27 @@ pub(crate) fn read_head<'a>(
     Ok(head)
 }
 
-/// Objects of a list do not say what they are, those of a watch do. A dynamic object has to: client-go's
+/// Reads an object of a watch; a panic of the type's own code is an error.
+pub(crate) fn decode<K: Decode>(json: &[u8], expected: &ApiResource) -> Result<K, DecodeError> {
+    caught(|| K::decode(json, expected))
+        .unwrap_or_else(|panic| Err(DecodeError::Panicked { kind: expected.kind.clone(), panic }))
+}
+
+/// The same of an object of a list, which does not say what it is. A dynamic object has to: client-go's
 /// `UnstructuredList` gives each the type of the list.
-pub(crate) fn state_type<K: 'static>(object: &mut K, expected: &ApiResource) {
-    let object: &mut dyn Any = object;
-    if let Some(object) = object.downcast_mut::<DynamicObject>()
-        && object.types.is_none()
-    {
-        let (api_version, kind) = (expected.api_version.clone(), expected.kind.clone());
-        object.types = Some(TypeMeta { api_version, kind });
+pub(crate) fn decode_listed<K: Decode>(
+    json: &[u8],
+    expected: &ApiResource,
+) -> Result<K, DecodeError> {
+    let mut object: K = decode(json, expected)?;
+    let dynamic: &mut dyn Any = &mut object;
+    if let Some(object) = dynamic.downcast_mut::<DynamicObject>() {
+        object.types.get_or_insert_with(|| TypeMeta {
+            api_version: expected.api_version.clone(),
+            kind: expected.kind.clone(),
+        });
     }
+    Ok(object)
 }
 
 fn malformed(expected: &ApiResource, error: serde_json::Error) -> DecodeError {
