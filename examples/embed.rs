@@ -15,9 +15,9 @@ use tidings::{
         SourceOptions, SourceStart,
     },
     event::Cluster,
-    journal::{LogOptions, Sync},
     sinks::{Format, StdoutSink},
 };
+use tidings_log::{LogOptions, Sync};
 use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 
 #[tokio::main]

@@ -13,8 +13,8 @@ use tidings::{
         RefusedClass, Secrets, Sink, SinkOptions, SourceOptions, SourceStart,
     },
     event::{Batch, Cluster, Envelope},
-    journal::{LogOptions, Sync as SyncPolicy},
 };
+use tidings_log::{LogOptions, Sync as SyncPolicy};
 use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream},

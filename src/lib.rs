@@ -1,5 +1,5 @@
 //! Tidings: a Kubernetes event bridge that loses nothing. client-go's machinery under it is the crate
-//! [`tidings_kube`].
+//! [`tidings_kube`], the log under its journal the crate [`tidings_log`].
 //!
 //! The module map is the architecture. Events flow from the API server to the sinks:
 //!
@@ -16,7 +16,7 @@
 pub mod event;
 pub(crate) mod plain;
 
-// The durable log that keeps events.
+// The state beside the log that keeps events.
 pub mod journal;
 
 // Texts made of an event, by templates.

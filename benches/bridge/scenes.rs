@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidings::journal::{Directory, State};
+use tidings::journal::State;
 
 use crate::{
     Result,
@@ -422,7 +422,7 @@ fn wait_for_all(expected: usize, running: &mut Running) -> Result<()> {
 /// Holds a stopped bridge to what it says of its sink: it has seen what the API server wrote, and
 /// delivered what arrived.
 fn hold(journal: &Path, written: usize, arrived: &[u64]) -> Result<()> {
-    let (_, loaded) = State::open(&Directory::open(journal)?, 1 << 30, 0)?;
+    let (_, loaded) = State::open(&tidings::journal::open(journal)?, 1 << 30, 0)?;
     let sink = loaded.sinks.get("bench").ok_or("the bridge has saved nothing of its sink")?;
     let found = (sink.standing.position.ordinal(), sink.totals.delivered);
     let arrived = arrived.iter().collect::<HashSet<_>>().len();

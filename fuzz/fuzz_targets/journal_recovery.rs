@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use tidings::journal::{Directory, FrameBuilder, Log, LogOptions, OpenError, Resume, Sync};
+use tidings_log::{Directory, FrameBuilder, Log, LogOptions, OpenError, Resume, Sync};
 
 const OPTIONS: LogOptions = LogOptions {
     retention_size: 1 << 20,
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let [low, high, bytes @ ..] = data else { return };
     let (first, second) = bytes.split_at(bytes.len().min(u16::from_le_bytes([*low, *high]).into()));
     let dir = tempfile::tempdir().expect("a directory");
-    let directory = Directory::open(dir.path()).expect("a journal directory");
+    let directory = Directory::open(dir.path(), &[]).expect("a journal directory");
     for (name, bytes) in [("00000000000000000001.log", first), ("00000000000000000004.log", second)]
     {
         if !bytes.is_empty() {
@@ -40,9 +40,9 @@ fuzz_target!(|data: &[u8]| {
                 break records;
             }
             for frame in frames {
-                for record in frame.records() {
-                    assert!(record.seq >= next, "{} before {next}", record.seq);
-                    next = record.seq + 1;
+                for (seq, _) in frame.records() {
+                    assert!(seq >= next, "{seq} before {next}");
+                    next = seq + 1;
                     records += 1;
                 }
             }
@@ -62,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(from_there.len(), 1, "what was appended is not read from there");
     drop(log);
     drop(directory);
-    let directory = Directory::open(dir.path()).expect("a journal directory");
+    let directory = Directory::open(dir.path(), &[]).expect("a journal directory");
     let (log, _) = Log::open(&directory, OPTIONS, 0, 3_000).expect("it opens again");
     assert_eq!(read_all(&log), after, "what was read once is read again");
 });

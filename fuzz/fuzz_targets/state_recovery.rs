@@ -8,9 +8,8 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use tidings::journal::{
-    Directory, LetterQuery, OpenError, Position, Positions, SinkState, Standing, State, StateCommit,
-};
+use tidings::journal::{LetterQuery, Positions, SinkState, Standing, State, StateCommit};
+use tidings_log::{OpenError, Position};
 
 /// Enough for tests; the newest are kept.
 const DEAD_LETTER_BYTES: u64 = 1 << 20;
@@ -30,7 +29,7 @@ fn store() -> &'static [u8] {
         // catches is a crash.
         std::panic::set_hook(Box::new(|_| {}));
         let dir = tempfile::tempdir().expect("a directory");
-        let directory = Directory::open(dir.path()).expect("a journal directory");
+        let directory = tidings::journal::open(dir.path()).expect("a journal directory");
         let (mut state, _) = State::open(&directory, DEAD_LETTER_BYTES, 0).expect("a new store");
         for next in 1..20 {
             state.commit(&commit(next)).expect("a commit");
@@ -58,7 +57,7 @@ fuzz_target!(|data: &[u8]| {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("state.redb"), bytes).expect("a file");
     std::fs::write(dir.path().join("positions.json"), rest).expect("a file");
-    let directory = Directory::open(dir.path()).expect("a journal directory");
+    let directory = tidings::journal::open(dir.path()).expect("a journal directory");
     if let Err(error) = Positions::load(&directory) {
         assert!(!error.to_string().is_empty());
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tidings_log::{Damage, Damages};
 
 use crate::{
     bridge::{
@@ -16,7 +17,7 @@ use crate::{
         SinkCondition, SourceView, Stuck, now_ms,
     },
     event::{Cluster, timestamp},
-    journal::{Damage, Damages, LetterCounts, NamespaceLetters},
+    journal::{LetterCounts, NamespaceLetters},
 };
 
 pub use problems::Problem;

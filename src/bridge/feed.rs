@@ -8,13 +8,11 @@
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use tidings_kube::broadcaster::{Broadcaster, FullChannel, Watcher};
+use tidings_log::{Frame, LogHandle, Position, Reader};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::{correlation::Names, published::Published, tasks::answer_of, watchdog::Pulse};
-use crate::{
-    event::Record,
-    journal::{Frame, LogHandle, Position, Reader},
-};
+use crate::event::Record;
 
 /// What a sink's live channel holds before it is spilled.
 pub(super) const LIVE: FullChannel<Published> =
@@ -47,7 +45,7 @@ impl Fed {
 
     /// The records that the sink has not had.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        self.frame().records().filter(|record| record.seq >= self.from)
+        self.frame().records().map(Record::from).filter(|record| record.seq >= self.from)
     }
 
     /// Under which keys one of them is correlated, where that is known already.

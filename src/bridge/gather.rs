@@ -9,6 +9,7 @@ mod work;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use tidings_log::Position;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
@@ -24,10 +25,7 @@ use super::{
     progress::Settled,
     shared::now_ms,
 };
-use crate::{
-    event::Record,
-    journal::{Noted, Position},
-};
+use crate::{event::Record, journal::Noted};
 use covered::Covered;
 pub(super) use work::Work;
 

@@ -26,6 +26,7 @@ use tidings_kube::{
     correlator::{KeyPrefix, Keys},
     reflector::{ReplaceReason, Replaced, WatchEvent, WatchEventType, resource_version_of},
 };
+use tidings_log::{FrameBuilder, Log, Resume};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Level;
 
@@ -50,12 +51,9 @@ use super::{
     stop::Stop,
     watchdog::Pulse,
 };
-use crate::{
-    event::{
-        Change, Cluster, DecodeError, EnvelopeHead, EnvelopeParts, EventFields, Incoming, Metadata,
-        SeenChanges, SeenEntry, UidKey,
-    },
-    journal::{FrameBuilder, Log, Resume},
+use crate::event::{
+    Change, Cluster, DecodeError, EnvelopeHead, EnvelopeParts, EventFields, Incoming, Metadata,
+    SeenChanges, SeenEntry, UidKey,
 };
 
 /// A frame is closed at this many records or bytes, so that channels and readers deal in pieces of
@@ -258,7 +256,7 @@ impl Ingest {
             if event.kind == WatchEventType::Deleted {
                 // The TTL at work, and not news: the Event itself was exported when it happened.
                 if self.sources[source].forgets() {
-                    frame.builder.forget(incoming.uid);
+                    frame.builder.forget(incoming.uid.0);
                     frame.changed.insert(incoming.uid, None);
                 }
                 continue;

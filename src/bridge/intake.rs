@@ -9,6 +9,7 @@ use tidings_kube::{
     broadcaster::Broadcaster,
     reflector::{Follow, Reflector, ReflectorOptions, ResourceApi, StartFrom, Witnesses},
 };
+use tidings_log::Resume;
 use tokio::{sync::mpsc, task::spawn_blocking, time::MissedTickBehavior};
 
 use super::{
@@ -24,7 +25,7 @@ use super::{
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
     watchdog::Pulse,
 };
-use crate::journal::{Resume, SourceState};
+use crate::journal::SourceState;
 
 /// The wait between two questions for the cluster's uid.
 const ASK_EVERY: Duration = Duration::from_secs(2);

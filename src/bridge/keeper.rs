@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use tidings_log::{Directory, LogHandle, Sync};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::spawn_blocking,
@@ -38,7 +39,7 @@ use super::{
 };
 use crate::{
     event::Cluster,
-    journal::{DeadLetter, Directory, LogHandle, Positions, State, StateCommit, Sync},
+    journal::{DeadLetter, Positions, State, StateCommit},
 };
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use tidings_log::Resume;
+
 use super::shared::lock;
-use crate::journal::{Resume, SourceState};
+use crate::journal::SourceState;
 
 /// A sign of life that is so much newer is saved for its own sake, in milliseconds. A gap begins at
 /// the last that was saved, so this bounds by how much it is stated too long after a crash.

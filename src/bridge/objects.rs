@@ -76,6 +76,7 @@ use tidings_kube::{
     correlator::Key,
     workqueue::{ItemExponentialFailureRateLimiter, RateLimitingQueue, WorkQueue},
 };
+use tidings_log::{Frame, LogHandle};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
@@ -87,10 +88,8 @@ use super::{
     tasks::{Tasks, answer_of},
 };
 use crate::{
-    event::{EnvelopeParts, EventFields, ObjectInfo},
-    journal::{
-        Frame, LogHandle, ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedObject,
-    },
+    event::{EnvelopeParts, EventFields, ObjectInfo, Record},
+    journal::{ObjectsCommit, ObjectsReader, ObjectsView, ReadError, SavedObject},
 };
 
 /// The start waits so long for the watched kinds to be listed.
@@ -247,7 +246,7 @@ impl Objects {
         let (from, undecided) = self.view.to_recover();
         let tail = log.tail().next;
         let read = for_each_frame(log, from, |frame| {
-            for record in frame.records().filter(|record| record.seq >= from) {
+            for record in frame.records().map(Record::from).filter(|record| record.seq >= from) {
                 let parts = EnvelopeParts::of(&record.envelope);
                 let event = parts.and_then(|parts| parts.fields());
                 let key = event.as_ref().and_then(Ref::of).map(|of| of.key(&self.view.keys));

@@ -4,9 +4,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tidings_log::LogOptions;
 
 use super::{Enrich, EventCounter, Filter, Heartbeat, ObjectOptions, OwnEvents, Sink};
-use crate::{event::Cluster, journal::LogOptions};
+use crate::event::Cluster;
 
 /// When a batch is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::journal::{Resume, SavedWitness, SourceState, Unfinished};
+use tidings_log::Resume;
+
+use crate::journal::{SavedWitness, SourceState, Unfinished};
 
 /// A source that is back goes on where it ended if that is no longer ago, in milliseconds, or if all of it
 /// was read meanwhile. So long it is known of an Event what was read of it, even if it was deleted by

@@ -14,6 +14,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tidings_log::Resume;
 use tokio::sync::oneshot;
 
 use super::{
@@ -23,7 +24,7 @@ use crate::{
     event::Missing,
     journal::{
         CorrelatorInputs, DeadLetter, Destinations, Inputs, LetterFate, LetterOutcome, Ranges,
-        Resume, SavedCorrelator, SinkState, Standing, Totals,
+        SavedCorrelator, SinkState, Standing, Totals,
     },
 };
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use tidings_log::Frame;
+
 use super::correlation::Names;
-use crate::journal::Frame;
 
 /// A frame that is in the journal, and what is known of its records while they are in memory.
 #[derive(Clone, Debug)]

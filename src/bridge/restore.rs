@@ -8,6 +8,7 @@ use std::{
 
 use serde::Deserialize;
 use tidings_kube::correlator::Keys;
+use tidings_log::{Damages, Directory, Frame, Log, LogHandle, Position, Resume};
 
 use self::track::Track;
 use super::{
@@ -21,9 +22,8 @@ use super::{
 use crate::{
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        CorrelatorInputs, Damages, Delivered, Directory, Frame, Loaded, Log, LogHandle,
-        ObjectsView, POSITIONS, Position, Positions, ReadError, Resume, SavedCorrelator, SinkState,
-        SinksReader, SourceState, Standing, State, StateCommit,
+        CorrelatorInputs, Delivered, Loaded, ObjectsView, POSITIONS, Positions, ReadError,
+        SavedCorrelator, SinkState, SinksReader, SourceState, Standing, State, StateCommit,
     },
 };
 
@@ -100,7 +100,7 @@ impl Restored {
     ///
     /// The directory cannot be used, or another process has it. Damage is no error.
     pub(super) fn open(options: &JournalOptions) -> Result<Self, BridgeError> {
-        let directory = Directory::open(&options.path)?;
+        let directory = crate::journal::open(&options.path)?;
         if let Some(remark) = directory.remark() {
             tracing::info!(directory = %options.path.display(), "who may use the journal's directory: {remark}");
         }
@@ -213,12 +213,12 @@ impl Restored {
             let source = state.id;
             track.frame(frame, state);
             let mut changes = SeenChanges::default();
-            for record in frame.records().filter(|record| record.seq >= applied) {
+            for record in frame.records().map(Record::from).filter(|record| record.seq >= applied) {
                 if let Some((uid, entry)) = seen_entry(&record.envelope, source) {
                     changes.insert(uid, Some(entry));
                 }
             }
-            changes.extend(frame.forgotten.iter().map(|uid| (*uid, None)));
+            changes.extend(frame.forgotten.iter().map(|uid| (UidKey(*uid), None)));
             failed = self.add_seen(changes, frame.next()).err();
             failed.is_none()
         })?;
@@ -380,7 +380,9 @@ impl SavedSinks {
         let log = &self.log;
         let read = for_each_frame(log, known, |frame| {
             let between = known..position.next;
-            for record in frame.records().filter(|record| between.contains(&record.seq)) {
+            for record in
+                frame.records().map(Record::from).filter(|record| between.contains(&record.seq))
+            {
                 let wanted =
                     sink.filter.as_ref().is_none_or(|filter| wanted(filter, enricher, &record));
                 correlator.bring_up(&record, frame.time_ms, wanted);

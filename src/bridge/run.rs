@@ -7,6 +7,7 @@ mod sink;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tidings_kube::broadcaster::Broadcaster;
+use tidings_log::OpenError;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -29,7 +30,7 @@ use super::{
     stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
-use crate::journal::OpenError;
+use crate::journal::open_hint;
 use control::Common;
 pub use control::SinkControl;
 pub use handle::{SinkHandle, SinkHandleError};
@@ -51,8 +52,8 @@ const SAVED_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     /// The journal cannot be opened.
-    #[error(transparent)]
-    Journal(#[from] OpenError),
+    #[error("{0}\nhint: {hint}", hint = open_hint(.0))]
+    Journal(OpenError),
     /// A file beside the journal cannot be opened.
     #[error("cannot open {}: {error}\nhint: the journal directory must be writable", path.display())]
     File {
@@ -75,6 +76,12 @@ pub enum BridgeError {
         SAVED_WITHIN.as_secs()
     )]
     NotSaved,
+}
+
+impl From<OpenError> for BridgeError {
+    fn from(error: OpenError) -> Self {
+        Self::Journal(error)
+    }
 }
 
 /// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.

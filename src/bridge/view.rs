@@ -3,13 +3,11 @@
 use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 use tidings_kube::reflector::{Reconnect, SharedHealth};
+use tidings_log::LogHandle;
 use tokio::runtime::Handle;
 
 use super::{Configuration, EventCounters, IngestCounters, Sinks, Watchdog};
-use crate::{
-    event::Cluster,
-    journal::{DeadLettersReader, LogHandle},
-};
+use crate::{event::Cluster, journal::DeadLettersReader};
 
 /// A source as the status page shows it.
 #[derive(Clone)]

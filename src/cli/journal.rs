@@ -5,11 +5,12 @@ use std::{fmt, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
+use tidings_log::{Problem, SegmentSurvey};
 
 use super::{EXIT_CONFIGURATION, failed, print};
 use crate::{
     config,
-    journal::{Problem, SegmentSurvey, StateSurvey, Survey},
+    journal::{StateSurvey, Survey},
 };
 
 /// Of the segments so many are shown, the newest.
@@ -65,7 +66,10 @@ pub(super) fn journal(arguments: JournalArguments) -> ExitCode {
     };
     let survey = match Survey::of(&path) {
         Ok(survey) => survey,
-        Err(error) => return failed(&error, 1),
+        Err(error) => {
+            let hint = "give the directory of a journal that this user may read";
+            return failed(&format_args!("{error}\nhint: {hint}"), 1);
+        }
     };
     let text = match (output, verify) {
         (Output::Json, _) => match serde_json::to_string_pretty(&survey) {
@@ -76,7 +80,7 @@ pub(super) fn journal(arguments: JournalArguments) -> ExitCode {
         (Output::Text, false) => Inspected(&survey).to_string(),
     };
     let printed = print(&text);
-    if verify && survey.problem_count > 0 { ExitCode::FAILURE } else { printed }
+    if verify && survey.log.problem_count > 0 { ExitCode::FAILURE } else { printed }
 }
 
 /// The answer of `verify`.
@@ -86,13 +90,13 @@ impl fmt::Display for Verified<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let survey = self.0;
         problems(f, survey)?;
-        let frames: u64 = survey.segments.iter().map(|segment| segment.frames).sum();
-        let records: u64 = survey.segments.iter().map(|segment| segment.records).sum();
-        let segments = match survey.segments.len() {
+        let frames: u64 = survey.log.segments.iter().map(|segment| segment.frames).sum();
+        let records: u64 = survey.log.segments.iter().map(|segment| segment.records).sum();
+        let segments = match survey.log.segments.len() {
             1 => "1 segment".to_owned(),
             n => format!("{n} segments"),
         };
-        let verdict = match survey.problem_count {
+        let verdict = match survey.log.problem_count {
             0 => "no damage".to_owned(),
             1 => "1 problem".to_owned(),
             n => format!("{n} problems"),
@@ -100,15 +104,15 @@ impl fmt::Display for Verified<'_> {
         write!(
             f,
             "{}: {verdict} in {segments}, {frames} frames, {records} records",
-            survey.path.display()
+            survey.log.path.display()
         )?;
-        match (&survey.state, survey.held) {
+        match (&survey.state, survey.log.held) {
             (_, true) => writeln!(f, "; the state was not read: a bridge has it")?,
             (Some(_), false) => writeln!(f, " and the state")?,
             (None, false) => writeln!(f)?,
         }
-        if survey.torn_bytes > 0 {
-            let bytes = survey.torn_bytes;
+        if survey.log.torn_bytes > 0 {
+            let bytes = survey.log.torn_bytes;
             writeln!(
                 f,
                 "the last write is not whole: {bytes} bytes, which the next start cuts off"
@@ -124,32 +128,32 @@ struct Inspected<'a>(&'a Survey);
 impl fmt::Display for Inspected<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let survey = self.0;
-        let held = if survey.held { ", in use by a bridge" } else { "" };
-        writeln!(f, "{}: {} bytes{held}", survey.path.display(), survey.bytes)?;
-        if let Some(uid) = &survey.cluster_uid {
+        let held = if survey.log.held { ", in use by a bridge" } else { "" };
+        writeln!(f, "{}: {} bytes{held}", survey.log.path.display(), survey.log.bytes)?;
+        if let Some(uid) = &survey.log.cluster_uid {
             writeln!(f, "cluster {uid}")?;
         }
-        writeln!(f, "next sequence {}", survey.next_sequence)?;
-        segments(f, &survey.segments)?;
+        writeln!(f, "next sequence {}", survey.log.next_sequence)?;
+        segments(f, &survey.log.segments)?;
         writeln!(f, "\nsources, and up to where the log has them")?;
-        for (source, at) in &survey.sources {
+        for (source, at) in &survey.log.sources {
             writeln!(f, "  {source}  resourceVersion {}, epoch {}", at.resource_version, at.epoch)?;
         }
         match &survey.state {
             Some(state) => state_of(f, state)?,
-            None if survey.held => writeln!(
+            None if survey.log.held => writeln!(
                 f,
                 "\nsinks: the state is held by the bridge; `tidings status` shows them"
             )?,
             None => writeln!(f, "\nsinks: there is no state that can be read")?,
         }
-        if !survey.set_aside.is_empty() {
+        if !survey.log.set_aside.is_empty() {
             writeln!(f, "\nset aside because of damage")?;
         }
-        for (name, bytes) in &survey.set_aside {
+        for (name, bytes) in &survey.log.set_aside {
             writeln!(f, "  {name}  {bytes} bytes")?;
         }
-        if survey.problem_count > 0 {
+        if survey.log.problem_count > 0 {
             writeln!(f, "\nproblems")?;
         }
         problems(f, survey)
@@ -196,13 +200,13 @@ fn state_of(f: &mut fmt::Formatter<'_>, state: &StateSurvey) -> fmt::Result {
 }
 
 fn problems(f: &mut fmt::Formatter<'_>, survey: &Survey) -> fmt::Result {
-    for Problem { file, offset, what } in &survey.problems {
+    for Problem { file, offset, what } in &survey.log.problems {
         match offset {
             Some(offset) => writeln!(f, "{file} at {offset}: {what}")?,
             None => writeln!(f, "{file}: {what}")?,
         }
     }
-    let unnamed = survey.problem_count - survey.problems.len() as u64;
+    let unnamed = survey.log.problem_count - survey.log.problems.len() as u64;
     if unnamed > 0 {
         writeln!(f, "… and {unnamed} more")?;
     }

@@ -11,6 +11,7 @@ use std::{
 
 use futures_util::future::OptionFuture;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidings_log::Sync;
 use tokio::{
     runtime::{Builder, Handle},
     signal::unix::{Signal, SignalKind, signal},
@@ -28,7 +29,6 @@ use crate::{
     admin::{AdminServer, ControlSocket, ReloadHandle},
     bridge::{Bridge, BridgeView, Heartbeat},
     config::{self, Settings, SinkSettings},
-    journal::Sync,
     sinks::Proxy,
 };
 

@@ -12,6 +12,8 @@ mod sink;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use tidings_log::LogOptions;
+
 use super::{
     load::Loaded,
     settings::{ServerSettings, Settings, SinkSettings, SourceSettings},
@@ -25,7 +27,6 @@ use crate::{
         shown_of, wrong,
     },
     event::Cluster,
-    journal::LogOptions,
     sinks::{BuildSink, Compression, OtlpOptions, Secret, keys::Shared},
 };
 
@@ -236,7 +237,7 @@ impl<'a> Builder<'a> {
             log: LogOptions {
                 retention_size: model.retention.size.0,
                 retention_age: model.retention.age.0,
-                sync: model.sync,
+                sync: model.sync.0,
             },
             dead_letters,
             max_event,

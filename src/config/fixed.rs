@@ -1,10 +1,11 @@
 //! The keys that cannot change while a bridge runs.
 
+use tidings_log::LogOptions;
+
 use super::{LogSettings, ServerSettings, Settings, SourceSettings};
 use crate::{
     bridge::{JournalOptions, SourceOptions},
     event::Cluster,
-    journal::LogOptions,
 };
 
 impl Settings {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
+use tidings_log::Sync;
 
 pub(crate) use self::sink::{CommonModel, DeadLettersModel, EnrichModel, SinkModel};
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
         Size, Span, Text,
         values::{self, DURATION_PATTERN},
     },
-    journal::Sync,
     sinks::OtlpModel,
 };
 
@@ -201,7 +201,7 @@ pub(crate) struct JournalModel {
     /// When it is forced to disk: `always`, each interval such as `1s`, or `never`. A crash of the
     /// process loses nothing in any case; a crash of the machine loses what the API server no longer has.
     #[schemars(extend("default" = "1s"))]
-    pub(crate) sync: Sync,
+    pub(crate) sync: SyncModel,
     /// How many bytes the dead letters of all sinks may take: half of `retention.size` at most, and a
     /// quarter of it where that is less than the default. When they take more, the oldest go, and are
     /// counted.
@@ -218,7 +218,7 @@ impl Default for JournalModel {
         Self {
             path: Text::from("/var/lib/tidings"),
             retention: RetentionModel::default(),
-            sync: Sync::Interval(std::time::Duration::from_secs(1)),
+            sync: SyncModel(Sync::Interval(std::time::Duration::from_secs(1))),
             dead_letters: Size(64 << 20),
             max_event: Size(256 << 10),
         }
@@ -245,24 +245,28 @@ impl Default for RetentionModel {
     }
 }
 
-impl<'de> Deserialize<'de> for Sync {
+/// When the journal is synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SyncModel(pub(crate) Sync);
+
+impl<'de> Deserialize<'de> for SyncModel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "`always`, `never` or an interval such as `1s`";
         values::by_text(deserializer, EXPECTED, |text| match text {
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
+            "always" => Ok(Self(Sync::Always)),
+            "never" => Ok(Self(Sync::Never)),
             _ => match values::parse_duration(text) {
                 Ok(interval) if interval.is_zero() => {
                     Err(format!("expected an interval above zero, found `{text}`\nwrite `always`"))
                 }
-                Ok(interval) => Ok(Self::Interval(interval)),
+                Ok(interval) => Ok(Self(Sync::Interval(interval))),
                 Err(_) => Err(format!("expected {EXPECTED}, found `{text}`\nwrite one of these")),
             },
         })
     }
 }
 
-impl JsonSchema for Sync {
+impl JsonSchema for SyncModel {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Sync".into()
     }

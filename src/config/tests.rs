@@ -2,11 +2,11 @@ use std::{any::Any, ffi::OsString, fs, path::Path, sync::Arc, time::Duration};
 
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
+use tidings_log::Sync;
 
 use super::*;
 use crate::{
     bridge::{BatchOptions, RetryOptions, SinkStart, SourceStart},
-    journal::Sync,
     sinks::{Compression, KafkaOptions, WebhookOptions},
 };
 

@@ -16,6 +16,13 @@ pub struct Record {
 /// What every envelope starts with; the id follows.
 pub(super) const ID_PREFIX: &str = "{\"id\":\"";
 
+/// A record of the log, with its sequence.
+impl From<(u64, Bytes)> for Record {
+    fn from((seq, envelope): (u64, Bytes)) -> Self {
+        Self { seq, envelope }
+    }
+}
+
 impl Record {
     /// Records from this `seq` on have no place in the journal's order: they are sent beside it, and
     /// their number only tells them from others.

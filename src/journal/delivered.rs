@@ -25,7 +25,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{Directory, Inputs, Standing, private, ranges::Ranges};
+use tidings_log::{Directory, private};
+
+use super::{Inputs, Standing, ranges::Ranges};
 
 /// The directory of these files, in that of the journal.
 pub(super) const DIR: &str = "delivered";
@@ -366,9 +368,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
+    use tidings_log::Position;
 
     use super::*;
-    use crate::journal::Position;
 
     fn set(ranges: &Ranges) -> BTreeSet<u64> {
         ranges.iter().cloned().flatten().collect()
@@ -407,7 +409,7 @@ mod tests {
             steps in prop::collection::vec(step(), 1..60),
         ) {
             let dir = tempfile::tempdir().unwrap();
-            let directory = Directory::open(dir.path()).unwrap();
+            let directory = crate::journal::open(dir.path()).unwrap();
             let path = dir.path().join(DIR).join("audit");
             let (mut had, mut again, mut before) = (BTreeSet::new(), 0, BTreeSet::new());
             let (mut next, mut saved) = (1, 1);
@@ -461,7 +463,7 @@ mod tests {
     #[test]
     fn a_file_of_an_earlier_build_is_understood_and_its_own_is_not_taken_for_one() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let path = dir.path().join(DIR).join("audit");
         std::fs::create_dir(dir.path().join(DIR)).unwrap();
         std::fs::write(&path, 50_u64.to_le_bytes()).unwrap();
@@ -481,7 +483,7 @@ mod tests {
     #[test]
     fn a_file_that_is_taken_away_is_there_again_with_the_first_write_after_a_second() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let taken = dir.path().join(DIR);
         let mut delivered = open(&directory, 1);
         for sequence in 7..10 {
@@ -502,7 +504,7 @@ mod tests {
     #[test]
     fn what_was_decided_by_is_forgotten_for_good_where_the_state_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let mut delivered = open(&directory, 1);
         let mut inputs = Inputs::default();
         inputs.push(7, [7; 89]);
@@ -523,7 +525,7 @@ mod tests {
     #[test]
     fn a_file_that_is_beyond_the_log_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let mut delivered = open(&directory, 1);
         delivered.add(7);
         delivered.write(0, || at(1));

@@ -8,8 +8,7 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::{Directory, private};
+use tidings_log::{Directory, private};
 
 /// The name of the file.
 pub const NAME: &str = "positions.json";
@@ -123,7 +122,7 @@ mod tests {
     #[test]
     fn positions_read_back_and_damage_is_reported_not_fatal() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         assert_eq!(Positions::load(&directory).unwrap(), None);
         let positions = Positions {
             epoch: 2,
@@ -150,5 +149,16 @@ mod tests {
             let error = Positions::load(&directory).unwrap_err().to_string();
             assert!(error.contains("positions.json cannot be used"), "{error}");
         }
+    }
+
+    /// Opening one would wait for a writer.
+    #[test]
+    fn a_fifo_in_the_place_of_the_file_is_damage() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
+        mknodat(CWD, dir.path().join(NAME), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = Positions::load(&directory).unwrap_err();
+        assert!(error.is_damage(), "{error}");
     }
 }

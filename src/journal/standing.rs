@@ -1,8 +1,7 @@
 //! Where a sink stands in the log: one value, from a batch that is gathered to the saved state.
 
 use serde::{Deserialize, Serialize};
-
-use super::Position;
+use tidings_log::Position;
 
 /// A sink's position, with everything before it that has no fate yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use redb::{StorageError, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
+use tidings_log::{Damage, Directory, OpenError, Position, format};
 
 use self::{
     dead_letters::DeadLetters,
@@ -21,7 +22,7 @@ use self::{
     fingerprints::Fingerprints,
     seen_table::Store,
 };
-use super::{Damage, Directory, Inputs, OpenError, Position, disk};
+use super::{Inputs, delivered, disk_hint, positions};
 
 mod dead_letters;
 mod file;
@@ -88,7 +89,7 @@ pub struct CommitError {
 impl CommitError {
     fn hint(&self) -> &'static str {
         match &*self.source {
-            redb::Error::Io(error) => disk::hint(error),
+            redb::Error::Io(error) => disk_hint(error),
             _ => "its disk has failed before: it is opened again and tried again by itself",
         }
     }
@@ -151,7 +152,7 @@ impl State {
         let mut set_aside = None;
         let access = OpenError::access(&path);
         let missing = !path.try_exists().map_err(access)?
-            && directory.has_past().map_err(OpenError::access(directory.path()))?;
+            && has_past(directory).map_err(OpenError::access(directory.path()))?;
         let opened = open_and_load(&path).or_else(|unusable| {
             let Unusable::Damaged(reason) = unusable else { return Err(unusable) };
             let said = format!("{reason}; {WITHOUT}, and the dead letters are in the file only");
@@ -334,13 +335,24 @@ impl State {
     }
 }
 
+/// Whether a bridge has written something here beside the state: it makes the state first.
+fn has_past(directory: &Directory) -> io::Result<bool> {
+    let of_past = |name: &str| {
+        [positions::NAME, delivered::DIR].contains(&name) || format::segment_first(name).is_some()
+    };
+    let entries = std::fs::read_dir(directory.path())?.flatten();
+    Ok(entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(of_past)))
+}
+
 /// What is said of a file that cannot be used.
 fn refused(unusable: Unusable, directory: &Directory, path: &Path) -> OpenError {
     let path = path.to_owned();
     match unusable {
         Unusable::Refused(source) => OpenError::Access { path, source },
         Unusable::Unread(source) => OpenError::Unread { path, source },
-        Unusable::Newer(found) => OpenError::Newer { path, found: found as u32 },
+        Unusable::Newer(found) => {
+            OpenError::Newer { path, found: found as u32, newest: VERSION as u32 }
+        }
         Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
         Unusable::Damaged(reason) => OpenError::Access { path, source: io::Error::other(reason) },
     }

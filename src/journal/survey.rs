@@ -3,76 +3,25 @@
 //! It takes no lock, so it may be done beside a running bridge. The log can be read then; the state
 //! belongs to the bridge, and is said to be held.
 
-mod log;
-
-use std::{
-    collections::BTreeMap,
-    fs::{self, File, TryLockError},
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use serde::Serialize;
+use tidings_log::{Resume, SurveyError, private};
 
 use super::{
-    Damage, POSITIONS, Positions, Resume, Totals, delivered,
-    directory::{asides, bytes_of_path},
-    private,
+    POSITIONS, Positions, Totals, delivered,
     state::{NAME as STATE, look},
 };
 
-/// So many problems are named; the others are counted.
-const NAMED: usize = 1000;
-
 /// What there is.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Survey {
-    /// The directory.
-    pub path: PathBuf,
-    /// A bridge runs on it.
-    pub held: bool,
-    /// What it takes on disk, in bytes, all told.
-    pub bytes: u64,
-    /// The cluster whose Events these are, if the log says.
-    pub cluster_uid: Option<String>,
-    /// Sequence of the next record, by the log.
-    pub next_sequence: u64,
-    /// The log.
-    pub segments: Vec<SegmentSurvey>,
-    /// By source, up to where the log has it.
-    pub sources: BTreeMap<String, Resume>,
-    /// Bytes at the end of the log that are no frame: a write that a crash tore, or that is going
-    /// on. They are cut off when the journal is opened.
-    pub torn_bytes: u64,
+    /// The directory and the log.
+    #[serde(flatten)]
+    pub log: tidings_log::Survey,
     /// The state beside the log; nothing if it could not be read.
     pub state: Option<StateSurvey>,
-    /// What was set aside, by the name of the directory, with its bytes on disk.
-    pub set_aside: BTreeMap<String, u64>,
-    /// How many problems there are.
-    pub problem_count: u64,
-    /// The first thousand of them.
-    pub problems: Vec<Problem>,
-}
-
-/// One segment of the log.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SegmentSurvey {
-    /// The name of the file.
-    pub file: String,
-    /// Its length.
-    pub bytes: u64,
-    /// The sequence that it starts at, as its name says.
-    pub first_sequence: u64,
-    /// Frames that can be read.
-    pub frames: u64,
-    /// Records in them.
-    pub records: u64,
-    /// The time of the first of them, in milliseconds since the epoch.
-    pub from_ms: Option<u64>,
-    /// The time of the last of them, in milliseconds since the epoch.
-    pub to_ms: Option<u64>,
 }
 
 /// The state beside the log.
@@ -107,33 +56,6 @@ pub struct SinkSurvey {
     pub positions: BTreeMap<String, Resume>,
 }
 
-/// Something that is not as it should be.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Problem {
-    /// The file, by its name in the directory.
-    pub file: String,
-    /// Where in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub offset: Option<u64>,
-    /// What is wrong.
-    pub what: String,
-}
-
-/// Why a directory cannot be looked at.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read {}: {source}\nhint: give the directory of a journal that this user may read", path.display())]
-pub struct SurveyError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl SurveyError {
-    fn of(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
-        move |source| Self { path: path.to_owned(), source }
-    }
-}
-
 impl Survey {
     /// Reads everything: all frames, and all of the state.
     ///
@@ -141,15 +63,7 @@ impl Survey {
     ///
     /// The directory or a file in it is not there, or may not be read. What is damaged is no error.
     pub fn of(path: &Path) -> Result<Self, SurveyError> {
-        let mut survey = Self { path: path.to_owned(), ..Self::default() };
-        fs::read_dir(path).map_err(SurveyError::of(path))?;
-        survey.held = is_held(path);
-        survey.bytes = bytes_of_path(path).map_err(SurveyError::of(path))?;
-        for aside in asides(path).map_err(SurveyError::of(path))? {
-            let name = aside.path.file_name().unwrap_or_default().to_string_lossy();
-            survey.set_aside.insert(name.into_owned(), aside.bytes);
-        }
-        survey.log()?;
+        let mut survey = Self { log: tidings_log::Survey::of(path)?, state: None };
         survey.state();
         survey.positions()?;
         survey.delivered();
@@ -157,31 +71,31 @@ impl Survey {
     }
 
     fn state(&mut self) {
-        let path = self.path.join(STATE);
-        if self.held || !path.exists() {
+        let path = self.log.path.join(STATE);
+        if self.log.held || !path.exists() {
             return;
         }
         let looked = look(&path);
-        // What is written by a bridge that has started meanwhile is no damage.
-        self.held = is_held(&self.path);
-        if self.held {
+        // The writes of a bridge that has started meanwhile are no damage.
+        self.log.held = self.log.ask_held();
+        if self.log.held {
             return;
         }
         let look = match looked {
             Ok(look) => look,
-            Err(reason) => return self.problem(STATE, None, reason),
+            Err(reason) => return self.log.problem(STATE, None, reason),
         };
         let highest_sequence = look.loaded.highest_sequence();
-        if highest_sequence >= self.next_sequence {
-            let end = self.segments.last().map_or("the log", |last| &last.file).to_owned();
-            let at = self.segments.last().map(|last| last.bytes);
+        if highest_sequence >= self.log.next_sequence {
+            let end = self.log.segments.last().map_or("the log", |last| &last.file).to_owned();
+            let at = self.log.segments.last().map(|last| last.bytes);
             let what = format!(
                 "the log ends before record {}, and the state knows {highest_sequence}",
-                self.next_sequence
+                self.log.next_sequence
             );
-            self.problem(&end, at, what);
+            self.log.problem(&end, at, what);
         }
-        let next = self.next_sequence;
+        let next = self.log.next_sequence;
         let sinks = look.loaded.sinks.into_iter().map(|(name, sink)| {
             let survey = SinkSurvey {
                 next_sequence: sink.standing.position.next,
@@ -203,16 +117,16 @@ impl Survey {
     }
 
     fn positions(&mut self) -> Result<(), SurveyError> {
-        let path = self.path.join(POSITIONS);
+        let path = self.log.path.join(POSITIONS);
         match private::read_file(&path) {
             Ok(bytes) => {
                 if let Err(reason) = Positions::read(&bytes) {
-                    self.problem(POSITIONS, None, reason);
+                    self.log.problem(POSITIONS, None, reason);
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) if e.kind() == io::ErrorKind::InvalidData => {
-                self.problem(POSITIONS, None, e.to_string());
+                self.log.problem(POSITIONS, None, e.to_string());
             }
             Err(e) => return Err(SurveyError::of(&path)(e)),
         }
@@ -221,37 +135,44 @@ impl Survey {
 
     /// How far each sink was delivered cannot be beyond the log.
     fn delivered(&mut self) {
-        let Ok(entries) = fs::read_dir(self.path.join(delivered::DIR)) else { return };
+        let Ok(entries) = fs::read_dir(self.log.path.join(delivered::DIR)) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let next = self.next_sequence;
+            let next = self.log.next_sequence;
             // One that is being written anew begins with a dot.
             let content = (!name.starts_with('.')).then(|| delivered::read(&entry.path()));
             let Some(Ok(content)) = content else { continue };
             let had = content.noted.delivered.end();
-            if had > next && !self.held {
+            if had > next && !self.log.held {
                 let what = format!("it says {had}, and the log ends at {next}");
-                self.problem(&format!("{}/{name}", delivered::DIR), None, what);
+                self.log.problem(&format!("{}/{name}", delivered::DIR), None, what);
             }
-        }
-    }
-
-    fn damage(&mut self, damage: &Damage) {
-        let text = damage.to_string();
-        let what = text.split_once(": ").map_or(&*text, |(_, what)| what);
-        self.problem(&damage.file, Some(damage.offset), what.to_owned());
-    }
-
-    fn problem(&mut self, file: &str, offset: Option<u64>, what: String) {
-        self.problem_count += 1;
-        if self.problems.len() < NAMED {
-            self.problems.push(Problem { file: file.to_owned(), offset, what });
         }
     }
 }
 
-/// Whether a process holds the lock. It is held here for as long as it takes to ask.
-fn is_held(path: &Path) -> bool {
-    File::open(path.join("lock"))
-        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::State;
+
+    #[test]
+    fn a_survey_finds_damage_beside_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
+        let (state, _) = State::open(&directory, 1, 0).unwrap();
+        let survey = Survey::of(dir.path()).unwrap();
+        assert!(survey.log.held && survey.state.is_none());
+        drop((state, directory));
+        let survey = Survey::of(dir.path()).unwrap();
+        assert!(!survey.log.held && survey.state.is_some(), "{survey:?}");
+        assert_eq!(survey.log.problem_count, 0, "{survey:?}");
+        let state = dir.path().join(STATE);
+        let length = fs::metadata(&state).unwrap().len();
+        fs::write(&state, vec![0x5a; usize::try_from(length).unwrap()]).unwrap();
+        fs::write(dir.path().join(POSITIONS), "{").unwrap();
+        let survey = Survey::of(dir.path()).unwrap();
+        let problems: Vec<_> = survey.log.problems.iter().map(|problem| &*problem.file).collect();
+        assert_eq!(problems, [STATE, POSITIONS], "{survey:?}");
+    }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tidings::{
     bridge::{BatchOptions, Bridge, CorrelateMode, FailureClass, Overflow, OwnEvents},
     event::{Correlation, CorrelationAction, Envelope},
-    journal::{Directory, SavedCorrelator, State, StateCommit},
+    journal::{SavedCorrelator, State, StateCommit},
 };
 use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::runtime::Runtime;
@@ -232,7 +232,7 @@ fn what_comes_out_early_says_the_same_after_a_crash_in_the_midst_of_it() {
 
 /// What a journal that no bridge holds has of the correlator of the sink "pager".
 fn saved_correlator(journal: &Path) -> Bytes {
-    let (_, loaded) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
+    let (_, loaded) = State::open(&tidings::journal::open(journal).unwrap(), 1 << 30, 0).unwrap();
     loaded.correlators["pager"].bytes.clone()
 }
 
@@ -246,7 +246,7 @@ async fn a_damaged_correlator_is_begun_anew() {
     sink.wait_for(1).await;
     stop(bridge).await;
     let (mut state, loaded) =
-        State::open(&Directory::open(journal.path()).unwrap(), 1 << 30, 0).unwrap();
+        State::open(&tidings::journal::open(journal.path()).unwrap(), 1 << 30, 0).unwrap();
     let position = loaded.correlators["pager"].position;
     let damaged = SavedCorrelator { position, bytes: Bytes::from_static(b"?") };
     let correlators = [("pager".to_owned(), damaged)].into();
@@ -338,7 +338,7 @@ fn what_was_held_is_lost_and_stated_where_the_state_of_its_correlator_is_damaged
     let changed = Changed::after_a_crash(suppress());
     let directory = changed.journal.path();
     let (mut state, loaded) =
-        State::open(&Directory::open(directory).unwrap(), 1 << 30, 0).unwrap();
+        State::open(&tidings::journal::open(directory).unwrap(), 1 << 30, 0).unwrap();
     let position = loaded.correlators["pager"].position;
     let damaged = SavedCorrelator { position, bytes: Bytes::from_static(b"?") };
     let correlators = [("pager".to_owned(), damaged)].into();

@@ -22,8 +22,9 @@ use std::{
 use fastrand::Rng;
 use tidings::{
     bridge::{BridgeView, FailureClass},
-    journal::DamageKind,
+    event::Record,
 };
+use tidings_log::DamageKind;
 use tidings_testkit::api_server::{ApiServer, EventObject};
 
 use crate::support::{MemorySink, Setup, create, retry, server, settled, sink_status, stop, until};
@@ -92,7 +93,7 @@ async fn sample(compacted: bool) -> Sample {
     let mut journalled = BTreeMap::new();
     let mut reader = view.log.reader(1);
     for frame in reader.read(usize::MAX).unwrap() {
-        for record in frame.records() {
+        for record in frame.records().map(Record::from) {
             journalled.insert(record.id().to_owned(), frame.time_ms);
         }
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tidings::{
     bridge::{BatchOptions, Bridge, Control, Failure, FailureClass, Outcome, Secrets},
     event::{Envelope, Record},
-    journal::{DeadLetter, Directory, LetterCounts, LetterQuery, LetterState, Letters, State},
+    journal::{DeadLetter, LetterCounts, LetterQuery, LetterState, Letters, State},
 };
 use tidings_testkit::api_server::{ApiServer, EventObject};
 use tokio::runtime::Runtime;
@@ -475,7 +475,8 @@ fn letters_add_up(steps: Vec<Step>) {
     assert_eq!(status.delivered + status.dead_lettered, created);
     runtime.block_on(stop(bridge));
     drop(runtime);
-    let (state, loaded) = State::open(&Directory::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
+    let (state, loaded) =
+        State::open(&tidings::journal::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
     let counts = state.dead_letters().counts().get("a").copied().unwrap_or_default();
     let totals = loaded.sinks["a"].totals;
     let gone = counts.dropped + counts.overflowed - counts.arrived;

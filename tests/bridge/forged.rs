@@ -7,7 +7,7 @@ use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 use tidings::{
     admin::status,
     bridge::{COMPONENT, Heartbeat},
-    journal::{Directory, State},
+    journal::State,
 };
 use tidings_testkit::api_server::EventObject;
 
@@ -80,6 +80,6 @@ async fn no_forged_event_is_dropped_unseen_and_none_is_left_in_what_is_known() {
     until("the last deletion is read", || read(&view)).await;
     stop(bridge).await;
     assert_eq!(sink.ids(), expected);
-    let (state, _) = State::open(&Directory::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
+    let (state, _) = State::open(&tidings::journal::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
     assert_eq!(state.seen().len(), 0);
 }

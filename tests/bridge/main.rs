@@ -26,7 +26,6 @@ mod gone;
 mod handover;
 mod heartbeat;
 mod held;
-mod journal_model;
 mod lanes;
 mod large;
 mod lists;

@@ -6,10 +6,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tidings::{
-    bridge::{BridgeError, FailureClass, SinkStart},
-    journal::{Directory, OpenError},
-};
+use tidings::bridge::{BridgeError, FailureClass, SinkStart};
+use tidings_log::OpenError;
 use tidings_testkit::api_server::{ApiServer, EventObject, Options, Written};
 use tokio::runtime::Runtime;
 
@@ -302,7 +300,7 @@ async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     sink.wait_for(1).await;
     let held = Setup::new(&server, dir.path()).sink("a", &sink).try_start().await;
-    let Err(BridgeError::Journal(error @ OpenError::Held { .. })) = held else { panic!() };
+    let Err(error @ BridgeError::Journal(OpenError::Held { .. })) = held else { panic!() };
     assert!(error.to_string().contains("held by another process\nhint: "), "{error}");
     stop(bridge).await;
     let uid = "0b0b0b0b-2f3e-4b6e-9d7b-5f0f2b3f8a10".to_owned();
@@ -321,7 +319,7 @@ async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
     }
     assert_eq!(sink.received().len(), 1);
     // A command that works on it lets go soon, which is waited for.
-    let command = Directory::open(dir.path()).unwrap();
+    let command = tidings::journal::open(dir.path()).unwrap();
     let letting_go = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
         drop(command);

@@ -19,11 +19,10 @@ use tidings::{
         SinkStart, SourceOptions, SourceStart,
     },
     event::{Batch, Cluster, Envelope},
-    journal::{
-        DeadLetter, Directory, LetterQuery, LogOptions, SinkSurvey, State, Survey, Sync as LogSync,
-    },
+    journal::{DeadLetter, LetterQuery, SinkSurvey, State, Survey},
 };
 use tidings_kube::reflector::SourceHealth;
+use tidings_log::{LogOptions, Sync as LogSync};
 use tidings_testkit::api_server::{ApiServer, EventObject, Options, Written};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
@@ -405,7 +404,7 @@ pub(crate) async fn costs_no_event(
 
 /// The dead letters of a journal that no bridge holds, oldest first.
 pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
-    let (state, _) = State::open(&Directory::open(journal).unwrap(), 1 << 30, 0).unwrap();
+    let (state, _) = State::open(&tidings::journal::open(journal).unwrap(), 1 << 30, 0).unwrap();
     let query = LetterQuery { limit: usize::MAX, ..LetterQuery::default() };
     let mut letters = state.dead_letters().list(&query).unwrap();
     letters.reverse();
@@ -414,7 +413,7 @@ pub(crate) fn dead_letters(journal: &Path) -> Vec<DeadLetter> {
 
 /// Waits until no bridge holds a journal: one that is dropped lets go of it a little later.
 pub(crate) async fn free(journal: &Path) {
-    until("nobody holds the journal", || Directory::open(journal).is_ok()).await;
+    until("nobody holds the journal", || tidings::journal::open(journal).is_ok()).await;
 }
 
 /// Waits until the saved state of a sink meets a condition. Reads a copy, because the running bridge holds the file.

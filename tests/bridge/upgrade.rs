@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tidings::{
     admin::status,
     bridge::{CorrelateMode, Overflow},
-    journal::{Directory, Letters, State},
+    journal::{Letters, State},
 };
 use tidings_testkit::api_server::{ApiServer, EventObject, Options};
 
@@ -299,7 +299,7 @@ async fn the_sources_of_the_build_before_are_resumed() {
 async fn a_journal_of_the_build_before_has_positions_ahead_of_its_correlators() {
     let upgrade = Upgrade::of("held-ahead");
     let (_, loaded) =
-        State::open(&Directory::open(upgrade.dir.path()).unwrap(), 1 << 30, 0).unwrap();
+        State::open(&tidings::journal::open(upgrade.dir.path()).unwrap(), 1 << 30, 0).unwrap();
     assert!(!loaded.correlators.is_empty());
     for (sink, saved) in loaded.correlators {
         let position = loaded.sinks[&sink].standing.position;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tidings::journal::{Directory, FrameBuilder, Log, LogOptions, Resume, Sync};
+use tidings_log::{FrameBuilder, Log, LogOptions, Resume, Sync};
 
 /// By file, below the folder of its target.
 type Seeds = BTreeMap<PathBuf, Vec<u8>>;
@@ -110,7 +110,7 @@ fn seeds() -> Seeds {
 /// Two segments of one log, each with frames of all kinds.
 fn segments() -> [Vec<u8>; 2] {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = tidings::journal::open(dir.path()).unwrap();
     let options = LogOptions {
         retention_size: 1 << 20,
         retention_age: Duration::from_secs(3600),

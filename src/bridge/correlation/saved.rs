@@ -16,15 +16,13 @@
 use lru::LruCache;
 use rustc_hash::FxBuildHasher;
 use tidings_kube::correlator::{Aggregator, Damaged, Key, Keys, SpamFilter, defaults};
+use tidings_log::Position;
 
 use super::{
     CAPACITY, Correlator, Messages,
     held::{Entry, Held},
 };
-use crate::{
-    bridge::CorrelateMode,
-    journal::{Position, SavedCorrelator},
-};
+use crate::{bridge::CorrelateMode, journal::SavedCorrelator};
 
 /// The version of the form above.
 const VERSION: u8 = 5;

@@ -4,6 +4,7 @@ use std::{io, time::Duration};
 
 use bytes::BytesMut;
 use tidings_kube::correlator::Keys;
+use tidings_log::{LogHandle, Position};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{Correlator, Decision, Input, Messages, Names, Summary, read};
@@ -14,7 +15,7 @@ use crate::{
         tasks::answer_of,
     },
     event::{Correlation, EnvelopeParts, Record, SummarisedMessage},
-    journal::{Holding, LogHandle, Position, SavedCorrelator},
+    journal::{Holding, SavedCorrelator},
 };
 
 /// The pause after the log could not be read.
@@ -192,9 +193,11 @@ impl Stage {
         correlation.distinct_messages = Some(messages.distinct());
         let sequences: Vec<_> = messages.sequences().collect();
         let read = move |log: &LogHandle| {
-            let told = sequences
-                .iter()
-                .map(|seq| Ok(log.record(*seq)?.as_ref().and_then(SummarisedMessage::of)));
+            let told = sequences.iter().map(|seq| {
+                let envelope = log.record(*seq)?;
+                Ok(envelope
+                    .and_then(|envelope| SummarisedMessage::of(&Record { seq: *seq, envelope })))
+            });
             told.filter_map(Result::transpose).collect()
         };
         correlation.messages = self.read_log(read).await;
@@ -202,7 +205,9 @@ impl Stage {
 
     async fn announce(&mut self, mut summary: Summary, passed: &mut Passed) {
         let seq = summary.seq;
-        let record = self.read_log(move |log| log.record(seq)).await;
+        let record = self
+            .read_log(move |log| Ok(log.record(seq)?.map(|envelope| Record { seq, envelope })))
+            .await;
         self.put_messages(&mut summary.correlation, std::mem::take(&mut summary.messages)).await;
         // What it is told of was decided when the record was held.
         let told = match (&self.enricher, &record) {

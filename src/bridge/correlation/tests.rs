@@ -5,12 +5,13 @@ mod messages;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use tidings_log::{Log, LogOptions, Sync};
 
 use super::*;
 use crate::{
     bridge::{Overflow, SinkProgress},
     event::{Change, Cluster, Envelope, EnvelopeHead, Incoming, Text},
-    journal::{CorrelatorInputs, Directory, Inputs, Log, LogOptions, Ranges, SinkState, Sync},
+    journal::{CorrelatorInputs, Inputs, Ranges, SinkState},
 };
 
 /// A journal that has room for whatever is held for 600 s.
@@ -507,7 +508,8 @@ async fn keys_of_others_are_not_taken_for_ones_own() {
         retention_age: Duration::from_secs(60),
         sync: Sync::Never,
     };
-    let (log, _) = Log::open(&Directory::open(directory.path()).unwrap(), options, 0, 0).unwrap();
+    let (log, _) =
+        Log::open(&crate::journal::open(directory.path()).unwrap(), options, 0, 0).unwrap();
     let (own, shared) = (Keys::random(), Keys::random());
     let records =
         records(&vec![Version { object: 0, message: 0, warning: false, delta: 1, after_ms: 0 }; 3]);

@@ -2,13 +2,11 @@
 //! comes, in order, and none twice.
 
 use proptest::prelude::*;
+use tidings_log::{Directory, FrameBuilder, Log, LogOptions, Resume, Sync};
 use tokio::time::timeout;
 
 use super::*;
-use crate::{
-    bridge::Watchdog,
-    journal::{Directory, FrameBuilder, Log, LogOptions, Resume, Sync},
-};
+use crate::bridge::Watchdog;
 
 fn pulse() -> Pulse {
     Watchdog::default().pulse("the feed")
@@ -119,7 +117,7 @@ proptest! {
         bytes in prop::sample::select(vec![1usize, 200, 1 << 20]),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (appended, received) = runtime.block_on(async {
             let live = FullChannel::Spill { items, bytes, weigh: Published::bytes };

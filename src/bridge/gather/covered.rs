@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::journal::Resume;
+use tidings_log::Resume;
 
 /// So many wait at most; beyond that every other one goes.
 const MOST: usize = 1024;

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use tidings_kube::{broadcaster::Broadcaster, correlator::Keys};
+use tidings_log::{FrameBuilder, Log, LogOptions, Resume, Sync};
 use tokio::time::sleep;
 
 use super::*;
@@ -12,7 +13,7 @@ use crate::{
         CorrelateMode, Overflow, Watchdog, correlation::Correlator, feed::LIVE,
         published::Published,
     },
-    journal::{Directory, FrameBuilder, Log, LogOptions, Ranges, Resume, SinkState, Sync},
+    journal::{Ranges, SinkState},
 };
 
 const BATCHES: BatchOptions =
@@ -35,7 +36,7 @@ impl Rig {
             retention_age: Duration::from_secs(3600),
             sync: Sync::Never,
         };
-        let (log, _) = Log::open(&Directory::open(journal).unwrap(), options, 0, 0).unwrap();
+        let (log, _) = Log::open(&crate::journal::open(journal).unwrap(), options, 0, 0).unwrap();
         Self::on(log, BatchOptions { events, ..BATCHES }, None, SIZE)
     }
 

@@ -12,10 +12,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
-    bridge::{Overflow, SinkProgress, Sinks, shared::BlockedBy},
-    journal::{Log, LogHandle, LogOptions},
-};
+use tidings_log::{Log, LogHandle, LogOptions};
+
+use crate::bridge::{Overflow, SinkProgress, Sinks, shared::BlockedBy};
 
 /// Intake goes on when this part of the room is free. What correlators hold leaves it free: see
 /// [`correlation`](crate::bridge::correlation).

@@ -5,12 +5,10 @@
 
 use std::sync::{Mutex, OnceLock};
 
+use tidings_log::{SyncDone, SyncJob};
 use tokio::sync::oneshot;
 
-use crate::{
-    bridge::shared::lock,
-    journal::{SyncDone, SyncJob},
-};
+use crate::bridge::shared::lock;
 
 /// See the [module](self). Ingest looks at it with each message, and while it waits.
 #[derive(Debug, Default)]

@@ -12,13 +12,14 @@ use std::{io, mem, sync::Arc, time::Instant};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tidings_kube::reflector::{ReplaceReason, Replaced};
+use tidings_log::{Directory, ExternalSort, Resume, Sorted, Staging};
 
 use self::judge::Item;
 use super::{FRAME_BYTES, GaveUp, Ingest, IngestSource, Pending};
 use crate::{
     bridge::{gap::Gap, own_writes::Whose, shared::now_ms},
     event::{Incoming, UidKey},
-    journal::{Directory, Resume, SortedUids, StagedUids, Staging, Unfinished},
+    journal::Unfinished,
 };
 
 /// So many Events that a list does not have are forgotten with one frame.
@@ -42,13 +43,18 @@ impl From<io::Error> for NotKept {
     }
 }
 
+/// The next uid of a list in ascending order; nothing after the last.
+fn next_uid(listed: &mut Sorted<16>) -> io::Result<Option<UidKey>> {
+    Ok(listed.next_record()?.map(|bytes| UidKey(u128::from_be_bytes(bytes))))
+}
+
 /// A list on its way into the journal.
 pub(super) struct Replacing {
     reason: ReplaceReason,
     staging: Staging,
     /// The uids of the list, to find what has been deleted unseen; `None` when nothing was known, or
     /// something is left for the next pass.
-    listed: Option<StagedUids>,
+    listed: Option<ExternalSort<16>>,
     /// The bytes that they take on disk in the pass that leaves nothing; `None` when nothing was known.
     uids: Option<u64>,
     /// Before it was asked for, in milliseconds since the epoch.
@@ -72,7 +78,7 @@ impl Replacing {
     /// Adds what an item is known by.
     fn list(&mut self, uid: UidKey) -> io::Result<()> {
         self.uids.iter_mut().for_each(|uids| *uids += size_of::<UidKey>() as u64);
-        self.listed.as_mut().map_or(Ok(()), |listed| listed.push(uid))
+        self.listed.as_mut().map_or(Ok(()), |listed| listed.push(uid.0.to_be_bytes()))
     }
 
     /// Leaves what is newest for the next pass while it takes more than `most` bytes on disk.
@@ -130,7 +136,7 @@ impl Ingest {
         match Staging::create(self.writer.directory()) {
             Ok(staging) => {
                 let known = !self.shared.seen.is_empty();
-                let listed = known.then(|| StagedUids::new(self.writer.directory()));
+                let listed = known.then(|| ExternalSort::new(self.writer.directory()));
                 let uids = known.then_some(0);
                 self.sources[source].replacing = Some(Replacing {
                     reason,
@@ -338,16 +344,16 @@ impl Ingest {
     fn forget_all_but(
         &mut self,
         source: usize,
-        mut listed: SortedUids,
+        mut listed: Sorted<16>,
         frame: &mut Pending,
     ) -> Result<(), NotKept> {
         let IngestSource { id, resume, .. } = self.sources[source].spec;
         let seen = Arc::clone(&self.shared.seen);
         let mut known = seen.of_source(id);
-        let mut next_listed = listed.next_uid()?;
+        let mut next_listed = next_uid(&mut listed)?;
         while let Some(uid) = self.writer.insist(|_| known.next_uid())? {
             while next_listed.is_some_and(|listed| listed < uid) {
-                next_listed = listed.next_uid()?;
+                next_listed = next_uid(&mut listed)?;
             }
             // What was known when the reading began may have been forgotten since.
             if next_listed == Some(uid)
@@ -355,7 +361,7 @@ impl Ingest {
             {
                 continue;
             }
-            frame.builder.forget(uid);
+            frame.builder.forget(uid.0);
             frame.changed.insert(uid, None);
             if frame.changed.len() >= FORGET_AT_ONCE {
                 let full = std::mem::replace(frame, self.frame(source, 0));

@@ -7,6 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use tidings_kube::reflector::{ReplaceReason, Witness, Witnesses};
+use tidings_log::Resume;
 
 use super::{
     lists::{Pass, Replacing},
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     bridge::{gap::ON_ITS_WAY_MS, marks::SourceMarks, shared::now_ms},
     event::{Incoming, timestamp},
-    journal::{Resume, SavedWitness, SourceState, Unfinished},
+    journal::{SavedWitness, SourceState, Unfinished},
 };
 
 /// The witness is shown to the reflector and the keeper so often, at most.

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tidings_log::{Directory, Frame, FrameBuilder, Log};
+
 use super::{
     IngestShared,
     backlog::Backlog,
@@ -25,7 +27,7 @@ use crate::{
         watchdog::Pulse,
     },
     event::{SeenEntry, UidKey},
-    journal::{Directory, Frame, FrameBuilder, Log},
+    journal::{append_failed, not_in_place},
 };
 
 /// Waits between attempts while the disk does not take, or give, anything.
@@ -114,7 +116,8 @@ impl Writer {
     ) -> Result<Arc<Frame>, GaveUp> {
         self.make_room(changes)?;
         self.wait_for_sinks()?;
-        let written = self.insist(|log| log.append(builder, time_ms()))?;
+        let written = self
+            .insist(|log| log.append(builder, time_ms()).map_err(|error| append_failed(&error)))?;
         self.backlog.grown(written.bytes());
         Ok(written)
     }
@@ -274,7 +277,7 @@ impl Writer {
 
     /// Says once that files of the log are gone and cannot be put back, until they can.
     fn keep_in_place(&mut self) {
-        let error = self.log.keep_in_place(now_ms()).err().map(|error| error.to_string());
+        let error = self.log.keep_in_place(now_ms()).err().map(|error| not_in_place(&error));
         if let (Some(error), None) = (&error, &self.misplaced) {
             tracing::error!(%error, "files of the journal were taken away and cannot be put back: intake stands still until they can; restore the directory");
         }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use tidings_log::LogOptions;
+
 use super::*;
 use crate::{
     bridge::{JournalOptions, Watchdog, heard::Levels, restore::Restored},
-    journal::{DeadLetter, LetterQuery, LetterState, LogOptions, SinkState},
+    journal::{DeadLetter, LetterQuery, LetterState, SinkState},
 };
 
 fn keeper(journal: &Path) -> Keeper {

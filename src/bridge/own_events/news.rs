@@ -3,12 +3,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tidings_kube::recorder::EventType;
+use tidings_log::Damage;
 use tokio::time::Instant;
 
-use crate::{
-    bridge::{SinkCondition, gap::GapSum},
-    journal::Damage,
-};
+use crate::bridge::{SinkCondition, gap::GapSum};
 
 /// For each sink and reason one Event in this time, at most.
 const ONE_IN: Duration = Duration::from_secs(60);
@@ -290,8 +288,10 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
+    use tidings_log::DamageKind;
+
     use super::*;
-    use crate::{bridge::Gap, journal::DamageKind};
+    use crate::bridge::Gap;
 
     fn facts(change: impl FnOnce(&mut SinkFacts)) -> Facts {
         let mut sink = SinkFacts { name: "audit".to_owned(), ..SinkFacts::default() };

@@ -8,6 +8,7 @@
 use std::{collections::VecDeque, io};
 
 use bytes::Bytes;
+use tidings_log::{LogHandle, Position};
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -23,7 +24,6 @@ use crate::{
         tasks::answer_of,
     },
     event::{EnvelopeParts, Record},
-    journal::{LogHandle, Position},
 };
 
 /// How much of the log is read at once.
@@ -268,7 +268,9 @@ impl Wanted {
                 let begin = Position { next: frame.first, skipped: frame.skipped };
                 stretch.gone += self.missing(begin);
                 let wanted = self.at.next..self.until;
-                for record in frame.records().filter(|record| wanted.contains(&record.seq)) {
+                for record in
+                    frame.records().map(Record::from).filter(|record| wanted.contains(&record.seq))
+                {
                     stretch.read += 1;
                     stretch.envelopes.extend(self.take(record));
                 }

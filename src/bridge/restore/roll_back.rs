@@ -6,10 +6,12 @@
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
+use tidings_log::Resume;
+
 use super::{Restored, for_each_frame, seen_entry};
 use crate::{
     event::{SeenChanges, UidKey},
-    journal::{Positions, Resume, SinkState, Version},
+    journal::{Positions, SinkState, Version},
 };
 
 /// So many Events of the view are looked at, and changed, at a time.
@@ -49,15 +51,15 @@ impl Restored {
             let Some(source) = self.sources.get(&*frame.source).map(|state| state.id) else {
                 return true;
             };
-            for record in frame.records() {
-                if let Some((uid, entry)) = seen_entry(&record.envelope, source)
+            for (_, envelope) in frame.records() {
+                if let Some((uid, entry)) = seen_entry(&envelope, source)
                     && let Some(change) = changes.get_mut(&uid)
                 {
                     *change = Some(entry);
                 }
             }
             for uid in &frame.forgotten {
-                changes.entry(*uid).and_modify(|change| *change = None);
+                changes.entry(UidKey(*uid)).and_modify(|change| *change = None);
             }
             true
         });

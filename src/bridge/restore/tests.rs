@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tidings_log::{FrameBuilder, LogOptions, Sync};
+
 use super::*;
-use crate::journal::{FrameBuilder, LogOptions, Sync};
 
 const FRAMES: u64 = 80;
 const IN_A_FRAME: u64 = 500;
@@ -109,7 +110,7 @@ fn what_is_known_of_more_events_than_memory_may_hold_comes_from_the_log() {
             }
             // The first of each frame goes with the next one.
             if frame > 0 {
-                builder.forget(UidKey::of(&uid((frame - 1) * IN_A_FRAME)));
+                builder.forget(UidKey::of(&uid((frame - 1) * IN_A_FRAME)).0);
             }
             log.append(&mut builder, now_ms()).unwrap();
         }

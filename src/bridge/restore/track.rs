@@ -4,10 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
+use tidings_log::{Frame, Position, Resume};
 
 use crate::{
     bridge::{gap::Gap, past::own_resume},
-    journal::{Frame, Position, Resume, SavedWitness, SourceState, Unfinished},
+    journal::{SavedWitness, SourceState, Unfinished},
 };
 
 /// Follows the frames from where the view `seen` is saved on, and brings what is saved of each
@@ -78,14 +79,14 @@ impl Track {
         }
         let mut facts = known.unfinished.unwrap_or_default();
         let mut newest = None;
-        for record in frame.records() {
-            let Ok(Replayed { delta, replayed }) = serde_json::from_slice(&record.envelope) else {
+        for (_, envelope) in frame.records() {
+            let Ok(Replayed { delta, replayed }) = serde_json::from_slice(&envelope) else {
                 continue;
             };
             if replayed {
                 facts.count(delta);
             }
-            newest = Some(record);
+            newest = Some(envelope);
         }
         // A first list has begun that is not whole.
         let begun =
@@ -101,8 +102,8 @@ impl Track {
             let (source, from_ms) = (Arc::clone(&frame.source), known.last_heard_ms);
             self.gaps.push(Gap::new(source, from_ms, frame.time_ms, facts, epoch));
         }
-        if let Some(record) = newest
-            && let Some(witness) = witness_of(&record.envelope, frame.resume.epoch)
+        if let Some(envelope) = newest
+            && let Some(witness) = witness_of(&envelope, frame.resume.epoch)
         {
             known.witness = Some(witness);
         }

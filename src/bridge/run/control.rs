@@ -7,6 +7,7 @@ use std::{
 };
 
 use tidings_kube::{broadcaster::Broadcaster, correlator::Keys};
+use tidings_log::LogHandle;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -30,7 +31,7 @@ use crate::{
         stop::Stop,
         tasks::{Failing as _, Tasks, answer_of, cause_of},
     },
-    journal::{DeadLettersReader, LogHandle, ReadError},
+    journal::{DeadLettersReader, ReadError},
 };
 
 /// All that the sinks of a bridge have in common.

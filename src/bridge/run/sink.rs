@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidings_kube::{broadcaster::Broadcaster, correlator::Keys};
+use tidings_log::LogHandle;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ use crate::{
         tasks::Tasks,
         watchdog::Pulse,
     },
-    journal::{DeadLettersReader, LogHandle},
+    journal::DeadLettersReader,
 };
 
 /// Batches between gathering and delivery, which has the next ones in hand.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::journal::{Directory, State, StateCommit};
+use crate::journal::{State, StateCommit};
 
 type Model = BTreeMap<UidKey, SeenEntry>;
 
@@ -58,7 +58,7 @@ proptest! {
     #[test]
     fn it_knows_what_a_map_knows(steps in proptest::collection::vec(step(), 1..60)) {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let (mut state, _) = State::open(&directory, 0, 0).unwrap();
         let sources = [("*".to_owned(), crate::journal::SourceState::default())];
         state.commit(&StateCommit { sources: sources.into(), ..StateCommit::default() }).unwrap();
@@ -115,7 +115,7 @@ proptest! {
 #[test]
 fn more_than_it_may_hold_waits_for_the_keeper() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, 0, 0).unwrap();
     let seen = Seen::new(state.seen(), 0);
     let demand = seen.demand();
@@ -148,7 +148,7 @@ fn more_than_it_may_hold_waits_for_the_keeper() {
 #[test]
 fn what_waits_stays_bounded_however_often_it_cannot_be_saved() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (state, _) = State::open(&directory, 0, 0).unwrap();
     let seen = Seen::new(state.seen(), 0);
     let mut uids = 0..;
@@ -177,7 +177,7 @@ fn what_waits_stays_bounded_however_often_it_cannot_be_saved() {
 #[test]
 fn what_is_asked_for_with_nothing_to_save_is_not_asked_for_without_end() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (state, _) = State::open(&directory, 0, 0).unwrap();
     let seen = Seen::new(state.seen(), 0);
     // The directory is larger than it should be, and intake stands still.

@@ -11,8 +11,7 @@ use std::{
 };
 
 use redb::{BackendError, StorageBackend, backends::FileBackend};
-
-use crate::journal::private;
+use tidings_log::private;
 
 /// What the operating system answered last, if that was an error.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use super::{LetterFate, LetterState, ObjectsCommit, ObjectsView};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tidings_log::{Position, Resume};
 
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Inputs, Position, Resume, Standing},
+    journal::{Inputs, Standing},
 };
 
 /// How many records met which fate, for one sink.
@@ -294,7 +295,7 @@ pub struct Loaded {
 
 impl Loaded {
     /// The highest sequence that any view knows: the floor for
-    /// [`Log::open`](crate::journal::Log::open).
+    /// [`Log::open`](tidings_log::Log::open).
     pub fn highest_sequence(&self) -> u64 {
         let next = self.sinks.values().map(|sink| sink.standing.position.next).max();
         let objects = self.objects.map_or(0, |view| view.next);

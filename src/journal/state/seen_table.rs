@@ -9,12 +9,10 @@ use std::{
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use redb::{TableDefinition, WriteTransaction};
+use tidings_log::{Damage, private};
 
 use super::{Directory, NAME, file::Trouble, fingerprints::Fingerprints, open_database};
-use crate::{
-    event::{SeenEntry, UidKey},
-    journal::{Damage, private},
-};
+use crate::event::{SeenEntry, UidKey};
 
 /// uid: resourceVersion, occurrences, source.
 const SEEN: TableDefinition<'_, u128, (u64, u32, u16)> = TableDefinition::new("seen");
@@ -67,7 +65,7 @@ impl Store {
         if private::is_at(&file, &self.path)? {
             return Ok(());
         }
-        self.directory.stand(now_ms)?;
+        self.directory.keep_in_place(now_ms)?;
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // Closed first, so that what it has is whole.
         *database = None;

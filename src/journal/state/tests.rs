@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use tidings_log::Resume;
+
 use super::*;
 use crate::{
     event::{SeenEntry, UidKey},
-    journal::{Holding, Resume, Standing},
+    journal::{Holding, Standing},
 };
 
 mod gone;
@@ -97,7 +99,7 @@ fn is_sample(state: &State, loaded: &Loaded) -> bool {
 #[test]
 fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, loaded) = State::open(&directory, LIMIT, 0).unwrap();
     assert_eq!((loaded.applied, loaded.highest_sequence()), (1, 0));
     assert!(state.seen().is_empty());
@@ -145,7 +147,7 @@ fn what_was_committed_is_loaded_and_what_was_not_named_stays() {
 #[test]
 fn inputs_of_a_correlator_add_up_until_it_is_saved_behind_them() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let commit = |saved: Option<u64>, new: Option<CorrelatorInputs>| {
         let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
         let correlator = saved.map(|next| SavedCorrelator {
@@ -175,7 +177,7 @@ fn inputs_of_a_correlator_add_up_until_it_is_saved_behind_them() {
 #[test]
 fn what_a_first_start_left_of_seen_without_sources_is_not_trusted() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     let seen = sample().seen;
     state.commit(&StateCommit { seen, applied: 1, ..StateCommit::default() }).unwrap();
@@ -188,7 +190,7 @@ fn what_a_first_start_left_of_seen_without_sources_is_not_trusted() {
 #[test]
 fn a_commit_after_a_failed_one_opens_the_file_again() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     state.commit(&StateCommit { seen: sample().seen, ..StateCommit::default() }).unwrap();
     state.store.close();
@@ -206,7 +208,7 @@ fn a_commit_after_a_failed_one_opens_the_file_again() {
 #[test]
 fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     state.commit(&sample()).unwrap();
     drop(state);
@@ -238,7 +240,7 @@ fn whatever_is_damaged_the_state_opens_as_it_was_or_anew() {
 #[test]
 fn objects_are_kept_by_what_records_need_of_them() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut state, _) = State::open(&Directory::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
+    let (mut state, _) = State::open(&crate::journal::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
     let view = ObjectsView { secret: 7, applied: 5, decided: 6, next: 9 };
     let version = |from, what: &str| (from, what.as_bytes().to_vec());
     let commit = |state: &mut State, changed, oldest| {
@@ -262,7 +264,8 @@ fn objects_are_kept_by_what_records_need_of_them() {
     assert_eq!(reader.get(1).unwrap(), Some(object(9, &[version(6, "b"), version(9, "c")])));
     assert_eq!(reader.get(3).unwrap(), None);
     drop((state, reader));
-    let (state, loaded) = State::open(&Directory::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
+    let (state, loaded) =
+        State::open(&crate::journal::open(dir.path()).unwrap(), 1 << 30, 0).unwrap();
     assert_eq!((loaded.objects, loaded.highest_sequence()), (Some(view), 8));
     assert_eq!(state.objects().get(1).unwrap().unwrap().last, 9);
 }
@@ -270,7 +273,7 @@ fn objects_are_kept_by_what_records_need_of_them() {
 #[test]
 fn every_object_is_looked_at_before_long() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut state, _) = State::open(&Directory::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
+    let (mut state, _) = State::open(&crate::journal::open(dir.path()).unwrap(), LIMIT, 0).unwrap();
     let view = Some(ObjectsView { secret: 7, applied: 1, decided: 1, next: 1 });
     let one = |n: u64| SavedObject { last: n, versions: vec![(1, b"a".to_vec())] };
     let changed = (1..=2500).map(|n| (u128::from(n), one(n))).collect();
@@ -291,7 +294,7 @@ fn every_object_is_looked_at_before_long() {
 #[test]
 fn what_a_failed_commit_has_stored_all_the_same_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     let failed = state.store.with_database(|database| {
         let transaction = database.begin_write()?;
@@ -325,7 +328,7 @@ fn settle(state: &mut State, by: &str, number: u64, outcome: LetterOutcome) {
 #[test]
 fn the_newest_dead_letters_are_kept_and_what_goes_is_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let size = json(&letter(12, "audit", 0)).len() as u64 + 100;
     let (mut state, _) = State::open(&directory, 3 * size, 0).unwrap();
     let letters = state.dead_letters();
@@ -355,7 +358,7 @@ fn the_newest_dead_letters_are_kept_and_what_goes_is_counted() {
 #[test]
 fn a_letter_is_due_until_it_has_been_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
     let forward = |seq| DeadLetter { forward: Some("other".to_owned()), ..letter(seq, "a", 9) };
     add(&mut state, vec![letter(1, "a", 9), forward(2), letter(3, "gone", 9), forward(4)]);
@@ -416,7 +419,7 @@ fn a_letter_is_due_until_it_has_been_sent() {
 #[test]
 fn counts_do_not_drift_when_a_failed_commit_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
     add(&mut state, vec![letter(1, "a", 9), letter(2, "a", 9)]);
     state.drop_letters(&Letters::Numbers(vec![1])).unwrap();
@@ -450,7 +453,7 @@ fn counts_do_not_drift_when_a_failed_commit_is_made_again() {
 #[test]
 fn letters_are_not_changed_while_a_failed_commit_is_to_be_made_again() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, 1 << 20, 0).unwrap();
     add(&mut state, vec![letter(1, "a", 9)]);
     let again = StateCommit { dead_letters: vec![letter(2, "a", 9)], ..StateCommit::default() };

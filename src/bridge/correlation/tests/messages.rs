@@ -1,10 +1,9 @@
 //! Which messages are told of what is held, and how little it takes to know them.
 
+use tidings_log::{FrameBuilder, Resume};
+
 use super::*;
-use crate::{
-    event::SummarisedMessage,
-    journal::{FrameBuilder, Ranges, Resume},
-};
+use crate::{event::SummarisedMessage, journal::Ranges};
 
 /// An Event about an object, what it says, and the time since the one before, in milliseconds.
 type Saying = (u8, String, u64);
@@ -144,7 +143,7 @@ fn stage_over(directory: &tempfile::TempDir, logged: &[Read]) -> (Log, Stage) {
         sync: Sync::Never,
     };
     let (mut log, _) =
-        Log::open(&Directory::open(directory.path()).unwrap(), options, 0, 0).unwrap();
+        Log::open(&crate::journal::open(directory.path()).unwrap(), options, 0, 0).unwrap();
     let mut builder = FrameBuilder::new("*".into(), Resume::default());
     for (record, _, _) in logged {
         builder.record(|out| out.extend_from_slice(&record.envelope));

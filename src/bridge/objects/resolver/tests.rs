@@ -10,7 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     bridge::{Enrich, KeyPatterns, ObjectOptions},
-    journal::{Directory, State},
+    journal::State,
 };
 
 /// Jobs of a CronJob, with an annotation that nobody asks for.
@@ -41,7 +41,7 @@ impl Api for Jobs {
 #[tokio::test(start_paused = true)]
 async fn each_object_is_asked_for_once_and_only_what_is_wanted_of_it_is_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let directory = Directory::open(folder.path()).unwrap();
+    let directory = crate::journal::open(folder.path()).unwrap();
     let (state, _) = State::open(&directory, 0, 0).unwrap();
     let options = ObjectOptions { watch: Vec::new(), cache: 1, ..ObjectOptions::default() };
     let labels = KeyPatterns::new(["app".to_owned()]);

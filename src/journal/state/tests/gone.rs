@@ -7,7 +7,7 @@ fn a_file_that_is_taken_away_is_written_again_and_stated() {
     for with_directory in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = crate::journal::open(dir.path()).unwrap();
         let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
         state.commit(&sample()).unwrap();
         state.keep_in_place(1).unwrap();
@@ -34,7 +34,7 @@ fn a_file_that_is_taken_away_is_written_again_and_stated() {
 #[test]
 fn while_it_cannot_be_written_again_none_is_made_that_would_know_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let (mut state, _) = State::open(&directory, LIMIT, 0).unwrap();
     state.commit(&sample()).unwrap();
     std::fs::remove_dir_all(dir.path()).unwrap();

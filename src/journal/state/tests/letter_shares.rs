@@ -18,7 +18,7 @@ fn open(directory: &Directory) -> State {
 #[test]
 fn the_oldest_of_a_namespace_that_has_more_than_its_share_go_first() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let mut state = open(&directory);
     // Alone, it has all.
     add(&mut state, (0..14).map(|seq| of("loud", seq, 4096)).collect());
@@ -46,7 +46,7 @@ fn the_oldest_of_a_namespace_that_has_more_than_its_share_go_first() {
 #[test]
 fn where_none_has_more_than_its_share_the_oldest_of_all_go() {
     let dir = tempfile::tempdir().unwrap();
-    let mut state = open(&Directory::open(dir.path()).unwrap());
+    let mut state = open(&crate::journal::open(dir.path()).unwrap());
     for seq in 0..200 {
         add(&mut state, vec![of(&format!("n{}", seq % 8), seq, 2048)]);
     }
@@ -63,7 +63,7 @@ fn parked(namespace: &str, seq: u64, bytes: usize) -> DeadLetter {
 #[test]
 fn parked_letters_take_a_quarter_for_a_namespace_and_half_in_all_and_none_goes_for_want_of_room() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let mut state = open(&directory);
     let letters = state.dead_letters();
     let mut seq = 0;
@@ -106,7 +106,7 @@ fn parked_letters_take_a_quarter_for_a_namespace_and_half_in_all_and_none_goes_f
 #[test]
 fn letters_that_were_due_in_an_earlier_journal_are_due() {
     let dir = tempfile::tempdir().unwrap();
-    let directory = Directory::open(dir.path()).unwrap();
+    let directory = crate::journal::open(dir.path()).unwrap();
     let mut state = open(&directory);
     add(&mut state, vec![parked("a", 1, 10), of("a", 2, 10)]);
     let made = state.store.with_database(|database| {

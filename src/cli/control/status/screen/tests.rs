@@ -1,10 +1,8 @@
 use serde_json::{Value, json};
+use tidings_log::{LogOptions, Sync};
 
 use super::*;
-use crate::{
-    bridge::SinkCondition,
-    journal::{LogOptions, Sync},
-};
+use crate::bridge::SinkCondition;
 
 fn document() -> Value {
     serde_json::from_str(include_str!("../../../../admin/status/example.json")).unwrap()

@@ -10,7 +10,7 @@ pub use self::background_sync::{SyncDone, SyncJob};
 use self::rotation::Active;
 use super::{
     Directory, Frame, FrameBuilder, LogHandle, OpenError, Position, Resume,
-    disk::{self, Disk, RealDisk},
+    disk::{Disk, RealDisk},
     format,
     recovery::{self, Mark},
     segments::Shared,
@@ -61,7 +61,7 @@ pub struct Opened {
     pub resume: BTreeMap<Arc<str>, Resume>,
     /// When it was last appended to, in milliseconds since the epoch, if it ever was.
     pub newest_ms: Option<u64>,
-    /// The uid of the cluster whose events the log holds, if it was known.
+    /// The uid of the cluster that the records are of, if it was known.
     pub cluster_uid: Option<String>,
     /// How many bytes were cut off the end: a write that a crash tore.
     pub cut_bytes: u64,
@@ -76,9 +76,7 @@ pub struct Opened {
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The disk is full or failing.
-    #[error(
-        "cannot write to the journal {}: {source}\nhint: {}", path.display(), disk::hint(source)
-    )]
+    #[error("cannot write to the journal {}: {source}", path.display())]
     Disk {
         /// The file or directory.
         path: PathBuf,
@@ -126,9 +124,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log of a directory, whatever state it is in. `floor` is the highest sequence that
-    /// any view knows ([`Loaded::highest_sequence`](super::Loaded::highest_sequence)); the next
-    /// record's is above it.
+    /// Opens the log of a directory, damaged or not. `floor` is the highest sequence that any view of
+    /// the log knows; the next record's is above it.
     ///
     /// # Errors
     ///
@@ -249,7 +246,7 @@ impl Log {
     }
 
     /// Brings everything appended so far to stable storage; with [`Sync::Never`] it does nothing.
-    /// To be done before each commit of the state, at stop, and at the interval of
+    /// To be done before a view is saved, at stop, and at the interval of
     /// [`Sync::Interval`].
     ///
     /// # Errors
@@ -276,7 +273,7 @@ impl Log {
         Ok(())
     }
 
-    /// States which cluster the events are of; the next append writes it down, if it is news.
+    /// States which cluster the records are of; the next append writes it down, if it is news.
     pub fn set_cluster_uid(&mut self, uid: &str) {
         if self.cluster.as_deref() != Some(uid) {
             self.cluster = Some(uid.to_owned());

@@ -16,15 +16,16 @@ const READ: usize = 4096;
 
 /// Records of `N` bytes that are being gathered; their order is that of their bytes.
 #[derive(Debug)]
-pub(super) struct Gathering<const N: usize> {
+pub struct ExternalSort<const N: usize> {
     directory: Directory,
     file: Option<Scratch>,
     written: u64,
     run: Vec<[u8; N]>,
 }
 
-impl<const N: usize> Gathering<N> {
-    pub(super) fn new(directory: &Directory) -> Self {
+impl<const N: usize> ExternalSort<N> {
+    /// Nothing yet; what does not fit in memory goes to a file in the directory.
+    pub fn new(directory: &Directory) -> Self {
         Self { directory: directory.clone(), file: None, written: 0, run: Vec::new() }
     }
 
@@ -34,7 +35,7 @@ impl<const N: usize> Gathering<N> {
     }
 
     /// Adds one. After an error it is of no use any more.
-    pub(super) fn push(&mut self, record: [u8; N]) -> io::Result<()> {
+    pub fn push(&mut self, record: [u8; N]) -> io::Result<()> {
         self.run.push(record);
         if self.run.len() == RUN { self.write_run() } else { Ok(()) }
     }
@@ -52,7 +53,7 @@ impl<const N: usize> Gathering<N> {
     }
 
     /// Turns it round to be read in order.
-    pub(super) fn into_sorted(mut self) -> io::Result<Sorted<N>> {
+    pub fn into_sorted(mut self) -> io::Result<Sorted<N>> {
         self.run.sort_unstable();
         let left = self.len();
         let whole = self.written / RUN as u64;
@@ -90,7 +91,7 @@ impl<const N: usize> Run<N> {
             && !self.in_file.is_empty()
             && let Some(file) = file
         {
-            let count = (self.in_file.end - self.in_file.start).min((READ / N) as u64);
+            let count = (self.in_file.end - self.in_file.start).min((READ / N).max(1) as u64);
             self.read.resize(count as usize, [0; N]);
             let at = self.in_file.start * N as u64;
             file.file.read_exact_at(self.read.as_flattened_mut(), at)?;
@@ -103,7 +104,7 @@ impl<const N: usize> Run<N> {
 
 /// Records that are being read in order.
 #[derive(Debug)]
-pub(super) struct Sorted<const N: usize> {
+pub struct Sorted<const N: usize> {
     file: Option<Scratch>,
     runs: Vec<Run<N>>,
     /// The next record of each run that has one, and the run.
@@ -118,7 +119,7 @@ impl<const N: usize> Sorted<N> {
     }
 
     /// The next one; nothing after the last. After an error it is of no use any more.
-    pub(super) fn next(&mut self) -> io::Result<Option<[u8; N]>> {
+    pub fn next_record(&mut self) -> io::Result<Option<[u8; N]>> {
         let Some(Reverse((record, run))) = self.heads.pop() else { return Ok(None) };
         self.advance(run)?;
         self.left -= 1;
@@ -138,15 +139,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_the_number_all_come_back_in_order() {
+    fn records_of_any_number_come_back_in_order() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = Directory::open(dir.path()).unwrap();
+        let directory = Directory::open(dir.path(), &[]).unwrap();
         let mut random = fastrand::Rng::with_seed(7);
         for count in [0, 1, RUN - 1, RUN, RUN + 1, 5 * RUN + 100] {
             // With repeats, and within the merge as well.
             let mut records: Vec<[u8; 8]> =
                 (0..count).map(|_| random.u64(..count as u64).to_be_bytes()).collect();
-            let mut gathering = Gathering::new(&directory);
+            let mut gathering = ExternalSort::new(&directory);
             for record in &records {
                 gathering.push(*record).unwrap();
             }
@@ -155,10 +156,27 @@ mod tests {
             records.sort_unstable();
             for (at, record) in records.iter().enumerate() {
                 assert_eq!(sorted.len(), count - at);
-                assert_eq!(sorted.next().unwrap().as_ref(), Some(record));
+                assert_eq!(sorted.next_record().unwrap().as_ref(), Some(record));
             }
-            assert_eq!(sorted.next().unwrap(), None);
+            assert_eq!(sorted.next_record().unwrap(), None);
         }
         assert!(!dir.path().join("staging-0.tmp").exists());
+    }
+
+    #[test]
+    fn records_larger_than_a_read_come_back_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = Directory::open(dir.path(), &[]).unwrap();
+        let mut sort = ExternalSort::new(&directory);
+        for record in (0..RUN + 5).rev() {
+            let mut bytes = [0; READ + 1];
+            bytes[..8].copy_from_slice(&record.to_be_bytes());
+            sort.push(bytes).unwrap();
+        }
+        let mut sorted = sort.into_sorted().unwrap();
+        for record in 0..RUN + 5 {
+            assert_eq!(sorted.next_record().unwrap().unwrap()[..8], record.to_be_bytes());
+        }
+        assert_eq!(sorted.next_record().unwrap(), None);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::{io, sync::Arc};
 
-use super::{Damages, Frame, Position, Reader, segments::Shared};
-use crate::event::Record;
+use bytes::Bytes;
+
+use super::{Damages, Position, Reader, segments::Shared};
 
 /// Access to a log for reading. Clones are cheap and go to any thread; they see what was appended
 /// as soon as it was.
@@ -24,15 +25,15 @@ impl LogHandle {
     /// # Errors
     ///
     /// What the operating system answers to opening or reading a file that is there.
-    pub fn record(&self, sequence: u64) -> io::Result<Option<Record>> {
+    pub fn record(&self, sequence: u64) -> io::Result<Option<Bytes>> {
         let mut reader = self.reader(sequence);
         let mut frames = reader.read(1)?;
         // Those without records stand at the same sequence as the one that holds it.
         while frames.first().is_some_and(|frame| frame.next() <= sequence) {
             frames = reader.read(1)?;
         }
-        let record = |frame: &Arc<Frame>| frame.records().find(|record| record.seq == sequence);
-        Ok(frames.first().and_then(record))
+        let mut records = frames.first().into_iter().flat_map(|frame| frame.records());
+        Ok(records.find(|(seq, _)| *seq == sequence).map(|(_, bytes)| bytes))
     }
 
     /// The position after the last record.

@@ -13,8 +13,6 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::event::timestamp;
-
 /// So many are kept to be shown, the newest.
 const SHOWN: usize = 16;
 /// So many places are known not to be counted twice; beyond that the oldest are forgotten.
@@ -23,11 +21,10 @@ const PLACES: usize = 4096;
 /// What cannot be read, or is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamageKind {
-    /// Records in the midst of the log. A sink that had not had them does not get them any more;
-    /// for that sink they are counted as lost.
+    /// Records in the midst of the log. A reader that had not had them does not get them any more.
     Records,
-    /// The end of the log: it ends before what the state knows. The resume points are back with it,
-    /// and the API server is asked again for what came after them.
+    /// The end of the log: it ends before what a view of it knows. The resume points are back with it,
+    /// and the sources are to be read again from there.
     End,
     /// A file that cannot be used, or is in the place of one, and was set aside; or one that was taken
     /// away while it was in use.
@@ -70,7 +67,7 @@ pub struct Damage {
 
 impl Damage {
     /// The reason for a file that was taken away.
-    pub(super) const TAKEN_AWAY: &str = "it was taken away while it was in use, and was written again \
+    pub const TAKEN_AWAY: &str = "it was taken away while it was in use, and was written again \
                                          from the file that was still open";
 
     /// The reason for a segment that cannot even be read from the file that is still open.
@@ -78,7 +75,7 @@ impl Damage {
                                   behind it";
 
     /// Of a file as a whole.
-    pub(super) fn of_file(file: impl fmt::Display, reason: impl Into<String>, now_ms: u64) -> Self {
+    pub fn of_file(file: impl fmt::Display, reason: impl Into<String>, now_ms: u64) -> Self {
         Self {
             kind: DamageKind::File,
             file: file.to_string(),
@@ -124,10 +121,10 @@ impl fmt::Display for Damage {
         }
         match kind {
             DamageKind::Records if self.records > 0 => {
-                write!(f, ": sinks that had not had them do not get them")
+                write!(f, ": readers that had not had them do not get them")
             }
             DamageKind::End => {
-                write!(f, ": the API server is asked again for what came after that")
+                write!(f, ": the sources are read again from there")
             }
             _ => Ok(()),
         }
@@ -139,6 +136,11 @@ fn push(list: &mut VecDeque<Damage>, damage: Damage) {
         list.pop_front();
     }
     list.push_back(damage);
+}
+
+/// The time that is so many milliseconds after the epoch; what is no time is the epoch.
+pub(super) fn timestamp(ms: u64) -> Timestamp {
+    Timestamp::from_millisecond(ms.cast_signed()).unwrap_or_default()
 }
 
 /// All damage that was found since the start of the process. Clones are the same one.
@@ -177,7 +179,7 @@ impl Damages {
     }
 
     /// Notes one, unless its place is known.
-    pub(super) fn note(&self, damage: Damage) {
+    pub fn note(&self, damage: Damage) {
         let mut noted = self.noted();
         if damage.kind != DamageKind::File {
             if !noted.places.insert((damage.file.clone(), damage.offset, damage.kind)) {

@@ -20,7 +20,6 @@ use super::{
     disk::{Disk, RealDisk},
     format,
 };
-use crate::event::UidKey;
 
 const HOUR: u64 = 3_600_000;
 
@@ -124,7 +123,7 @@ impl Bench {
     }
 
     fn open_above(&self, floor: u64) -> (Log, Opened) {
-        let directory = Directory::open(self.dir.path()).unwrap();
+        let directory = Directory::open(self.dir.path(), &[]).unwrap();
         let disk = Box::new(self.disk.clone());
         Log::open_on(disk, &directory, self.options, floor, 0).unwrap()
     }
@@ -166,7 +165,7 @@ fn fill(log: &mut Log, records: u64) {
 
 fn texts(frames: &[Arc<Frame>]) -> Vec<String> {
     let records = frames.iter().flat_map(|frame| frame.records().collect::<Vec<_>>());
-    records.map(|record| String::from_utf8(record.envelope.to_vec()).unwrap()).collect()
+    records.map(|(_, bytes)| String::from_utf8(bytes.to_vec()).unwrap()).collect()
 }
 
 fn read_all(log: &Log) -> Vec<String> {
@@ -293,7 +292,7 @@ fn a_record_is_found_behind_frames_without_records() {
     log.append(&mut frame_of(&[], 5), 1).unwrap();
     for _ in 0..2 {
         let record = |sequence| log.handle().record(sequence).unwrap();
-        let texts = [1, 2, 3].map(|sequence| record(sequence).map(|found| found.envelope));
+        let texts = [1, 2, 3].map(record);
         assert_eq!(texts, [Some("one".into()), Some("two".into()), None]);
         drop(log);
         log = bench.open().0;
@@ -330,10 +329,9 @@ fn a_newer_format_is_refused_and_left_alone() {
     };
     let path = bench.dir.path().join(format::segment_name(1));
     fs::write(&path, header.encode()).unwrap();
-    let directory = Directory::open(bench.dir.path()).unwrap();
+    let directory = Directory::open(bench.dir.path(), &[]).unwrap();
     let error = Log::open(&directory, bench.options, 0, 0).err().unwrap();
-    assert!(matches!(error, OpenError::Newer { .. }));
-    assert!(error.to_string().contains("hint: run the newer version again"), "{error}");
+    assert!(matches!(error, OpenError::Newer { .. }), "{error}");
     assert_eq!(fs::read(&path).unwrap(), header.encode());
 }
 
@@ -412,12 +410,12 @@ fn a_reader_from_the_start_of_a_segment_sees_what_was_forgotten_just_before() {
     let (mut log, _) = bench.open();
     append(&mut log, "one", 1);
     let mut builder = frame_of(&[], 2);
-    builder.forget(UidKey(5));
+    builder.forget(5);
     log.append(&mut builder, 1).unwrap();
     log.set_cluster_uid("uid");
     append(&mut log, "two", 3);
     let frames = log.handle().reader(2).read(usize::MAX).unwrap();
-    assert_eq!((frames.len(), &*frames[0].forgotten), (2, &[UidKey(5)][..]));
+    assert_eq!((frames.len(), &*frames[0].forgotten), (2, &[5][..]));
 }
 
 #[test]
@@ -444,7 +442,7 @@ fn a_segment_of_an_earlier_run_is_read_from_its_start_only_once() {
     let handle = log.handle();
     let rest = 102 * 20_000..102 * 21_000 + 300_000;
     assert!(!rest.contains(&handle.bytes_from(100)));
-    assert_eq!(handle.record(100).unwrap().unwrap().seq, 100);
+    assert!(handle.record(100).unwrap().is_some());
     assert!(rest.contains(&handle.bytes_from(100)), "{}", handle.bytes_from(100));
     assert_eq!(handle.reader(100).read(1).unwrap()[0].first, 100);
 }

@@ -8,7 +8,7 @@
 use std::io;
 
 use super::{Log, rotation::Active};
-use crate::journal::{Damage, DamageKind, private, scan::Scanner};
+use crate::{Damage, DamageKind, private, scan::Scanner};
 
 impl Log {
     /// Sees that the directory is there and that what was appended is in it under its name. What is
@@ -26,17 +26,17 @@ impl Log {
     /// it, in a directory that is there.
     pub(super) fn is_in_place(&mut self, now_ms: u64) -> io::Result<bool> {
         let Some(active) = &mut self.active else {
-            return self.directory.stand(now_ms).map(|()| true);
+            return self.directory.keep_in_place(now_ms).map(|()| true);
         };
         let is_there = private::is_at(&active.file, &active.path)?;
         if is_there && active.file.metadata()?.len() >= active.length {
-            return self.directory.stand(now_ms).map(|()| true);
+            return self.directory.keep_in_place(now_ms).map(|()| true);
         }
         // As after a sync that failed: a new segment takes over all frames, and its name.
         active.synced = active.start.clone();
         self.sync_failed = true;
         let another = (!is_there && active.path.exists()).then(|| active.name());
-        self.directory.stand(now_ms)?;
+        self.directory.keep_in_place(now_ms)?;
         if let Some(name) = another {
             let reason = "it took the place of a file that is in use";
             self.directory.set_aside(&name, reason, now_ms)?;

@@ -28,21 +28,21 @@
 //!
 //! | at | bytes | what |
 //! |---|---|---|
-//! | 0 | 8 | `f5 54 ff 69 c0 64 fe 21`: the marker. `f5`, `ff`, `c0` and `fe` occur nowhere in UTF-8, and envelopes are UTF-8, so no Event can forge a frame |
+//! | 0 | 8 | `f5 54 ff 69 c0 64 fe 21`: the marker. `f5`, `ff`, `c0` and `fe` occur nowhere in UTF-8, so no record of text can forge a frame |
 //! | 8 | 4 | CRC-32C of everything after it, to the end of the frame |
 //! | 12 | 4 | length of the body, at most 64 MiB |
 //! | 16 | 8 | first sequence: that of the first record. A frame without records carries the one that comes next |
 //! | 24 | 8 | skipped: how many sequence numbers below the first were never used, all told |
 //! | 32 | 4 | count of records |
-//! | 36 | 4 | count of forgotten uids |
-//! | 40 | 8 | time: when the records reached us, milliseconds since the epoch; of a frame without any, with which a first list begins, when that was asked for |
+//! | 36 | 4 | count of forgotten keys |
+//! | 40 | 8 | time that the append was given, milliseconds since the epoch |
 //! | 48 | 4 | resume point: epoch |
 //! | 52 | 4 | length of the source's key |
 //! | 56 | 8 | resume point: resourceVersion |
-//! | 64 | | body: the source's key (UTF-8); for each record its length (4) and its envelope; for each forgotten uid 16 bytes |
+//! | 64 | | body: the source's key (UTF-8); for each record its length (4) and its bytes; for each forgotten key 16 bytes |
 //!
 //! All records of a frame are of one source, and its resume point covers them: both survive a crash
-//! or neither does. Forgotten uids are Events that were deleted; they apply after the records.
+//! or neither does. Forgotten keys tell views of the log what to drop, after the records.
 //!
 //! # Sequence numbers, and what is missing
 //!
@@ -108,7 +108,7 @@ pub struct SegmentHeader {
     pub created_ms: u64,
     /// The time of the newest frame before this segment, milliseconds since the epoch; 0 if none.
     pub newest_ms: u64,
-    /// The uid of the cluster that the events are of, once known.
+    /// The uid of the cluster that the records are of, once known.
     pub cluster: Option<String>,
     /// Where each source stands before this segment's first frame.
     pub resume: BTreeMap<String, Resume>,
@@ -176,7 +176,7 @@ pub(super) fn segment_name(first: u64) -> String {
 }
 
 /// The first sequence of a segment by its file name; nothing for any other name.
-pub(super) fn segment_first(name: &str) -> Option<u64> {
+pub fn segment_first(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log")?;
     let first = (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()))
         .then(|| digits.parse().ok())??;

@@ -1,4 +1,4 @@
-//! When which records were journalled, about: for how far behind a sink is.
+//! When which records were appended, about: for how far behind a reader is.
 
 use std::collections::VecDeque;
 

@@ -7,13 +7,12 @@ use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 
 use super::format::{FRAME_HEADER, MARKER, MAX_BODY, u32_at, u64_at};
-use crate::event::{Record, UidKey};
 
-/// Where a source's watch is to be taken up again.
+/// Where a source is to be read on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resume {
-    /// Counts restored etcds: resourceVersions of different epochs do not compare.
+    /// Counts the histories of the source: versions of different epochs do not compare.
     pub epoch: u32,
     /// Everything of the source up to this version is in the log.
     pub resource_version: u64,
@@ -58,32 +57,32 @@ pub struct Frame {
     pub first: u64,
     /// How many sequence numbers below `first` were never used.
     pub skipped: u64,
-    /// When the records reached the bridge, milliseconds since the epoch.
+    /// The time that its append was given, milliseconds since the epoch.
     pub time_ms: u64,
     /// The key of the source.
     pub source: Arc<str>,
     /// Where the source stands after this frame.
     pub resume: Resume,
-    /// Events that were deleted; they leave the view `seen` after the records have entered it.
-    pub forgotten: Vec<UidKey>,
+    /// Keys that views of the log are to forget, after the records have entered them.
+    pub forgotten: Vec<u128>,
     count: u32,
     size: usize,
-    /// Each record's length and envelope; checked to hold exactly `count` of them.
+    /// Each record's length and bytes; checked to hold exactly `count` of them.
     body: Bytes,
 }
 
 impl Frame {
-    /// The records in order. Their bytes are shared with the frame, not copied.
-    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+    /// The records in order, each with its sequence. Their bytes are shared with the frame, not copied.
+    pub fn records(&self) -> impl Iterator<Item = (u64, Bytes)> + '_ {
         let mut at = 0;
         (self.first..self.next()).map_while(move |seq| {
             let start = at + 4;
             at = start + u32_at(&self.body, at)? as usize;
-            Some(Record { seq, envelope: self.body.slice(start..at) })
+            Some((seq, self.body.slice(start..at)))
         })
     }
 
-    /// How many records it holds; a frame without any moves the resume point or forgets uids.
+    /// How many records it holds; a frame without any moves the resume point or forgets keys.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -170,7 +169,7 @@ fn decode_whole(bytes: &Bytes, names: &mut SourceNames) -> Option<Frame> {
     }
     let forgotten = bytes[body_end..]
         .chunks_exact(16)
-        .filter_map(|uid| Some(UidKey(u128::from_le_bytes(uid.try_into().ok()?))))
+        .filter_map(|key| Some(u128::from_le_bytes(key.try_into().ok()?)))
         .collect();
     let source = names.get(source).cloned().unwrap_or_else(|| {
         let name: Arc<str> = source.into();
@@ -191,12 +190,13 @@ pub struct FrameBuilder {
     source: Arc<str>,
     resume: Resume,
     count: u32,
-    forgotten: Vec<UidKey>,
+    forgotten: Vec<u128>,
     buffer: Vec<u8>,
 }
 
 impl FrameBuilder {
-    /// An empty frame of a source that stands at `resume`.
+    /// An empty frame of a source that stands at `resume`. The keys of all sources together are to stay far below
+    /// 16 MiB, the most that the header of a segment may have.
     pub fn new(source: Arc<str>, resume: Resume) -> Self {
         let buffer = Self::empty_buffer(&source, 0);
         Self { source, resume, count: 0, forgotten: Vec::new(), buffer }
@@ -214,7 +214,8 @@ impl FrameBuilder {
         self.buffer.reserve(bytes);
     }
 
-    /// Adds a record; `write` appends its envelope to what it is given and touches nothing else.
+    /// Adds a record; `write` appends its bytes to the buffer and touches nothing before them. UTF-8 text cannot be
+    /// taken for a frame, should the frame around it be damaged; other bytes can.
     pub fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.buffer.len() + 4;
         self.buffer.extend_from_slice(&[0; 4]);
@@ -224,9 +225,9 @@ impl FrameBuilder {
         self.count += 1;
     }
 
-    /// Notes that an Event was deleted.
-    pub fn forget(&mut self, uid: UidKey) {
-        self.forgotten.push(uid);
+    /// Adds a key that views of the log are to forget.
+    pub fn forget(&mut self, key: u128) {
+        self.forgotten.push(key);
     }
 
     /// Moves the source's resume point; it covers every record of the frame.
@@ -257,8 +258,8 @@ impl FrameBuilder {
 
     /// Completes the bytes of the frame as it is to be written at `start`.
     pub(super) fn seal(&mut self, start: Position, time_ms: u64) -> &[u8] {
-        for uid in &self.forgotten {
-            self.buffer.extend_from_slice(&uid.0.to_le_bytes());
+        for key in &self.forgotten {
+            self.buffer.extend_from_slice(&key.to_le_bytes());
         }
         let body = (self.buffer.len() - FRAME_HEADER) as u32;
         let header = &mut self.buffer[..FRAME_HEADER];
@@ -311,7 +312,7 @@ mod tests {
         let mut builder = FrameBuilder::new("all".into(), Resume::default());
         builder.record(|out| out.extend_from_slice(b"{\"a\":1}"));
         builder.record(|_| {});
-        builder.forget(UidKey(7));
+        builder.forget(7);
         builder.set_resume(Resume { epoch: 1, resource_version: 90 });
         let start = Position { next: 12, skipped: 3 };
         let size = builder.bytes();
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(frame.bytes(), bytes.len());
         assert_eq!((frame.first, frame.last(), frame.next(), frame.count()), (12, 13, 14, 2));
         assert_eq!((frame.start().ordinal(), frame.end().ordinal()), (8, 10));
-        let records: Vec<_> = frame.records().map(|r| (r.seq, r.envelope)).collect();
+        let records: Vec<_> = frame.records().collect();
         assert_eq!(records, [(12, Bytes::from_static(b"{\"a\":1}")), (13, Bytes::new())]);
     }
 
@@ -353,7 +354,7 @@ mod tests {
     fn a_builder_survives_a_failed_append_and_starts_over_after_a_good_one() {
         let mut builder = FrameBuilder::new("all".into(), Resume { epoch: 0, resource_version: 5 });
         builder.record(|out| out.extend_from_slice(b"{}"));
-        builder.forget(UidKey(1));
+        builder.forget(1);
         let before = builder.bytes();
         builder.seal(Position::START, 1);
         builder.unseal();

@@ -3,7 +3,7 @@
 use std::{fs::File, io, path::PathBuf, sync::Arc};
 
 use super::{Log, Sync, rotation::Active};
-use crate::journal::recovery::Mark;
+use crate::recovery::Mark;
 
 /// A sync of what was appended so far, to be run on any thread.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! Who may use the journal's directory.
+//! Permissions of the journal directory.
 //!
-//! Whoever reads it has every Event, and whoever writes there decides what is delivered. So it is for
-//! the user of the process alone. One that somebody else has set up, as a volume of Kubernetes, is
+//! A user who can read the directory has every record, and one who can write there decides what the log says.
+//! So it is for the user of the process alone. One that somebody else has set up, as a volume of Kubernetes, is
 //! taken as it is, and one that everybody may write to is not taken at all.
 
 use std::{
@@ -71,20 +71,6 @@ fn is_mount_point(path: &Path, metadata: &Metadata) -> io::Result<bool> {
     Ok(mounts.lines().any(|mount| mount.split(' ').nth(4) == Some(&path)))
 }
 
-/// How to mend a directory that everybody may write to.
-pub(super) fn mend(path: &Path, mode: u32, ours: bool) -> String {
-    let path = path.display();
-    // A directory for everybody's files stays one.
-    if mode & 0o1000 != 0 {
-        return format!("mkdir -m 0700 '{path}/tidings', and point journal.path there");
-    }
-    let way = if ours { "0700" } else { "o-w" };
-    format!(
-        "chmod {way} '{path}', when you know that all that is in it is the journal's own; or point \
-         journal.path to a directory that is not there yet: it is made for this user alone"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,12 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_everybody_may_write_to_is_refused_with_the_way_out() {
-        for (before, way) in [(0o777, "hint: chmod 0700 '"), (0o1777, "hint: mkdir -m 0700 '")] {
+    fn a_directory_that_everybody_may_write_to_is_refused() {
+        for before in [0o777, 0o1777] {
             let dir = with_mode(before);
-            let error = prepare(dir.path()).unwrap_err().to_string();
-            assert!(error.contains(way) && error.contains(&format!("{before:04o}")), "{error}");
-            assert_eq!(mode(dir.path()), before);
+            let error = prepare(dir.path()).unwrap_err();
+            let OpenError::WritableByAll { mode: found, ours, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!((found, ours, mode(dir.path())), (before, true, before));
         }
     }
 

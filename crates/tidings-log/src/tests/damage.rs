@@ -1,7 +1,7 @@
 //! What is said of damage, and what becomes of the files that cannot be used.
 
 use super::*;
-use crate::journal::{Damage, DamageKind, Survey};
+use crate::{Damage, DamageKind, Survey};
 
 /// One frame at each of these times, of one record each; answers where each begins.
 fn frames_at(bench: &Bench, times: &[u64]) -> Vec<u64> {
@@ -112,7 +112,7 @@ fn what_cannot_be_used_is_set_aside_for_some_time() {
     let bench = Bench::interval();
     for hour in 0..6 {
         fs::create_dir(bench.dir.path().join(format::segment_name(hour))).unwrap();
-        let directory = Directory::open(bench.dir.path()).unwrap();
+        let directory = Directory::open(bench.dir.path(), &[]).unwrap();
         let disk = Box::new(bench.disk.clone());
         let (log, _) = Log::open_on(disk, &directory, bench.options, 0, hour * HOUR + 7).unwrap();
         let damage = log.handle().damages().newest().pop().unwrap();
@@ -154,9 +154,8 @@ fn a_segment_without_a_frame_that_can_be_read_is_set_aside() {
 fn a_lock_that_is_no_file_is_said_to_be_none() {
     let bench = Bench::interval();
     fs::create_dir(bench.dir.path().join("lock")).unwrap();
-    let error = Directory::open(bench.dir.path()).unwrap_err();
-    assert!(matches!(error, OpenError::NotALock { .. }));
-    assert!(error.to_string().contains("\nhint: move it away"), "{error}");
+    let error = Directory::open(bench.dir.path(), &[]).unwrap_err();
+    assert!(matches!(error, OpenError::NotALock { .. }), "{error}");
 }
 
 /// Every file, and what is in it.
@@ -179,32 +178,24 @@ fn a_survey_finds_what_is_damaged_and_changes_nothing() {
     let bench = Bench::interval();
     let (mut log, _) = bench.open();
     fill(&mut log, 9);
-    let directory = log.directory().clone();
-    let (state, _) = crate::journal::State::open(&directory, 1, 0).unwrap();
     let survey = Survey::of(bench.dir.path()).unwrap();
-    assert!(survey.held && survey.state.is_none());
-    assert_eq!((survey.problem_count, survey.next_sequence), (0, 10));
-    drop((log, state, directory));
+    assert_eq!((survey.held, survey.problem_count, survey.next_sequence), (true, 0, 10));
+    drop(log);
     let before = contents(bench.dir.path());
     let survey = Survey::of(bench.dir.path()).unwrap();
-    assert!(!survey.held && survey.state.is_some(), "{survey:?}");
-    assert_eq!(survey.problem_count, 0, "{survey:?}");
+    assert_eq!((survey.held, survey.problem_count), (false, 0), "{survey:?}");
     let records: u64 = survey.segments.iter().map(|segment| segment.records).sum();
     assert_eq!((records, survey.sources["all"].resource_version), (9, 8));
     assert_eq!(contents(bench.dir.path()), before);
-    // In the second of the segments' frames, in the header of the third, in the middle of the state.
+    // In the frames of the second segment, and in the header of the third.
     let segments = bench.segments();
     flip(&segments[1], 30_000);
     flip(&segments[2], 3);
-    let state = bench.dir.path().join("state.redb");
-    let length = fs::metadata(&state).unwrap().len();
-    fs::write(&state, vec![0x5a; usize::try_from(length).unwrap()]).unwrap();
-    fs::write(bench.dir.path().join("positions.json"), "{").unwrap();
     let before = contents(bench.dir.path());
     let survey = Survey::of(bench.dir.path()).unwrap();
     let problems: Vec<_> = survey.problems.iter().map(|problem| &*problem.file).collect();
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-    for expected in [&*name(&segments[1]), &*name(&segments[2]), "state.redb", "positions.json"] {
+    for expected in [&*name(&segments[1]), &*name(&segments[2])] {
         assert!(problems.contains(&expected), "{survey:?}");
     }
     assert_eq!(contents(bench.dir.path()), before);

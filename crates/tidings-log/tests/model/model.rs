@@ -10,9 +10,8 @@ use std::{
 };
 
 use proptest::sample::Index;
-use tidings::{
-    event::UidKey,
-    journal::{Directory, Frame, FrameBuilder, Log, LogOptions, Position, Reader, Resume, Sync},
+use tidings_log::{
+    Directory, Frame, FrameBuilder, Log, LogOptions, Position, Reader, Resume, Sync,
 };
 
 use super::{Damage, Op};
@@ -111,7 +110,7 @@ impl Model {
 
     fn open(&mut self) {
         let files = self.files();
-        let directory = Directory::open(self.dir.path()).unwrap();
+        let directory = Directory::open(self.dir.path(), &[]).unwrap();
         let (log, opened) = Log::open(&directory, self.options, self.floor, self.now).unwrap();
         let tail = opened.tail;
         assert!(tail.next > self.floor, "{tail:?} is not above the floor {}", self.floor);
@@ -177,7 +176,7 @@ impl Model {
             });
         }
         for n in 0..forgotten {
-            builder.forget(UidKey(u128::from(self.payload) << 8 | u128::from(n)));
+            builder.forget(u128::from(self.payload) << 8 | u128::from(n));
         }
         builder.set_resume(Resume { epoch: 0, resource_version: self.versions[at] });
         let now = self.now;
@@ -252,7 +251,7 @@ impl Model {
                 .sum();
             assert_eq!(start.saturating_sub(following.ordinal), missing);
             let records: Vec<_> = frame.records().collect();
-            assert!(records.iter().map(|r| r.seq).eq(frame.first..frame.next()));
+            assert!(records.iter().map(|(seq, _)| *seq).eq(frame.first..frame.next()));
             following.ordinal = frame.end().ordinal();
             following.started = true;
             following.next += found + 1;

@@ -1,7 +1,7 @@
 //! Files that are taken away while they are in use.
 
 use super::*;
-use crate::journal::DamageKind;
+use crate::DamageKind;
 
 fn damages(log: &Log) -> Vec<(DamageKind, String)> {
     let newest = log.handle().damages().newest();
@@ -111,7 +111,7 @@ fn a_directory_that_is_taken_away_is_made_again_with_what_is_open_and_the_rest_i
     assert_eq!(handle.damages().records(), missing, "{:?}", handle.damages().newest());
     let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(bench.dir.path()).unwrap());
     assert_eq!(mode & 0o777, 0o700);
-    assert!(matches!(Directory::open(bench.dir.path()), Err(OpenError::Held { .. })));
+    assert!(matches!(Directory::open(bench.dir.path(), &[]), Err(OpenError::Held { .. })));
     drop((log, reader, handle));
     let (log, opened) = bench.open();
     assert_eq!(version_of(&opened.resume), Some(100));

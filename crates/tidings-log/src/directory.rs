@@ -1,4 +1,4 @@
-//! The journal's directory and the lock on it.
+//! The journal directory and the lock on it.
 
 use std::{
     fs::{self, DirEntry, File, TryLockError},
@@ -10,25 +10,21 @@ use std::{
 
 use jiff::{civil::DateTime, tz::TimeZone};
 
-use super::{Damage, Damages, access, delivered, format, positions, private, state};
-use crate::event::timestamp;
+use super::{Damage, Damages, access, damage::timestamp, format, private};
 
 /// The file that is locked.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 /// What is set aside is moved to a directory of this name and the time.
 const ASIDE: &str = "damaged-";
 const ASIDE_TIME: &str = "%Y-%m-%dT%H-%M-%SZ";
 /// So many of these directories are kept, the newest.
 const KEPT_ASIDE: usize = 4;
 
-/// Why a journal cannot be opened. Damage is never the reason, but for who opens it as it is.
+/// Why a journal cannot be opened. Damage is a reason only for one that is opened as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory is not there and cannot be made.
-    #[error(
-        "cannot create the journal directory {}: {source}\nhint: create it for the user that runs \
-         tidings, or point journal.path to where that user may write", path.display()
-    )]
+    #[error("cannot create the journal directory {}: {source}", path.display())]
     Create {
         /// The directory.
         path: PathBuf,
@@ -37,9 +33,8 @@ pub enum OpenError {
     },
     /// It is a link to what is not there.
     #[error(
-        "the journal directory {} is a symbolic link to {}, which is not there\nhint: create that \
-         directory for the user that runs tidings, mount what belongs there, or point journal.path \
-         to another one", path.display(), target.display()
+        "the journal directory {} is a symbolic link to {}, which is not there",
+        path.display(), target.display()
     )]
     Dangling {
         /// The link.
@@ -50,8 +45,7 @@ pub enum OpenError {
     /// Everybody may write to the directory, and nothing is mounted there.
     #[error(
         "the journal directory {} can be written by every user (its mode is {mode:04o}): each of \
-         them could change what is delivered\nhint: {}",
-        path.display(), access::mend(path, *mode, *ours)
+         them could change what is in it", path.display()
     )]
     WritableByAll {
         /// The directory.
@@ -61,12 +55,8 @@ pub enum OpenError {
         /// The user of the process is its owner.
         ours: bool,
     },
-    /// A file cannot be read, though it is there and may be. It is not known to be damaged.
-    #[error(
-        "cannot read {}: {source}\nhint: the file was left as it is, as it may be whole: see to its \
-         disk, which the kernel's log may say more of, and start again. Only if it can never be read \
-         again, move it away: the bridge then goes on without what is in it", path.display()
-    )]
+    /// A file beside the log cannot be read, though it is there and may be. It is not known to be damaged. Its owner says so.
+    #[error("cannot read {}: {source}", path.display())]
     Unread {
         /// The file.
         path: PathBuf,
@@ -74,11 +64,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Something in the directory cannot be read or written.
-    #[error(
-        "cannot open {}: {source}\nhint: the user that runs tidings must be able to read and write \
-         the journal directory and every file in it; mend its owner and mode, or point \
-         journal.path to another directory", path.display()
-    )]
+    #[error("cannot open {}: {source}", path.display())]
     Access {
         /// The file or directory.
         path: PathBuf,
@@ -86,53 +72,55 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The lock is something else.
-    #[error(
-        "{} is not a file, and the lock on the journal has to be one\nhint: move it away", path.display()
-    )]
+    #[error("{} is not a file, and the lock on the journal has to be one", path.display())]
     NotALock {
         /// Where the lock should be.
         path: PathBuf,
     },
     /// Another process has it.
-    #[error(
-        "the journal directory {} is held by another process\nhint: stop the other tidings, or \
-         give each one a journal.path of its own", path.display()
-    )]
+    #[error("the journal directory {} is held by another process", path.display())]
     Held {
         /// The directory.
         path: PathBuf,
     },
-    /// It is damaged, and whoever opens it is not the bridge.
-    #[error(
-        "{} is damaged: {reason}\nhint: the next start of the bridge sets it aside, says what that may \
-         have cost, and goes on", path.display()
-    )]
+    /// A file beside the log is damaged, and is not to be set aside. Its owner says so.
+    #[error("{} is damaged: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// A later version of Tidings wrote it.
-    #[error(
-        "{} is of journal format {found}, and this build reads up to {}\nhint: run the newer \
-         version again, or point journal.path to another directory", path.display(), format::VERSION
-    )]
+    /// A later version wrote it.
+    #[error("{} is of journal format {found}, and this build reads up to {newest}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// The version it states.
         found: u32,
+        /// The newest that can be read.
+        newest: u32,
     },
 }
 
 impl OpenError {
-    pub(super) fn access(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+    /// Makes an error of the operating system's answer about a path.
+    pub fn access(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |source| Self::Access { path: path.to_owned(), source }
     }
 }
 
-/// A journal's directory, held by this process until the last clone is dropped.
+/// A directory with one log in it and the files that its owner keeps beside the log; held by this
+/// process until the last clone is dropped.
+///
+/// ```text
+/// lock                        held by the one process that uses the directory
+/// 00000000000000000001.log    segments of the log, named by their first sequence
+/// damaged-<time>/             files that could not be used, set aside
+/// staging-<number>.tmp        files of [`Staging`](super::Staging) and [`ExternalSort`](super::ExternalSort)
+/// ```
+///
+/// The owner's files have other names.
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<Inner>);
 
@@ -149,21 +137,24 @@ struct Inner {
 impl Directory {
     /// Makes the directory if it is not there, locks it, and removes what a crash left half done.
     ///
+    /// `beside` are the names of the owner's own files and directories in it. They are made fit for
+    /// this user alone, as the log's are, and `<name>.tmp` is removed as what a crash left.
+    ///
     /// # Errors
     ///
     /// [`OpenError`], but not [`OpenError::Newer`].
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, beside: &[&str]) -> Result<Self, OpenError> {
         let remark = access::prepare(path)?;
         let lock = take_lock(path)?;
         for entry in fs::read_dir(path).map_err(OpenError::access(path))?.flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            if is_leftover(name) {
+            if is_leftover(name, beside) {
                 let remove =
                     if entry.path().is_dir() { fs::remove_dir_all } else { fs::remove_file };
                 // What cannot be removed is said when it is in the way.
                 let _ = remove(entry.path());
-            } else if is_of_journal(name) {
+            } else if is_of_journal(name, beside) {
                 private::put_right(&entry.path()).map_err(OpenError::access(&entry.path()))?;
             }
         }
@@ -188,7 +179,7 @@ impl Directory {
 
     /// Sees that the directory is there, with our lock in it: what was taken away is made again, and
     /// that is stated.
-    pub(super) fn stand(&self, now_ms: u64) -> io::Result<()> {
+    pub fn keep_in_place(&self, now_ms: u64) -> io::Result<()> {
         let mut lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path();
         if private::is_at(&lock, &path.join(LOCK))? {
@@ -203,8 +194,7 @@ impl Directory {
         private::directory().create(path).map_err(failed)?;
         *lock = take_lock(path).map_err(|error| match error {
             OpenError::Access { source, .. } => failed(source),
-            // All in one line, as what the operating system says.
-            other => io::Error::other(other.to_string().replace('\n', "; ")),
+            other => io::Error::other(other),
         })?;
         self.0.damages.note(Damage::of_file(path.display(), reason, now_ms));
         Ok(())
@@ -276,18 +266,8 @@ impl Directory {
         Ok(dropped)
     }
 
-    /// Whether a bridge has written something here beside the state: it makes the state first.
-    pub(super) fn has_past(&self) -> io::Result<bool> {
-        let of_past = |name: &str| {
-            [positions::NAME, delivered::DIR].contains(&name)
-                || format::segment_first(name).is_some()
-        };
-        let entries = fs::read_dir(self.path())?.flatten();
-        Ok(entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(of_past)))
-    }
-
     /// What everything that is not a segment takes on disk, in bytes.
-    pub(crate) fn other_bytes(&self) -> io::Result<u64> {
+    pub fn other_bytes(&self) -> io::Result<u64> {
         let is_segment =
             |entry: &DirEntry| entry.file_name().to_str().and_then(format::segment_first).is_some();
         let entries = fs::read_dir(self.path())?.flatten();
@@ -379,17 +359,18 @@ fn take_lock(directory: &Path) -> Result<File, OpenError> {
 }
 
 /// What a journal writes under one name before it counts.
-fn is_leftover(name: &str) -> bool {
+fn is_leftover(name: &str, beside: &[&str]) -> bool {
     name.strip_suffix(".tmp").is_some_and(|name| {
         name.starts_with("staging-")
-            || [positions::NAME, state::NAME].contains(&name)
+            || beside.contains(&name)
             || format::segment_first(name).is_some()
     })
 }
 
 /// What a journal keeps in its directory.
-fn is_of_journal(name: &str) -> bool {
-    [LOCK, state::NAME, positions::NAME, delivered::DIR].contains(&name)
+fn is_of_journal(name: &str, beside: &[&str]) -> bool {
+    name == LOCK
+        || beside.contains(&name)
         || format::segment_first(name).is_some()
         || aside_time(name).is_some()
 }
@@ -402,12 +383,11 @@ mod tests {
     fn a_directory_is_held_by_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/b");
-        let held = Directory::open(&path).unwrap();
-        let error = Directory::open(&path).unwrap_err();
-        assert!(matches!(error, OpenError::Held { .. }));
-        assert!(error.to_string().contains("held by another process\nhint: "), "{error}");
+        let held = Directory::open(&path, &["beside"]).unwrap();
+        let error = Directory::open(&path, &["beside"]).unwrap_err();
+        assert!(matches!(error, OpenError::Held { .. }), "{error}");
         drop(held);
-        Directory::open(&path).unwrap();
+        Directory::open(&path, &["beside"]).unwrap();
     }
 
     /// Whoever opens one waits until somebody else does.
@@ -418,25 +398,21 @@ mod tests {
         let fifo = |name: &str| {
             mknodat(CWD, dir.path().join(name), FileType::Fifo, Mode::RWXU, 0).unwrap();
         };
-        fifo(positions::NAME);
-        let directory = Directory::open(dir.path()).unwrap();
-        let error = positions::Positions::load(&directory).unwrap_err();
-        assert!(error.is_damage(), "{error}");
-        drop(directory);
-        fs::remove_file(dir.path().join(LOCK)).unwrap();
+        fifo("beside");
+        let error = private::read_file(&dir.path().join("beside")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         fifo(LOCK);
-        let error = Directory::open(dir.path()).unwrap_err();
+        let error = Directory::open(dir.path(), &["beside"]).unwrap_err();
         assert!(matches!(error, OpenError::NotALock { .. }), "{error}");
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_named_with_the_cause_and_the_way_out() {
+    fn a_directory_that_cannot_be_made_is_named_with_the_cause() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = Directory::open(&file.join("journal")).unwrap_err().to_string();
+        let error = Directory::open(&file.join("journal"), &["beside"]).unwrap_err().to_string();
         assert!(error.contains("file/journal: Not a directory"), "{error}");
-        assert!(error.contains("\nhint: "), "{error}");
     }
 
     #[test]
@@ -444,24 +420,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("journal");
         std::os::unix::fs::symlink("gone", &link).unwrap();
-        let error = Directory::open(&link).unwrap_err().to_string();
+        let error = Directory::open(&link, &["beside"]).unwrap_err().to_string();
         assert!(
-            error.contains("journal is a symbolic link to gone, which is not there\nhint: "),
+            error.contains("journal is a symbolic link to gone, which is not there"),
             "{error}"
         );
         fs::create_dir(dir.path().join("gone")).unwrap();
-        Directory::open(&link).unwrap();
+        Directory::open(&link, &["beside"]).unwrap();
     }
 
     #[test]
     fn what_a_crash_left_half_done_is_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let leftovers = ["staging-0.tmp", "00000000000000000001.log.tmp", "positions.json.tmp"];
+        let leftovers = ["staging-0.tmp", "00000000000000000001.log.tmp", "beside.tmp"];
         let others = ["notes.tmp", "staging-0", "00000000000000000001.log"];
         for name in leftovers.iter().chain(&others) {
             fs::write(dir.path().join(name), "x").unwrap();
         }
-        Directory::open(dir.path()).unwrap();
+        Directory::open(dir.path(), &["beside"]).unwrap();
         assert!(leftovers.iter().all(|name| !dir.path().join(name).exists()));
         assert!(others.iter().all(|name| dir.path().join(name).exists()));
     }

@@ -63,17 +63,3 @@ pub(super) trait Disk: Send {
 pub(super) struct RealDisk;
 
 impl Disk for RealDisk {}
-
-/// How to mend what the operating system answered.
-pub(super) fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space on its disk, or lower journal.retention.size"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => {
-            "mount its file system writable again; if an error of the disk made it read-only, the \
-             kernel's log says which"
-        }
-        _ => "see to its disk and to who may write there; the kernel's log may say more",
-    }
-}

@@ -10,14 +10,14 @@ use std::{
 };
 
 /// To open a file that is made so if it is made.
-pub(super) fn file() -> OpenOptions {
+pub fn file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600);
     options
 }
 
 /// To make a directory, and those above it that are not there.
-pub(super) fn directory() -> DirBuilder {
+pub fn directory() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder
@@ -25,7 +25,7 @@ pub(super) fn directory() -> DirBuilder {
 
 /// Reads a whole file. Something else under its name is invalid data: to open a FIFO would be to wait
 /// for a writer.
-pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file"));
     }
@@ -33,7 +33,7 @@ pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Whether an open file is the one of this name.
-pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use io::ErrorKind::{NotADirectory, NotFound};
     let named = match std::fs::metadata(path) {
         Ok(named) => named,
@@ -45,13 +45,13 @@ pub(super) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Whether the user of the process is the owner.
-pub(super) fn is_ours(metadata: &Metadata) -> bool {
+pub(crate) fn is_ours(metadata: &Metadata) -> bool {
     metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
 /// Takes from others what they may do with a file or a directory, and with all that is in it. What is
 /// not ours is left as it is, and a link is not followed.
-pub(super) fn put_right(path: &Path) -> io::Result<()> {
+pub(crate) fn put_right(path: &Path) -> io::Result<()> {
     let metadata = match path.symlink_metadata() {
         Ok(metadata) if is_ours(&metadata) && !metadata.is_symlink() => metadata,
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

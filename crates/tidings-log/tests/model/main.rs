@@ -1,5 +1,5 @@
-//! The log against a model of it: a plain vector of what was appended. Whatever is appended, read,
-//! retired, torn off by a crash or damaged, in whatever order:
+//! The log against a model of it: a plain vector of what was appended. Under any order of appends, reads,
+//! retention, crashes that tear off the end, and damage:
 //!
 //! - nothing is read that was not appended, nothing twice, nothing out of order;
 //! - everything is read that stands undamaged in a file;
@@ -8,12 +8,14 @@
 //! - the next sequence is above every one a view knows;
 //! - opening never fails.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod model;
 
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample::Index};
-use tidings::journal::Sync;
+use tidings_log::Sync;
 
 use self::model::Model;
 
