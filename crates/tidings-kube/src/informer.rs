@@ -95,6 +95,7 @@
 //! [`run`]: SharedInformer::run
 
 mod builder;
+mod controller;
 mod delta;
 mod delta_fifo;
 mod factory;
@@ -116,6 +117,7 @@ mod sync;
 mod undelta_store;
 
 pub use builder::{Builder as InformerBuilder, QueueKind};
+pub use controller::{Controller, Informer};
 pub use delta::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
 pub use delta_fifo::{DeltaFifo, DeltaFifoOptions};
 pub use factory::{CacheSync, InformerEnded, SharedInformerFactory};

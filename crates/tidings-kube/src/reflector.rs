@@ -46,6 +46,8 @@ mod internal_errors;
 mod lines;
 mod list;
 mod list_items;
+mod lister_watcher;
+mod local_source;
 mod options;
 mod pace;
 mod pager;
@@ -62,7 +64,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    task::coop::consume_budget,
+    time::{Instant, sleep, sleep_until},
+};
 
 pub use self::{
     api::ResourceApi,
@@ -72,6 +77,8 @@ pub use self::{
     health::{Reconnect, SharedHealth, SourceHealth},
     lines::LineError,
     list_items::ListError,
+    lister_watcher::{Body, ListOptions, ListerWatcher, VersionMatch, WatchOptions},
+    local_source::{InvalidObject, LocalSource},
     options::{Follow, ReflectorOptions, StartFrom, WatchErrorHandler},
     store::{
         Applied, ReflectorStore, ReplaceReason, Replaced, StoreClosed, WatchEvent, WatchEventType,
@@ -80,7 +87,8 @@ pub use self::{
     witness::{Witness, Witnesses},
 };
 use self::{
-    catch_up::ServerAt, health::now_ms, internal_errors::InternalErrors, pace::Pace, watch::Stream,
+    catch_up::ServerAt, health::now_ms, internal_errors::InternalErrors, lister_watcher::Source,
+    pace::Pace, watch::Stream,
 };
 pub(crate) use self::{
     decode::{decode, decode_listed, read_head},
@@ -140,7 +148,7 @@ impl From<StoreClosed> for StepError {
 
 /// Keeps one store up with one source: lists, watches, and takes the one up where the other ends.
 pub struct Reflector<S> {
-    api: ResourceApi,
+    source: Source,
     store: S,
     options: ReflectorOptions,
     health: SharedHealth,
@@ -170,9 +178,9 @@ pub struct Reflector<S> {
 
 impl<S: ReflectorStore> Reflector<S> {
     /// A reflector that has not asked for anything yet.
-    pub fn new(api: ResourceApi, store: S, options: ReflectorOptions) -> Self {
+    pub fn new(source: impl ListerWatcher, store: S, options: ReflectorOptions) -> Self {
         let mut reflector = Self {
-            api,
+            source: Source::new(source),
             store,
             health: SharedHealth::default(),
             reconnect: Reconnect::default(),
@@ -210,6 +218,7 @@ impl<S: ReflectorStore> Reflector<S> {
     pub async fn run(mut self) {
         let mut state = State::Start;
         loop {
+            consume_budget().await;
             let began = Instant::now();
             let Ok(Turn { next, wait }) = self.step(state).await else { return };
             match next {
@@ -393,7 +402,7 @@ impl<S: ReflectorStore> Reflector<S> {
         } else {
             tracing::warn!(
                 source = self.options.name,
-                resource = &*self.api.resource().plural,
+                resource = &*self.source.expected().plural,
                 %error,
                 hint = error.hint(),
                 retry_in,

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Indexers, Store, TransformFunc, queue::TransformerPanicked, shared::SharedInformer};
+use super::{Indexers, Store, TransformFunc, queue::guarded, shared::SharedInformer};
 use crate::{
     foreign::caught,
     object::Object,
-    reflector::{Follow, ListWatchError, ReflectorOptions, ResourceApi, WatchErrorHandler},
+    reflector::{Follow, ListWatchError, ListerWatcher, ReflectorOptions, WatchErrorHandler},
 };
 
 /// What stands between the reflector and the store.
@@ -30,7 +30,7 @@ pub enum QueueKind {
 
 /// How an informer is set up; from [`SharedInformer::builder`].
 pub struct Builder<K: Object> {
-    pub(super) api: ResourceApi,
+    pub(super) source: Arc<dyn ListerWatcher>,
     pub(super) resync_check_period: Duration,
     pub(super) queue: QueueKind,
     pub(super) transform: Option<TransformFunc<K>>,
@@ -42,10 +42,10 @@ pub struct Builder<K: Object> {
 }
 
 impl<K: Object> Builder<K> {
-    pub(super) fn new(api: ResourceApi) -> Self {
+    pub(super) fn new(source: impl ListerWatcher) -> Self {
         let reflector = ReflectorOptions { follow: Follow::State, ..ReflectorOptions::default() };
         Self {
-            api,
+            source: Arc::new(source),
             resync_check_period: Duration::ZERO,
             queue: QueueKind::default(),
             transform: None,
@@ -93,8 +93,8 @@ impl<K: Object> Builder<K> {
         self
     }
 
-    /// Is told of each failure of a list or a watch, also of a list that the transformer refuses, and of
-    /// each object that cannot be read; of the latter instead of the log. It must not wait. A panic of
+    /// Is told of each error that ends a round of list and watch (client-go `WatchErrorHandler`), also of a list that the
+    /// transformer refuses, and of each object that cannot be read; of the latter instead of the log. It must not wait. A panic of
     /// it is logged and [counted](SharedInformer::panics).
     #[must_use]
     pub fn watch_error_handler(
@@ -116,25 +116,16 @@ impl<K: Object> Builder<K> {
     /// The informer. It does nothing before it [runs](SharedInformer::run).
     pub fn build(mut self) -> SharedInformer<K> {
         let store = Store::new(std::mem::take(&mut self.indexers));
-        self.transform = self.transform.take().map(|transform| self.guarded_transform(transform));
+        let transform = self.transform.take();
+        self.transform = transform.map(|transform| guarded(transform, Arc::clone(&self.panics)));
         let handler = self.watch_error_handler.take();
         self.watch_error_handler = handler.map(|handler| self.guarded_handler(handler));
         SharedInformer::new(self, store)
     }
 
-    fn guarded_transform(&self, transform: TransformFunc<K>) -> TransformFunc<K> {
-        let panics = Arc::clone(&self.panics);
-        Arc::new(move |object| {
-            caught(|| transform(object)).unwrap_or_else(|panic| {
-                panics.fetch_add(1, Ordering::Relaxed);
-                Err(TransformerPanicked(panic).into())
-            })
-        })
-    }
-
     fn guarded_handler(&self, handler: WatchErrorHandler) -> WatchErrorHandler {
         let panics = Arc::clone(&self.panics);
-        let resource = self.api.resource().plural.clone();
+        let resource = self.source.expected().plural;
         Arc::new(move |error| {
             if let Err(panic) = caught(|| handler(error)) {
                 panics.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +136,7 @@ impl<K: Object> Builder<K> {
 
     pub(super) fn reflector_options(&self, check_period: Duration) -> ReflectorOptions {
         let name = match &*self.reflector.name {
-            "" => self.api.resource().plural.clone(),
+            "" => self.source.expected().plural,
             name => name.to_owned(),
         };
         ReflectorOptions {

@@ -155,23 +155,36 @@ async fn deliver<K: Object, H: ResourceEventHandler<K>>(
             return;
         }
         let is_initial_add = notification.is_initial_add();
-        let about = notification.about();
-        if let Err(panic) = caught_future(tell(&mut handler, notification)).await {
+        if tell(&mut handler, notification).await.is_err() {
             state.panics.fetch_add(1, Ordering::Relaxed);
             state.all_panics.fetch_add(1, Ordering::Relaxed);
-            let object = about.upgrade().map(|object| meta_namespace_key(&*object));
-            tracing::error!(
-                handler = type_name::<H>(),
-                object,
-                panic,
-                "an informer's handler panicked: it goes on with the next notification"
-            );
         }
         state.delivered(is_initial_add);
     }
 }
 
-async fn tell<K: Object>(handler: &mut impl ResourceEventHandler<K>, what: Notification<K>) {
+/// A handler panicked, which was logged.
+pub(super) struct HandlerPanicked;
+
+/// Tells a handler.
+pub(super) async fn tell<K: Object, H: ResourceEventHandler<K>>(
+    handler: &mut H,
+    what: Notification<K>,
+) -> Result<(), HandlerPanicked> {
+    let about = what.about();
+    caught_future(call(handler, what)).await.map_err(|panic| {
+        let object = about.upgrade().map(|object| meta_namespace_key(&*object));
+        tracing::error!(
+            handler = type_name::<H>(),
+            object,
+            panic,
+            "an informer's handler panicked: it goes on with the next notification"
+        );
+        HandlerPanicked
+    })
+}
+
+async fn call<K: Object>(handler: &mut impl ResourceEventHandler<K>, what: Notification<K>) {
     match what {
         Notification::Add { object, is_in_initial_list } => {
             handler.on_add(object, is_in_initial_list).await;

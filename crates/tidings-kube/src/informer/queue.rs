@@ -4,11 +4,22 @@
 mod tests;
 mod waiting;
 
-use std::{collections::HashSet, error::Error, future::Future, sync::Arc};
+use std::{
+    collections::HashSet,
+    error::Error,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 pub(super) use self::waiting::{Entries, Inside, OnError, Waiting};
 use super::{DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType};
-use crate::object::{Object, meta_namespace_key};
+use crate::{
+    foreign::caught,
+    object::{Object, meta_namespace_key},
+};
 
 /// Changes each object before anything else sees it, for instance to leave out what nobody reads.
 /// It runs while the queue is locked, so it must not take long. client-go's `TransformFunc`.
@@ -127,6 +138,19 @@ pub trait Queue<K: Object>: Send + Sync {
         &self,
         process: impl FnOnce(&[Delta<K>], bool) -> Result<R, E> + Send,
     ) -> impl Future<Output = Result<R, PopError<E>>> + Send;
+}
+
+/// A transformer whose panics are counted, and refusals of one kind.
+pub(super) fn guarded<K: Object>(
+    transform: TransformFunc<K>,
+    panics: Arc<AtomicU64>,
+) -> TransformFunc<K> {
+    Arc::new(move |object| {
+        caught(|| transform(object)).unwrap_or_else(|panic| {
+            panics.fetch_add(1, Ordering::Relaxed);
+            Err(TransformerPanicked(panic).into())
+        })
+    })
 }
 
 /// An object of a list that the transformer panics on is left out, and its last known state stays. One that it

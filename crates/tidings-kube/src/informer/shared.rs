@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use super::{
-    DeletedFinalStateUnknown, Delta, DeltaFifo, DeltaFifoOptions, DeltaObject, DeltaType,
-    InOrderFifo, Lister, PopError, Queue, Store,
+    Delta, DeltaFifo, DeltaFifoOptions, InOrderFifo, Lister, Queue, Store,
     builder::{Builder, QueueKind},
-    feed::Feed,
+    controller::{Reflecting, apply},
+    feed::{Feed, Owner},
     handler::ResourceEventHandler,
     listener::Notification,
     processor::Processor,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     object::Object,
-    reflector::{Decode, ListWatchError, Reflector, ResourceApi, SharedHealth, SourceHealth},
+    reflector::{Decode, ListWatchError, ListerWatcher, Reflector, SharedHealth, SourceHealth},
 };
 
 /// The informer has stopped, or was told to: it takes no handler any more.
@@ -32,9 +32,9 @@ use crate::{
 #[error("the informer has stopped")]
 pub struct InformerStopped;
 
-/// The informer runs or has run, or was told to stop before it did. It runs once.
+/// An informer or a controller runs or has run, or was told to stop before it did. Each runs once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the informer was started or stopped before; it runs once")]
+#[error("started or stopped before: it runs once")]
 pub struct AlreadyStarted;
 
 /// A cache of one resource of the API server, kept up by list and watch, that tells its handlers of
@@ -67,15 +67,25 @@ impl<K: Object> Shared<K> {
         self.processor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the first time that the queue has synced.
-    pub(super) fn note_synced(&self, queue: &impl Queue<K>) {
-        if !self.progress.borrow().synced && queue.has_synced() {
-            self.progress.send_modify(|progress| progress.synced = true);
-        }
+    /// Applies the deltas of one object to the store, and tells the handlers.
+    fn process(&self, deltas: &[Delta<K>], is_in_initial_list: bool) {
+        let processor = self.processor();
+        apply(&self.store, deltas, is_in_initial_list, |notification, nothing_new| {
+            if nothing_new {
+                processor.distribute_sync(&notification);
+            } else {
+                processor.distribute(&notification);
+            }
+        });
+    }
+}
+
+impl<K: Object> Owner<K> for Shared<K> {
+    fn progress(&self) -> &watch::Sender<Progress> {
+        &self.progress
     }
 
-    /// An object was left out.
-    pub(super) fn note_unreadable(&self, error: &ListWatchError) {
+    fn note_unreadable(&self, error: &ListWatchError) {
         self.unreadable.fetch_add(1, Ordering::Relaxed);
         match &self.settings.watch_error_handler {
             Some(handler) => handler(error),
@@ -83,47 +93,8 @@ impl<K: Object> Shared<K> {
         }
     }
 
-    /// Applies the deltas of one object to the store, and tells the handlers.
-    fn process(&self, deltas: &[Delta<K>], is_in_initial_list: bool) {
-        let processor = self.processor();
-        for delta in deltas {
-            let object = match (&delta.object, delta.kind) {
-                (gone, DeltaType::Deleted) => {
-                    let last = self.store.delete(&gone.key());
-                    if let Some(gone) = with_last_state(gone, last) {
-                        processor.distribute(&Notification::Delete(gone));
-                    }
-                    continue;
-                }
-                (DeltaObject::Object(object), _) => Arc::clone(object),
-                // A tombstone is only ever deleted.
-                (DeltaObject::Tombstone(_), _) => continue,
-            };
-            match self.store.add(Arc::clone(&object)) {
-                None => processor.distribute(&Notification::Add { object, is_in_initial_list }),
-                Some(old) => {
-                    let nothing_new = old.resource_version() == object.resource_version();
-                    let update = Notification::Update { old, new: object };
-                    if nothing_new {
-                        processor.distribute_sync(&update);
-                    } else {
-                        processor.distribute(&update);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A deletion, with the last state that the handlers know where it brings none itself. Nothing if
-/// they know none either: then it is of an object that nobody has been told of.
-fn with_last_state<K>(gone: &DeltaObject<K>, last: Option<Arc<K>>) -> Option<DeltaObject<K>> {
-    match gone {
-        DeltaObject::Tombstone(DeletedFinalStateUnknown { key, object: None }) => {
-            let (key, object) = (key.clone(), Some(last?));
-            Some(DeltaObject::Tombstone(DeletedFinalStateUnknown { key, object }))
-        }
-        gone => Some(gone.clone()),
+    fn should_resync(&self) -> bool {
+        self.processor().should_resync(Instant::now())
     }
 }
 
@@ -188,11 +159,6 @@ impl<K: Object> SharedInformer<K> {
     /// The cache, to be read by namespace, name and labels.
     pub fn lister(&self) -> Lister<K> {
         Lister::new(self.store())
-    }
-
-    /// What it lists and watches.
-    pub fn api(&self) -> &ResourceApi {
-        &self.shared.settings.api
     }
 
     /// Whether the first list is in the store. Handlers may not have been told all of it yet; that
@@ -265,9 +231,10 @@ impl<K: Object> SharedInformer<K> {
 }
 
 impl<K: Decode> SharedInformer<K> {
-    /// An informer for a resource, to be set up.
-    pub fn builder(api: ResourceApi) -> Builder<K> {
-        Builder::new(api)
+    /// An informer for a source of objects, to be set up; the source is a
+    /// [`ResourceApi`](crate::reflector::ResourceApi) as a rule.
+    pub fn builder(source: impl ListerWatcher) -> Builder<K> {
+        Builder::new(source)
     }
 
     /// Runs until it is told to [stop](Self::stop). Dropping the future ends everything at once,
@@ -306,33 +273,22 @@ impl<K: Decode> SharedInformer<K> {
         let queue = Arc::new(queue);
         let options =
             self.shared.settings.reflector_options(self.shared.processor().check_period());
-        let feed = Feed::new(Arc::clone(&self.shared), Arc::clone(&queue));
-        let reflector = Reflector::new(self.api().clone(), feed, options);
+        let feed = Feed::new(
+            Arc::clone(&self.shared),
+            Arc::clone(&queue),
+            self.shared.settings.source.expected(),
+        );
+        let reflector = Reflector::new(Arc::clone(&self.shared.settings.source), feed, options);
         self.shared.reflector.get_or_init(|| reflector.health());
-        // In a task of its own: reading JSON is most of the work.
-        let mut reflecting = JoinSet::new();
-        reflecting.spawn(reflector.run());
-        let mut progress = self.shared.progress.subscribe();
-        loop {
-            let popped = tokio::select! {
-                biased;
-                _ = progress.wait_for(|progress| progress.stopping) => break,
-                Some(Err(ended)) = reflecting.join_next() => match ended.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => break,
-                },
-                popped = queue.pop(|deltas, is_in_initial_list| {
-                    self.shared.process(deltas, is_in_initial_list);
-                    Ok::<(), Infallible>(())
-                }) => popped,
-            };
-            match popped {
-                Ok(()) => self.shared.note_synced(&*queue),
-                Err(PopError::Closed) => break,
-            }
+        let mut reflecting = Reflecting::spawn(reflector, &self.shared.progress);
+        let mut process = |deltas: &[Delta<K>], is_in_initial_list: bool| {
+            self.shared.process(deltas, is_in_initial_list);
+            Ok::<(), Infallible>(())
+        };
+        while reflecting.next(&*queue, &mut process).await.is_some() {
+            self.shared.note_synced(&*queue);
         }
-        reflecting.shutdown().await;
-        queue.close();
+        reflecting.end(&*queue).await;
     }
 }
 

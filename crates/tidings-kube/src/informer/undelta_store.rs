@@ -10,8 +10,8 @@ use crate::{
     foreign::caught,
     object::object_key,
     reflector::{
-        Applied, Decode, DecodeError, HeadMetadata, ReflectorStore, ReplaceReason, Replaced,
-        ResourceApi, StoreClosed, WatchEvent, WatchEventType, decode, decode_listed, read_head,
+        Applied, Decode, DecodeError, HeadMetadata, ListerWatcher, ReflectorStore, ReplaceReason,
+        Replaced, StoreClosed, WatchEvent, WatchEventType, decode, decode_listed, read_head,
     },
 };
 
@@ -33,10 +33,10 @@ pub struct UndeltaStore<K, P> {
 }
 
 impl<K: Decode, P: FnMut(Vec<Arc<K>>) + Send> UndeltaStore<K, P> {
-    /// A store of what `api` lists and watches. `push` is called with all objects, in no order, by the reflector's
+    /// A store of what a source lists and watches. `push` is called with all objects, in no order, by the reflector's
     /// task, which waits for it.
-    pub fn new(api: &ResourceApi, push: P) -> Self {
-        let (store, expected) = (Store::default(), api.expected());
+    pub fn new(source: &impl ListerWatcher, push: P) -> Self {
+        let (store, expected) = (Store::default(), source.expected());
         Self { store, expected, listed: Vec::new(), push }
     }
 

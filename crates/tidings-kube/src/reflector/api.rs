@@ -1,20 +1,23 @@
-//! The two calls that a reflector makes, over the `kube` client: list and watch of a resource.
+//! A resource of an API server as the source of a reflector, over the `kube` client.
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::{FutureExt as _, TryStreamExt as _, future::BoxFuture};
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
 use http_body_util::BodyExt as _;
 use kube::{
-    Client, Resource as _,
-    client::Body,
+    Client, Resource as _, client,
     core::{ApiResource, DynamicObject, Status},
 };
 use tokio::time::timeout;
 
-use super::error::{Call, ListWatchError};
+use super::{
+    error::{Call, ListWatchError},
+    lister_watcher::{
+        ANSWER_TIMEOUT, Answer, Body, ListOptions, ListerWatcher, VersionMatch, WatchOptions,
+    },
+};
 
-/// How long the API server may take until it starts to answer, and between two reads of a list.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// An error's body is read so far.
 const MAX_STATUS_BYTES: usize = 64 << 10;
 
@@ -79,8 +82,61 @@ impl ResourceApi {
         &self.resource
     }
 
-    /// What the objects say they are: the resource, or `PartialObjectMetadata`.
-    pub fn expected(&self) -> ApiResource {
+    /// The path and those members of the query that are not empty.
+    fn target(&self, query: &[(&str, &str)], only: Option<&(String, String)>) -> String {
+        let namespace = only.map_or(self.namespace.as_deref(), |(namespace, _)| Some(namespace));
+        let path =
+            DynamicObject::url_path(&self.resource, namespace.filter(|name| !name.is_empty()));
+        let mut target = form_urlencoded::Serializer::new(path + "?");
+        let fields =
+            only.map_or_else(|| self.fields.clone(), |(_, name)| format!("metadata.name={name}"));
+        let selectors = [("fieldSelector", &*fields), ("labelSelector", &*self.labels)];
+        let members = query.iter().copied().chain(selectors);
+        target.extend_pairs(members.filter(|(_, value)| !value.is_empty()));
+        target.finish()
+    }
+
+    async fn send(
+        &self,
+        verb: &'static str,
+        query: &[(&str, &str)],
+        only: Option<&(String, String)>,
+        list: &str,
+        encoding: Option<HeaderValue>,
+    ) -> Result<Body, ListWatchError> {
+        let call = Call { verb, resource: Arc::clone(&self.plural) };
+        let mut request = http::Request::get(self.target(query, only));
+        if self.metadata_only {
+            let accept =
+                format!("application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1");
+            request = request.header(ACCEPT, accept);
+        }
+        if let Some(encoding) = encoding {
+            request = request.header(ACCEPT_ENCODING, encoding);
+        }
+        let request = request
+            .body(client::Body::empty())
+            .map_err(|error| ListWatchError::transport(call.clone(), &error))?;
+        let answer = timeout(ANSWER_TIMEOUT, self.client.send(request))
+            .await
+            .map_err(|_| ListWatchError::Stalled { call: call.clone(), waited: ANSWER_TIMEOUT })?
+            .map_err(|error| ListWatchError::transport(call.clone(), &error))?;
+        let (head, body) = answer.into_parts();
+        let broken = call.clone();
+        let body =
+            body.into_data_stream().map_err(move |e| ListWatchError::transport(broken.clone(), &e));
+        let body = Body::new(body);
+        if head.status.is_success() {
+            Ok(body)
+        } else {
+            Err(refusal(Answer { call, body }, head).await)
+        }
+    }
+}
+
+impl ListerWatcher for ResourceApi {
+    /// The resource, or `PartialObjectMetadata`.
+    fn expected(&self) -> ApiResource {
         if !self.metadata_only {
             return self.resource.clone();
         }
@@ -93,179 +149,63 @@ impl ResourceApi {
         }
     }
 
-    /// What lists of it say they are.
-    pub(super) fn list_kind(&self) -> String {
-        self.expected().kind + "List"
-    }
-
-    pub(super) fn call(&self, verb: &'static str) -> Call {
-        Call { verb, resource: Arc::clone(&self.plural) }
-    }
-
-    pub(super) async fn list(&self, page: &Page) -> Result<Answer, ListWatchError> {
-        let limit = page.limit.map(|limit| limit.to_string()).unwrap_or_default();
-        let query = [
-            ("limit", &*limit),
-            ("continue", &*page.continue_token),
-            ("resourceVersion", &*page.resource_version),
-            ("resourceVersionMatch", page.version_match.as_str()),
-        ];
-        self.send("list", &query, "List", None).await
-    }
-
-    pub(super) async fn watch(&self, watch: &Watch) -> Result<Answer, ListWatchError> {
-        let seconds = watch.server_timeout.as_secs().to_string();
-        let (initial, not_older_than) = if watch.send_initial_events {
-            ("true", VersionMatch::NotOlderThan.as_str())
-        } else {
-            ("", "")
-        };
-        let query = [
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", &*seconds),
-            ("resourceVersion", &*watch.resource_version),
-            ("sendInitialEvents", initial),
-            ("resourceVersionMatch", not_older_than),
-        ];
-        // From 1.37 on the API server compresses a watch one member an event, which gzip decoders
-        // take for the end of the body.
-        self.send("watch", &query, "", Some(HeaderValue::from_static("identity"))).await
-    }
-
-    /// The path and those members of the query that are not empty.
-    fn target(&self, query: &[(&str, &str)]) -> String {
-        let path = DynamicObject::url_path(&self.resource, self.namespace.as_deref());
-        let mut target = form_urlencoded::Serializer::new(path + "?");
-        let selectors = [("fieldSelector", &*self.fields), ("labelSelector", &*self.labels)];
-        let members = query.iter().copied().chain(selectors);
-        target.extend_pairs(members.filter(|(_, value)| !value.is_empty()));
-        target.finish()
-    }
-
-    async fn send(
-        &self,
-        verb: &'static str,
-        query: &[(&str, &str)],
-        list: &str,
-        encoding: Option<HeaderValue>,
-    ) -> Result<Answer, ListWatchError> {
-        let call = self.call(verb);
-        let mut request = http::Request::get(self.target(query));
-        if self.metadata_only {
-            let accept =
-                format!("application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1");
-            request = request.header(ACCEPT, accept);
+    fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, ListWatchError>> {
+        async move {
+            let limit = options.limit.map(|limit| limit.to_string()).unwrap_or_default();
+            let query = [
+                ("limit", &*limit),
+                ("continue", &*options.continue_token),
+                ("resourceVersion", &*options.resource_version),
+                ("resourceVersionMatch", options.version_match.as_str()),
+            ];
+            self.send("list", &query, options.only.as_ref(), "List", None).await
         }
-        if let Some(encoding) = encoding {
-            request = request.header(ACCEPT_ENCODING, encoding);
+        .boxed()
+    }
+
+    fn watch<'a>(
+        &'a self,
+        options: &'a WatchOptions,
+    ) -> BoxFuture<'a, Result<Body, ListWatchError>> {
+        async move {
+            let seconds = options.server_timeout.as_secs().to_string();
+            let (initial, not_older_than) = if options.send_initial_events {
+                ("true", VersionMatch::NotOlderThan.as_str())
+            } else {
+                ("", "")
+            };
+            let query = [
+                ("watch", "true"),
+                ("allowWatchBookmarks", "true"),
+                ("timeoutSeconds", &*seconds),
+                ("resourceVersion", &*options.resource_version),
+                ("sendInitialEvents", initial),
+                ("resourceVersionMatch", not_older_than),
+            ];
+            // From 1.37 on the API server compresses a watch one member an event, which gzip decoders
+            // take for the end of the body.
+            let encoding = Some(HeaderValue::from_static("identity"));
+            self.send("watch", &query, None, "", encoding).await
         }
-        let request = request
-            .body(Body::empty())
-            .map_err(|error| ListWatchError::transport(call.clone(), &error))?;
-        let answer = timeout(ANSWER_TIMEOUT, self.client.send(request))
-            .await
-            .map_err(|_| ListWatchError::Stalled { call: call.clone(), waited: ANSWER_TIMEOUT })?
-            .map_err(|error| ListWatchError::transport(call.clone(), &error))?;
-        let (head, body) = answer.into_parts();
-        let answer = Answer { call, body };
-        if head.status.is_success() { Ok(answer) } else { Err(answer.refusal(head).await) }
+        .boxed()
     }
 }
 
-/// How the resourceVersion of a list is meant.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum VersionMatch {
-    /// As it always was: it depends on the other members.
-    #[default]
-    Unset,
-    /// What is newest will do, unless it is older.
-    NotOlderThan,
-    /// As it was at that version.
-    Exact,
-}
-
-impl VersionMatch {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Unset => "",
-            Self::NotOlderThan => "NotOlderThan",
-            Self::Exact => "Exact",
-        }
+/// The words of an API server against a call.
+async fn refusal(mut answer: Answer, head: http::response::Parts) -> ListWatchError {
+    let mut text = Vec::new();
+    while text.len() < MAX_STATUS_BYTES {
+        // A body that breaks off leaves the code, which is the better half of the answer.
+        let Ok(Some(chunk)) = answer.list_chunk().await else { break };
+        text.extend_from_slice(&chunk);
     }
-}
-
-/// Which page of a list.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Page {
-    /// At most so many items; `None` for the whole list.
-    pub(super) limit: Option<u32>,
-    /// Where the page before ended; empty on the first page.
-    pub(super) continue_token: String,
-    /// See the API's own documents; empty for a list of what is newest.
-    pub(super) resource_version: String,
-    /// What is said of a resourceVersion other than "".
-    pub(super) version_match: VersionMatch,
-}
-
-/// From where, and for how long, to watch.
-#[derive(Clone, Debug)]
-pub(super) struct Watch {
-    pub(super) resource_version: String,
-    /// The server is to end the watch after so long; whole seconds.
-    pub(super) server_timeout: Duration,
-    /// Asks for all objects first, and for a bookmark behind them (a streaming list).
-    pub(super) send_initial_events: bool,
-}
-
-/// The body of a successful answer.
-pub(super) struct Answer {
-    call: Call,
-    body: Body,
-}
-
-impl Answer {
-    /// The next piece of the body; `None` at its end. Dropping the future loses nothing.
-    pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, ListWatchError> {
-        loop {
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => {
-                    return Err(ListWatchError::transport(self.call.clone(), &error));
-                }
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The same for a list, with a bound on the wait.
-    pub(super) async fn list_chunk(&mut self) -> Result<Option<bytes::Bytes>, ListWatchError> {
-        let call = self.call.clone();
-        timeout(ANSWER_TIMEOUT, self.chunk())
-            .await
-            .unwrap_or(Err(ListWatchError::Stalled { call, waited: ANSWER_TIMEOUT }))
-    }
-
-    /// What the API server says against it.
-    async fn refusal(mut self, head: http::response::Parts) -> ListWatchError {
-        let mut text = Vec::new();
-        while text.len() < MAX_STATUS_BYTES {
-            // A body that breaks off leaves the code, which is the better half of the answer.
-            let Ok(Some(chunk)) = self.list_chunk().await else { break };
-            text.extend_from_slice(&chunk);
-        }
-        let retry_after = head
-            .headers
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok()?.parse().ok())
-            .map(Duration::from_secs);
-        let status = Box::new(status_from(head.status, &text));
-        ListWatchError::Status { call: self.call, status, retry_after }
-    }
+    let retry_after = head
+        .headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .map(Duration::from_secs);
+    let status = Box::new(status_from(head.status, &text));
+    ListWatchError::Status { call: answer.call, status, retry_after }
 }
 
 /// The `Status` of an error's body; made up from the code where a proxy answered instead.

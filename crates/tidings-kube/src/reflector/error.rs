@@ -75,7 +75,8 @@ pub enum ListWatchError {
 }
 
 impl ListWatchError {
-    pub(super) fn transport(call: Call, error: &(dyn Error + 'static)) -> Self {
+    /// A call that an error kept from being made or answered.
+    pub fn transport(call: Call, error: &(dyn Error + 'static)) -> Self {
         Self::Transport {
             call,
             reason: reason(error),

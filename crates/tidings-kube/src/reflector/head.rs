@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The annotation of the bookmark behind the objects of a streaming list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The members that a reflector looks at.
 #[derive(Debug, Default, Deserialize)]

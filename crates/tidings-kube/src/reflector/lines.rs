@@ -61,6 +61,27 @@ impl Lines {
     }
 }
 
+/// The types of events on the wire.
+const NAMES: [(&str, WatchEventType); 4] = [
+    ("ADDED", WatchEventType::Added),
+    ("MODIFIED", WatchEventType::Modified),
+    ("DELETED", WatchEventType::Deleted),
+    ("BOOKMARK", WatchEventType::Bookmark),
+];
+
+impl WatchEvent {
+    /// The line that says it.
+    pub(super) fn to_line(&self) -> Bytes {
+        let known = NAMES.iter().find(|(_, kind)| *kind == self.kind);
+        let name = known.map_or("UNKNOWN", |(name, _)| name);
+        let mut line = format!("{{\"type\":\"{name}\",\"object\":").into_bytes();
+        // In JSON a line feed is white space.
+        line.extend(self.object.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
+        line.extend_from_slice(b"}\n");
+        line.into()
+    }
+}
+
 /// One line of a watch.
 #[derive(Debug)]
 pub(super) enum Line {
@@ -88,14 +109,11 @@ impl Line {
         };
         let raw: Raw<'_> = serde_json::from_slice(line).map_err(|e| malformed(e.to_string()))?;
         let object = line.slice_ref(raw.object.get().as_bytes());
-        let kind = match raw.r#type {
-            "ADDED" => WatchEventType::Added,
-            "MODIFIED" => WatchEventType::Modified,
-            "DELETED" => WatchEventType::Deleted,
-            "BOOKMARK" => WatchEventType::Bookmark,
-            "ERROR" => return Ok(Self::Error(object)),
-            _ => WatchEventType::Unknown,
-        };
+        if raw.r#type == "ERROR" {
+            return Ok(Self::Error(object));
+        }
+        let known = NAMES.iter().find(|(name, _)| *name == raw.r#type);
+        let kind = known.map_or(WatchEventType::Unknown, |(_, kind)| *kind);
         Ok(Self::Event(WatchEvent { kind, object }))
     }
 

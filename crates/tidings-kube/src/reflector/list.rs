@@ -1,9 +1,8 @@
 //! The step that lists.
 
 use super::{
-    Backoff, BackoffManager, Follow, ListWatchError, Reflector, ReflectorStore, ReplaceReason,
-    Replaced, State, StepError, StoreClosed, Turn,
-    api::Page,
+    Backoff, BackoffManager, Follow, ListOptions, ListWatchError, Reflector, ReflectorStore,
+    ReplaceReason, Replaced, State, StepError, StoreClosed, Turn,
     catch_up::{Moment, ServerAt},
     pager::{Listed, PAGE_SIZE},
 };
@@ -21,7 +20,7 @@ impl<S: ReflectorStore> Reflector<S> {
             // As old as it may be, or newer than the API server is: whatever is newest will do.
             self.last_unavailable = true;
             self.begin_again(reason).await?;
-            let newest = Page { resource_version: String::new(), ..page.clone() };
+            let newest = ListOptions { resource_version: String::new(), ..page.clone() };
             listed = self.pages(reason, &newest).await;
         }
         let listed = match listed {
@@ -77,10 +76,10 @@ impl<S: ReflectorStore> Reflector<S> {
     /// cache, if no pages are asked for.
     ///
     /// A log needs consistent lists, and those are read from etcd.
-    fn first_page(&self) -> Page {
+    fn first_page(&self) -> ListOptions {
         if matches!(self.options.follow, Follow::Changes { .. }) {
             let limit = Some(self.options.page_size.unwrap_or(PAGE_SIZE));
-            return Page { limit, ..Page::default() };
+            return ListOptions { limit, ..ListOptions::default() };
         }
         let resource_version = match &*self.last {
             _ if self.last_unavailable => String::new(),
@@ -92,7 +91,7 @@ impl<S: ReflectorStore> Reflector<S> {
             Some(size) if size > 0 => Some(size),
             _ => from_etcd.then_some(PAGE_SIZE),
         };
-        Page { limit, resource_version, ..Page::default() }
+        ListOptions { limit, resource_version, ..ListOptions::default() }
     }
 
     fn may_ask_for_less(&self, error: &ListWatchError) -> bool {
@@ -106,7 +105,7 @@ impl<S: ReflectorStore> Reflector<S> {
             None => self.backed_off(next),
             Some(reason) => {
                 self.not_kept = true;
-                let call = self.api.call("list");
+                let call = self.source.call("list");
                 self.failed(&ListWatchError::NotKept { call, reason }, next)
             }
         }

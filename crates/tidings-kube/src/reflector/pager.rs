@@ -1,11 +1,11 @@
 //! Fetching a list in pages, into the store.
 
 use bytes::Bytes;
+use tokio::task::coop::consume_budget;
 
 use super::{
-    Follow, ListError, ListWatchError, Reflector, ReflectorStore, ReplaceReason, StepError,
-    StoreClosed,
-    api::Page,
+    Follow, ListError, ListOptions, ListWatchError, Reflector, ReflectorStore, ReplaceReason,
+    StepError, StoreClosed,
     list_items::{ListItems, ListMeta},
 };
 
@@ -63,7 +63,7 @@ impl<S: ReflectorStore> Reflector<S> {
     pub(super) async fn pages(
         &mut self,
         reason: ReplaceReason,
-        first: &Page,
+        first: &ListOptions,
     ) -> Result<Listed, StepError> {
         let mut page = first.clone();
         let mut listed: Option<Listed> = None;
@@ -80,7 +80,8 @@ impl<S: ReflectorStore> Reflector<S> {
                         "the list outlived its continue token: listing without pages"
                     );
                     self.begin_again(reason).await?;
-                    let whole = self.page(&Page { limit: None, ..first.clone() }).await?.meta;
+                    let whole =
+                        self.page(&ListOptions { limit: None, ..first.clone() }).await?.meta;
                     // client-go takes what has come of it for all.
                     if changes && !whole.continue_token.is_empty() {
                         return Err(ListWatchError::from(ListError::Cut).into());
@@ -104,8 +105,11 @@ impl<S: ReflectorStore> Reflector<S> {
                 return Err(ListWatchError::from(ListError::Empty(empty)).into());
             }
             listed = Some(Listed { resource_version, in_pages: true });
-            page =
-                Page { limit: page.limit, continue_token: meta.continue_token, ..Page::default() };
+            page = ListOptions {
+                limit: page.limit,
+                continue_token: meta.continue_token,
+                ..ListOptions::default()
+            };
         }
     }
 
@@ -115,12 +119,13 @@ impl<S: ReflectorStore> Reflector<S> {
         self.store.begin_replace(reason).await
     }
 
-    async fn page(&mut self, page: &Page) -> Result<Fetched, StepError> {
+    async fn page(&mut self, page: &ListOptions) -> Result<Fetched, StepError> {
         self.locked(|health| health.lists += 1);
-        let mut answer = self.api.list(page).await?;
+        let mut answer = self.source.list(page).await?;
         let (mut splitter, mut items, mut bytes) = (ListItems::new(), Vec::new(), 0);
         let mut kept = 0;
         while let Some(chunk) = answer.list_chunk().await? {
+            consume_budget().await;
             splitter.push(&chunk, &mut items).map_err(ListWatchError::from)?;
             bytes += chunk.len();
             if bytes >= GROUP_BYTES {
@@ -130,7 +135,7 @@ impl<S: ReflectorStore> Reflector<S> {
             }
             self.alive();
         }
-        let meta = splitter.finish(&self.api.list_kind()).map_err(ListWatchError::from)?;
+        let meta = splitter.finish(&self.source.list_kind()).map_err(ListWatchError::from)?;
         kept += items.len();
         self.keep(items).await?;
         Ok(Fetched { meta, items: kept })
@@ -142,7 +147,7 @@ impl<S: ReflectorStore> Reflector<S> {
         match self.store.cannot_keep() {
             None => Ok(()),
             Some(reason) => {
-                let call = self.api.call("list");
+                let call = self.source.call("list");
                 Err(ListWatchError::NotKept { call, reason }.into())
             }
         }

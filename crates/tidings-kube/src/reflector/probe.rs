@@ -6,9 +6,8 @@ use std::{sync::PoisonError, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Follow, ListError, ListWatchError, Reflector, ReflectorStore, ReplaceReason, ResourceApi,
-    SharedHealth, State, StoreClosed, Turn, Witness, Witnesses,
-    api::{Page, VersionMatch},
+    Follow, ListError, ListOptions, ListWatchError, Reflector, ReflectorStore, ReplaceReason,
+    SharedHealth, Source, State, StoreClosed, Turn, VersionMatch, Witness, Witnesses,
     catch_up::{Moment, Position, ServerAt},
     health::now_ms,
     list_items::{ListItems, ListMeta},
@@ -37,7 +36,7 @@ impl<S: ReflectorStore> Reflector<S> {
         too_large_since: Option<Instant>,
     ) -> Result<Turn, StoreClosed> {
         self.locked(|health| health.lists += 1);
-        Ok(match list_one(&self.api, Some(self.last_number())).await {
+        Ok(match list_one(&self.source, Some(self.last_number())).await {
             Ok(server) => match self.new_epoch(&server.version.to_string(), self.reason()) {
                 Some(epoch) => Turn::at_once(epoch),
                 None => {
@@ -66,7 +65,7 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// Watches on, unless the API server, which is not behind, has another history.
     async fn ask_the_witnesses(&mut self) -> Turn {
-        match unknown_witness(&self.api, &self.options.witnesses).await {
+        match unknown_witness(&self.source, &self.options.witnesses).await {
             Ok(None) if self.options.has_part_of_list => Turn::at_once(State::List(self.reason())),
             Ok(None) => Turn::at_once(State::Watch(None)),
             Ok(Some(Witness { namespace, name, resource_version, .. })) => {
@@ -104,7 +103,7 @@ impl<S: ReflectorStore> Reflector<S> {
     /// Where the API server is now.
     pub(super) async fn now(&mut self) -> Result<ServerAt, ListWatchError> {
         self.locked(|health| health.lists += 1);
-        list_one(&self.api, None).await
+        list_one(&self.source, None).await
     }
 
     /// The resume point as a number; 0 before there is one.
@@ -121,7 +120,7 @@ pub(super) fn number(resource_version: &str) -> Result<u64, ListWatchError> {
 
 /// Asks for one object, for the sake of the resourceVersion of the list.
 async fn list_one(
-    api: &ResourceApi,
+    source: &Source,
     not_older_than: Option<u64>,
 ) -> Result<ServerAt, ListWatchError> {
     let asked = Moment::now();
@@ -129,26 +128,26 @@ async fn list_one(
         Some(_) => VersionMatch::NotOlderThan,
         None => VersionMatch::Unset,
     };
-    let page = Page {
+    let page = ListOptions {
         limit: Some(1),
         resource_version: not_older_than.map(|rv| rv.to_string()).unwrap_or_default(),
         version_match,
-        ..Page::default()
+        ..ListOptions::default()
     };
-    let mut answer = api.list(&page).await?;
+    let mut answer = source.list(&page).await?;
     let (mut items, mut ignored) = (ListItems::new(), Vec::new());
     while let Some(chunk) = answer.list_chunk().await? {
         items.push(&chunk, &mut ignored)?;
         ignored.clear();
     }
-    let ListMeta { resource_version, .. } = items.finish(&api.list_kind())?;
+    let ListMeta { resource_version, .. } = items.finish(&source.list_kind())?;
     Ok(ServerAt { version: number(&resource_version)?, asked })
 }
 
 /// Probes a server that a watch is open to. Completes when it turns out to be behind what the watch
 /// has fed, to have another history, or not to be reached any more.
 pub(super) async fn end_by_probe(
-    api: ResourceApi,
+    source: Source,
     position: &Position,
     health: SharedHealth,
     witnesses: Witnesses,
@@ -164,13 +163,13 @@ pub(super) async fn end_by_probe(
         let _ = timeout(PROBE_EVERY, sooner).await;
         let asked = Instant::now();
         let last = position.fed();
-        match list_one(&api, Some(last)).await {
+        match list_one(&source, Some(last)).await {
             Ok(server) if server.version < last => return WatchEnd::Behind,
             Ok(server) => {
                 position.server_is(server);
                 locked().last_heard_ms = now_ms();
                 in_vain = None;
-                if let Ok(Some(_)) = unknown_witness(&api, &witnesses).await {
+                if let Ok(Some(_)) = unknown_witness(&source, &witnesses).await {
                     return WatchEnd::Behind;
                 }
             }

@@ -90,7 +90,7 @@ impl<S: ReflectorStore> Reflector<S> {
         let mut warnings = interval(WARN_EVERY);
         warnings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         warnings.reset();
-        let expected = self.api.expected();
+        let expected = self.source.expected();
         let mut collected = Collected::default();
         loop {
             let read = {
@@ -111,7 +111,7 @@ impl<S: ReflectorStore> Reflector<S> {
             let mut events = events.into_iter();
             while let Some(event) = events.next() {
                 let head = match ObjectHead::read(&event.object) {
-                    Ok(head) if head.is_a(&expected) => head,
+                    Ok(head) if head.is_a(expected) => head,
                     Ok(_) => {
                         tracing::warn!(source = self.options.name, "an object of another kind");
                         continue;

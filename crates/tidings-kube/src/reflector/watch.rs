@@ -5,15 +5,17 @@ use std::{pin::pin, time::Duration};
 
 use futures_util::FutureExt as _;
 use kube::core::Status;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::coop::consume_budget,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Backoff, BackoffManager, Follow, InternalErrors, ListWatchError, Reflector, ReflectorStore,
-    ResourceApi, State, StoreClosed, Turn, WatchEvent, WatchEventType,
-    api::{Answer, Watch},
+    Source, State, StoreClosed, Turn, WatchEvent, WatchEventType, WatchOptions,
     catch_up::{CatchUp, Moment, Position},
-    error::Call,
     lines::{Line, Lines},
+    lister_watcher::Answer,
     probe::end_by_probe,
     watch_end::{VERY_SHORT_WATCH, WatchEnd},
 };
@@ -25,9 +27,11 @@ const LASTING_WATCH: Duration = Backoff::REFLECTOR.max;
 /// Reads of a watch that are ready together go to the store together, up to this many bytes.
 const READ_AHEAD_BYTES: usize = 256 << 10;
 
+/// A chunk counts for so many bytes more: a read of empty ones ends, too.
+const CHUNK_BYTES: usize = 64;
+
 /// A watch that is open.
 pub(super) struct Stream {
-    call: Call,
     answer: Answer,
     lines: Lines,
     /// When it was asked for: some proxies send no headers before the first line.
@@ -57,15 +61,15 @@ pub(super) struct Watched {
 
 impl Stream {
     async fn open(
-        api: ResourceApi,
-        watch: Watch,
+        source: Source,
+        watch: WatchOptions,
         longest: Duration,
     ) -> Result<Box<Self>, ListWatchError> {
         let opened = Instant::now();
-        let answer = api.watch(&watch).await?;
+        let answer = source.watch(&watch).await?;
         let deadline = opened + longest + WATCH_GRACE;
-        let (call, lines) = (api.call("watch"), Lines::default());
-        Ok(Box::new(Self { call, answer, lines, opened, deadline, ahead: None }))
+        let lines = Lines::default();
+        Ok(Box::new(Self { answer, lines, opened, deadline, ahead: None }))
     }
 
     /// The next events, and those that have arrived behind them: a frame of the journal, for one,
@@ -74,6 +78,8 @@ impl Stream {
         if let Some(ahead) = self.ahead.take() {
             return ahead;
         }
+        // A source that is always ready must not keep the others of its thread from running.
+        consume_budget().await;
         let (mut events, mut bytes) = (Vec::new(), 0);
         let Ok(mut read) = timeout_at(self.deadline, self.answer.chunk()).await else {
             return Read { events, end: Some(WatchEnd::Silent) };
@@ -81,9 +87,10 @@ impl Stream {
         let end = loop {
             match read {
                 Ok(None) => break Some(WatchEnd::Closed),
+                Err(error @ ListWatchError::Status { .. }) => break Some(WatchEnd::Error(error)),
                 Err(error) => break Some(WatchEnd::Broken(error)),
                 Ok(Some(chunk)) => {
-                    bytes += chunk.len();
+                    bytes += chunk.len() + CHUNK_BYTES;
                     if let Some(end) = self.cut(chunk, &mut events) {
                         break Some(end);
                     }
@@ -115,7 +122,7 @@ impl Stream {
             (Some(status), _) => {
                 // What is no status has neither code nor reason.
                 let status: Status = serde_json::from_slice(&status).unwrap_or_default();
-                let (call, status) = (self.call.clone(), Box::new(status));
+                let (call, status) = (self.answer.call.clone(), Box::new(status));
                 Some(WatchEnd::Error(ListWatchError::Status { call, status, retry_after: None }))
             }
             (None, Err(malformed)) => Some(WatchEnd::Malformed(malformed.into())),
@@ -186,8 +193,8 @@ impl<S: ReflectorStore> Reflector<S> {
             Follow::State => least * 2,
             Follow::Changes { .. } => server_timeout,
         };
-        let watch = Watch { resource_version, server_timeout, send_initial_events };
-        let open = Stream::open(self.api.clone(), watch, longest);
+        let watch = WatchOptions { resource_version, server_timeout, send_initial_events };
+        let open = Stream::open(self.source.clone(), watch, longest);
         let stream = self.resyncing(open).await?;
         if stream.is_ok() {
             self.alive();
@@ -202,12 +209,12 @@ impl<S: ReflectorStore> Reflector<S> {
         let (position, mut catch_up) =
             (Position::new(self.last_number(), server), CatchUp::new(server));
         let changes = matches!(self.options.follow, Follow::Changes { .. });
-        let (api, health, reconnect) = (self.api.clone(), self.health(), self.reconnect());
+        let (source, health, reconnect) = (self.source.clone(), self.health(), self.reconnect());
         let witnesses = self.options.witnesses.clone();
         let mut given_up = pin!(reconnect.asked());
         let mut probed = pin!(async {
             if changes {
-                end_by_probe(api, &position, health, witnesses).await
+                end_by_probe(source, &position, health, witnesses).await
             } else {
                 std::future::pending().await
             }

@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Deserialize;
 
 use super::{
-    ListWatchError, ResourceApi,
-    api::{Page, VersionMatch},
+    ListOptions, ListWatchError, Source, VersionMatch,
     list_items::{ListItems, ListMeta},
 };
 
@@ -87,11 +86,11 @@ impl Witnesses {
 ///
 /// It could not be asked, and nothing is known.
 pub(super) async fn unknown_witness(
-    api: &ResourceApi,
+    source: &Source,
     witnesses: &Witnesses,
 ) -> Result<Option<Witness>, ListWatchError> {
     for witness in witnesses.to_ask() {
-        match ask(api, &witness).await? {
+        match ask(source, &witness).await? {
             Testimony::Known => witnesses.confirm(witness),
             Testimony::Unknown => return Ok(Some(witness)),
             Testimony::Compacted => witnesses.forget(&witness),
@@ -109,20 +108,20 @@ enum Testimony {
     NotUnderstood,
 }
 
-async fn ask(api: &ResourceApi, witness: &Witness) -> Result<Testimony, ListWatchError> {
+async fn ask(source: &Source, witness: &Witness) -> Result<Testimony, ListWatchError> {
     let Witness { namespace, name, uid, resource_version } = witness;
     // In a field selector these would have to be escaped; no API server takes them in a name.
     if name.contains([',', '=', '\\']) {
         return Ok(Testimony::NotUnderstood);
     }
-    let api = api.clone().namespace(namespace).fields(&format!("metadata.name={name}"));
-    let page = Page {
+    let page = ListOptions {
         limit: Some(1),
         resource_version: resource_version.to_string(),
         version_match: VersionMatch::Exact,
-        ..Page::default()
+        only: Some((namespace.clone(), name.clone())),
+        ..ListOptions::default()
     };
-    let mut answer = match api.list(&page).await {
+    let mut answer = match source.list(&page).await {
         Ok(answer) => answer,
         Err(error) if error.is_expired() => return Ok(Testimony::Compacted),
         Err(ListWatchError::Status { status, .. }) if matches!(status.code, 400 | 404 | 422) => {
@@ -134,7 +133,7 @@ async fn ask(api: &ResourceApi, witness: &Witness) -> Result<Testimony, ListWatc
     while let Some(chunk) = answer.list_chunk().await? {
         splitter.push(&chunk, &mut items)?;
     }
-    let ListMeta { resource_version: listed_at, .. } = splitter.finish(&api.list_kind())?;
+    let ListMeta { resource_version: listed_at, .. } = splitter.finish(&source.list_kind())?;
     if listed_at != page.resource_version {
         return Ok(Testimony::NotUnderstood);
     }

@@ -151,9 +151,18 @@ async fn controller_annotates_and_tries_again() {
 }
 
 #[tokio::test]
-async fn pod_source_starts_and_stops_the_pods_of_its_node() {
+async fn pod_source_starts_and_stops_the_pods_of_both_sources() {
     let (printed, _) = run_alone("pod_source", &[]).await;
-    assert_eq!(lines(&printed), ["start web-0", "start web-2", "stop web-0"]);
+    assert_eq!(
+        lines(&printed),
+        [
+            "api: start web-0",
+            "file: start proxy-node-1",
+            "api: start web-2",
+            "api: stop web-0",
+            "file: stop proxy-node-1",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Reflector and informers through public doors, over an API server that does what a test says. Time is paused,
 //! so that waits cost nothing and can be told to the millisecond.
 
+mod controller;
 mod informer_end;
 mod informer_factory;
 mod informer_model;
@@ -18,6 +19,7 @@ mod reflector_watches;
 mod resource_api;
 mod scripted;
 mod shared;
+mod sources;
 mod support;
 mod told;
 mod undelta_store;

@@ -5,4 +5,5 @@
 mod examples;
 mod informer;
 mod log;
+mod readme;
 mod recorder;
