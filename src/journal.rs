@@ -21,6 +21,7 @@
 mod delivered;
 mod hint;
 mod inputs;
+mod open_error;
 mod positions;
 mod ranges;
 mod standing;
@@ -29,13 +30,14 @@ mod survey;
 
 use std::path::Path;
 
-use tidings_log::{Directory, OpenError};
+use tidings_log::Directory;
 
 pub(crate) use delivered::{Delivered, Noted};
-pub(crate) use hint::{append_failed, disk_hint, not_in_place, open_hint};
+pub(crate) use hint::{append_failed, disk_hint, not_in_place};
 pub(crate) use ranges::Ranges;
 
 pub use inputs::{InputBytes, Inputs};
+pub use open_error::OpenError;
 pub use positions::{NAME as POSITIONS, Positions, PositionsError, Version};
 pub use standing::{Holding, Standing};
 pub use state::{
@@ -51,9 +53,9 @@ pub use survey::{SinkSurvey, StateSurvey, Survey};
 ///
 /// # Errors
 ///
-/// [`OpenError`], but not [`OpenError::Newer`].
+/// [`OpenError::Log`].
 pub fn open(path: &Path) -> Result<Directory, OpenError> {
-    Directory::open(path, &[state::NAME, positions::NAME, delivered::DIR])
+    Ok(Directory::open(path, &[state::NAME, positions::NAME, delivered::DIR])?)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use libfuzzer_sys::fuzz_target;
-use tidings::journal::{LetterQuery, Positions, SinkState, Standing, State, StateCommit};
-use tidings_log::{OpenError, Position};
+use tidings::journal::{LetterQuery, OpenError, Positions, SinkState, Standing, State, StateCommit};
+use tidings_log::Position;
 
 /// Enough for tests; the newest are kept.
 const DEAD_LETTER_BYTES: u64 = 1 << 20;

@@ -22,8 +22,9 @@ use super::{
 use crate::{
     event::{Record, SeenChanges, SeenEntry, UidKey},
     journal::{
-        CorrelatorInputs, Delivered, Loaded, ObjectsView, POSITIONS, Positions, ReadError,
-        SavedCorrelator, SinkState, SinksReader, SourceState, Standing, State, StateCommit,
+        CorrelatorInputs, Delivered, Loaded, ObjectsView, OpenError, POSITIONS, Positions,
+        ReadError, SavedCorrelator, SinkState, SinksReader, SourceState, Standing, State,
+        StateCommit,
     },
 };
 
@@ -106,7 +107,8 @@ impl Restored {
         }
         let now = now_ms();
         let (state, loaded) = State::open(&directory, options.dead_letters, now)?;
-        let (log, opened) = Log::open(&directory, options.log, loaded.highest_sequence(), now)?;
+        let log = Log::open(&directory, options.log, loaded.highest_sequence(), now);
+        let (log, opened) = log.map_err(OpenError::from)?;
         if opened.cut_bytes > 0 {
             tracing::info!(
                 bytes = opened.cut_bytes,

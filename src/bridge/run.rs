@@ -7,7 +7,7 @@ mod sink;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tidings_kube::broadcaster::Broadcaster;
-use tidings_log::OpenError;
+use tidings_log::OpenError as LogError;
 use tokio::{
     sync::{mpsc, watch},
     task::spawn_blocking,
@@ -30,7 +30,7 @@ use super::{
     stop::Stop,
     tasks::{Failing, Task, Tasks, answer_of, first_failure},
 };
-use crate::journal::open_hint;
+use crate::journal::OpenError;
 use control::Common;
 pub use control::SinkControl;
 pub use handle::{SinkHandle, SinkHandleError};
@@ -52,8 +52,8 @@ const SAVED_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     /// The journal cannot be opened.
-    #[error("{0}\nhint: {hint}", hint = open_hint(.0))]
-    Journal(OpenError),
+    #[error(transparent)]
+    Journal(#[from] OpenError),
     /// A file beside the journal cannot be opened.
     #[error("cannot open {}: {error}\nhint: the journal directory must be writable", path.display())]
     File {
@@ -76,12 +76,6 @@ pub enum BridgeError {
         SAVED_WITHIN.as_secs()
     )]
     NotSaved,
-}
-
-impl From<OpenError> for BridgeError {
-    fn from(error: OpenError) -> Self {
-        Self::Journal(error)
-    }
 }
 
 /// A running bridge. It goes on until [`stop`](Self::stop); dropping it ends it as a crash would.
@@ -112,7 +106,9 @@ async fn open_when_free(journal: &JournalOptions) -> Result<Restored, BridgeErro
     loop {
         let journal = journal.clone();
         match answer_of(spawn_blocking(move || Restored::open(&journal))).await {
-            Err(BridgeError::Journal(OpenError::Held { .. })) if Instant::now() < give_up => {
+            Err(BridgeError::Journal(OpenError::Log(LogError::Held { .. })))
+                if Instant::now() < give_up =>
+            {
                 sleep(ASK_AGAIN).await;
             }
             // A disk that fails once may not fail twice.

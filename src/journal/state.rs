@@ -14,7 +14,7 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _};
 use redb::{StorageError, TableDefinition, WriteTransaction};
 use serde::{Serialize, de::DeserializeOwned};
-use tidings_log::{Damage, Directory, OpenError, Position, format};
+use tidings_log::{Damage, Directory, OpenError as LogError, Position, format};
 
 use self::{
     dead_letters::DeadLetters,
@@ -22,7 +22,7 @@ use self::{
     fingerprints::Fingerprints,
     seen_table::Store,
 };
-use super::{Inputs, delivered, disk_hint, positions};
+use super::{Inputs, OpenError, delivered, disk_hint, positions};
 
 mod dead_letters;
 mod file;
@@ -348,13 +348,13 @@ fn has_past(directory: &Directory) -> io::Result<bool> {
 fn refused(unusable: Unusable, directory: &Directory, path: &Path) -> OpenError {
     let path = path.to_owned();
     match unusable {
-        Unusable::Refused(source) => OpenError::Access { path, source },
+        Unusable::Refused(source) => LogError::Access { path, source }.into(),
         Unusable::Unread(source) => OpenError::Unread { path, source },
-        Unusable::Newer(found) => {
-            OpenError::Newer { path, found: found as u32, newest: VERSION as u32 }
+        Unusable::Newer(found) => OpenError::Newer { path, found, newest: VERSION },
+        Unusable::Held => LogError::Held { path: directory.path().to_owned() }.into(),
+        Unusable::Damaged(reason) => {
+            LogError::Access { path, source: io::Error::other(reason) }.into()
         }
-        Unusable::Held => OpenError::Held { path: directory.path().to_owned() },
-        Unusable::Damaged(reason) => OpenError::Access { path, source: io::Error::other(reason) },
     }
 }
 

@@ -6,8 +6,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tidings::bridge::{BridgeError, FailureClass, SinkStart};
-use tidings_log::OpenError;
+use tidings::{
+    bridge::{BridgeError, FailureClass, SinkStart},
+    journal::OpenError,
+};
+use tidings_log::OpenError as LogError;
 use tidings_testkit::api_server::{ApiServer, EventObject, Options, Written};
 use tokio::runtime::Runtime;
 
@@ -300,7 +303,9 @@ async fn a_journal_of_another_cluster_or_of_another_process_is_refused() {
     let bridge = Setup::new(&server, dir.path()).sink("a", &sink).start().await;
     sink.wait_for(1).await;
     let held = Setup::new(&server, dir.path()).sink("a", &sink).try_start().await;
-    let Err(error @ BridgeError::Journal(OpenError::Held { .. })) = held else { panic!() };
+    let Err(error @ BridgeError::Journal(OpenError::Log(LogError::Held { .. }))) = held else {
+        panic!()
+    };
     assert!(error.to_string().contains("held by another process\nhint: "), "{error}");
     stop(bridge).await;
     let uid = "0b0b0b0b-2f3e-4b6e-9d7b-5f0f2b3f8a10".to_owned();

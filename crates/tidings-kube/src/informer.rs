@@ -114,6 +114,7 @@ mod queue;
 mod shared;
 mod store;
 mod sync;
+mod tracker;
 mod undelta_store;
 
 pub use builder::{Builder as InformerBuilder, QueueKind};

@@ -93,8 +93,8 @@ use self::{
 pub(crate) use self::{
     decode::{decode, decode_listed, read_head},
     head::HeadMetadata,
+    options::guarded_handler,
 };
-use crate::foreign::caught;
 
 /// The longest that the API server can make us wait by `Retry-After`: etcd's history, which a watch
 /// is resumed from, goes back five minutes.
@@ -178,7 +178,10 @@ pub struct Reflector<S> {
 
 impl<S: ReflectorStore> Reflector<S> {
     /// A reflector that has not asked for anything yet.
-    pub fn new(source: impl ListerWatcher, store: S, options: ReflectorOptions) -> Self {
+    pub fn new(source: impl ListerWatcher, store: S, mut options: ReflectorOptions) -> Self {
+        let handler = options.watch_error_handler.take();
+        options.watch_error_handler =
+            handler.map(|handler| guarded_handler(handler, &options.name, Arc::default()));
         let mut reflector = Self {
             source: Source::new(source),
             store,
@@ -313,10 +316,8 @@ impl<S: ReflectorStore> Reflector<S> {
 
     /// The same, where the error ends the round.
     fn failed(&mut self, error: &ListWatchError, next: State) -> Turn {
-        if let Some(handler) = &self.options.watch_error_handler
-            && let Err(panic) = caught(|| handler(error))
-        {
-            tracing::error!(source = self.options.name, panic, "the watch error handler panicked");
+        if let Some(handler) = &self.options.watch_error_handler {
+            handler(error);
         }
         self.backed_off_for(error, next)
     }

@@ -20,7 +20,7 @@ const ASIDE_TIME: &str = "%Y-%m-%dT%H-%M-%SZ";
 /// So many of these directories are kept, the newest.
 const KEPT_ASIDE: usize = 4;
 
-/// Why a journal cannot be opened. Damage is a reason only for one that is opened as it is.
+/// Why a journal cannot be opened. Damage is never the reason.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The directory is not there and cannot be made.
@@ -55,14 +55,6 @@ pub enum OpenError {
         /// The user of the process is its owner.
         ours: bool,
     },
-    /// A file beside the log cannot be read, though it is there and may be. It is not known to be damaged. Its owner says so.
-    #[error("cannot read {}: {source}", path.display())]
-    Unread {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's answer.
-        source: io::Error,
-    },
     /// Something in the directory cannot be read or written.
     #[error("cannot open {}: {source}", path.display())]
     Access {
@@ -83,23 +75,16 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// A file beside the log is damaged, and is not to be set aside. Its owner says so.
-    #[error("{} is damaged: {reason}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// A later version wrote it.
-    #[error("{} is of journal format {found}, and this build reads up to {newest}", path.display())]
+    #[error(
+        "{} is of journal format {found}, and this build reads up to {}",
+        path.display(), format::VERSION
+    )]
     Newer {
         /// The file.
         path: PathBuf,
         /// The version it states.
         found: u32,
-        /// The newest that can be read.
-        newest: u32,
     },
 }
 

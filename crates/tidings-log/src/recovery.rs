@@ -228,7 +228,7 @@ fn list(disk: &dyn Disk, directory: &Directory, now_ms: u64) -> Result<Vec<Found
         let length = file.metadata().map_err(OpenError::access(&path))?.len();
         let header = match read_header(disk, &file, length) {
             Ok(HeaderRead::Newer(version)) => {
-                return Err(OpenError::Newer { path, found: version, newest: format::VERSION });
+                return Err(OpenError::Newer { path, found: version });
             }
             Ok(HeaderRead::Whole(header, bytes)) => Some((header, bytes)),
             // A header that cannot be read is as good as a damaged one.

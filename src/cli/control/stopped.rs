@@ -1,12 +1,12 @@
 //! The dead letters in the journal of a bridge that does not run.
 
-use tidings_log::OpenError;
+use tidings_log::OpenError as LogError;
 
 use super::Failure;
 use crate::{
     admin::api::{Letter, Refusal, Selection},
     config::JournalOnly,
-    journal::{DeadLettersReader, LetterError, LetterQuery, Letters, ReadError, State, open_hint},
+    journal::{DeadLettersReader, LetterError, LetterQuery, Letters, OpenError, ReadError, State},
 };
 
 /// Letters read at once: an envelope may be 1.5 MiB long, and a list needs little of it.
@@ -30,7 +30,7 @@ impl<'a> Stopped<'a> {
             ));
         }
         let directory = crate::journal::open(path).map_err(|error| match error {
-            OpenError::Held { .. } => Failure::new(
+            OpenError::Log(LogError::Held { .. }) => Failure::new(
                 format_args!(
                     "the journal {} is held by a process that does not listen on its admin.sock",
                     path.display(),
@@ -38,10 +38,9 @@ impl<'a> Stopped<'a> {
                 "a bridge that starts or stops does not listen: try again; if it stays so, the \
                  bridge's log says why",
             ),
-            other => Failure::new(&other, open_hint(&other)),
+            other => Failure::from(&other),
         })?;
-        let state = State::open_as_it_is(&directory)
-            .map_err(|error| Failure::new(&error, open_hint(&error)))?;
+        let state = State::open_as_it_is(&directory).map_err(|error| Failure::from(&error))?;
         let store = state.map(|state| {
             let letters = state.dead_letters();
             (state, letters)

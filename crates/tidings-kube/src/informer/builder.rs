@@ -2,18 +2,16 @@
 
 use std::{
     error::Error,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use super::{Indexers, Store, TransformFunc, queue::guarded, shared::SharedInformer};
 use crate::{
-    foreign::caught,
     object::Object,
-    reflector::{Follow, ListWatchError, ListerWatcher, ReflectorOptions, WatchErrorHandler},
+    reflector::{
+        Follow, ListWatchError, ListerWatcher, ReflectorOptions, WatchErrorHandler, guarded_handler,
+    },
 };
 
 /// What stands between the reflector and the store.
@@ -37,8 +35,6 @@ pub struct Builder<K: Object> {
     pub(super) watch_error_handler: Option<WatchErrorHandler>,
     reflector: ReflectorOptions,
     indexers: Indexers<K>,
-    /// Calls of the handlers, the transformer and the watch error handler that panicked.
-    pub(super) panics: Arc<AtomicU64>,
 }
 
 impl<K: Object> Builder<K> {
@@ -52,7 +48,6 @@ impl<K: Object> Builder<K> {
             watch_error_handler: None,
             reflector,
             indexers: Indexers::new(),
-            panics: Arc::default(),
         }
     }
 
@@ -93,9 +88,9 @@ impl<K: Object> Builder<K> {
         self
     }
 
-    /// Is told of each error that ends a round of list and watch (client-go `WatchErrorHandler`), also of a list that the
-    /// transformer refuses, and of each object that cannot be read; of the latter instead of the log. It must not wait. A panic of
-    /// it is logged and [counted](SharedInformer::panics).
+    /// The handler is told of each error that ends a round of list and watch (client-go `WatchErrorHandler`), a list
+    /// that the transformer refuses included. It is also told of each object that cannot be read, which is not
+    /// logged then. It must not wait. Its panics are logged and [counted](SharedInformer::panics).
     #[must_use]
     pub fn watch_error_handler(
         mut self,
@@ -116,31 +111,26 @@ impl<K: Object> Builder<K> {
     /// The informer. It does nothing before it [runs](SharedInformer::run).
     pub fn build(mut self) -> SharedInformer<K> {
         let store = Store::new(std::mem::take(&mut self.indexers));
+        let (panics, name) = (Arc::<AtomicU64>::default(), self.name());
         let transform = self.transform.take();
-        self.transform = transform.map(|transform| guarded(transform, Arc::clone(&self.panics)));
+        self.transform = transform.map(|transform| guarded(transform, Arc::clone(&panics)));
         let handler = self.watch_error_handler.take();
-        self.watch_error_handler = handler.map(|handler| self.guarded_handler(handler));
-        SharedInformer::new(self, store)
+        self.watch_error_handler =
+            handler.map(|handler| guarded_handler(handler, &name, Arc::clone(&panics)));
+        SharedInformer::new(self, store, panics)
     }
 
-    fn guarded_handler(&self, handler: WatchErrorHandler) -> WatchErrorHandler {
-        let panics = Arc::clone(&self.panics);
-        let resource = self.source.expected().plural;
-        Arc::new(move |error| {
-            if let Err(panic) = caught(|| handler(error)) {
-                panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(resource, panic, %error, "the watch error handler panicked");
-            }
-        })
+    /// The name of the source in logs.
+    fn name(&self) -> String {
+        match &*self.reflector.name {
+            "" => self.source.expected().plural,
+            name => name.to_owned(),
+        }
     }
 
     pub(super) fn reflector_options(&self, check_period: Duration) -> ReflectorOptions {
-        let name = match &*self.reflector.name {
-            "" => self.source.expected().plural,
-            name => name.to_owned(),
-        };
         ReflectorOptions {
-            name,
+            name: self.name(),
             resync_period: (!check_period.is_zero()).then_some(check_period),
             watch_error_handler: self.watch_error_handler.clone(),
             follow: Follow::State,

@@ -5,7 +5,7 @@ use std::{
     fmt::Display,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -14,72 +14,38 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{
     AlreadyStarted, DeletedFinalStateUnknown, Delta, DeltaObject, DeltaType, InOrderFifo, PopError,
     Queue, ResourceEventHandler, Store, Synced, TransformFunc,
-    feed::{Feed, Owner},
+    feed::Feed,
     listener::{Notification, tell},
     queue::guarded,
     sync::Progress,
+    tracker::Tracker,
 };
 use crate::{
-    foreign::caught,
     object::Object,
     reflector::{
-        Decode, Follow, ListWatchError, ListerWatcher, Reflector, ReflectorOptions, ReflectorStore,
-        SharedHealth, SourceHealth, WatchErrorHandler,
+        Decode, Follow, ListerWatcher, Reflector, ReflectorOptions, ReflectorStore, SharedHealth,
+        SourceHealth, guarded_handler,
     },
 };
 
 /// One reflector, one queue, and one loop that has the changes of each object processed (client-go
-/// `cache.Controller`). An [`Informer`] is that with a store and one handler, a
-/// [`SharedInformer`](super::SharedInformer) with a store and any number of handlers.
+/// `cache.Controller`). An [`Informer`] adds a store and one handler, a
+/// [`SharedInformer`](super::SharedInformer) a store and any number of handlers.
 pub struct Controller<K: Decode, Q: Queue<K> + 'static> {
+    /// For logs.
+    name: String,
     queue: Arc<Q>,
-    alone: Arc<Alone>,
+    tracker: Arc<Tracker>,
     health: SharedHealth,
     /// Until it runs.
-    reflector: Mutex<Option<Reflector<Feed<K, Q, Alone>>>>,
-}
-
-/// The end of a controller to which its feed reports.
-struct Alone {
-    progress: watch::Sender<Progress>,
-    /// The last change that was popped is not told yet.
-    telling: AtomicBool,
-    panics: Arc<AtomicU64>,
-    watch_error_handler: Option<WatchErrorHandler>,
-    /// For logs.
-    resource: String,
-}
-
-impl<K: Object> Owner<K> for Alone {
-    fn progress(&self) -> &watch::Sender<Progress> {
-        &self.progress
-    }
-
-    fn has_synced(&self, queue: &impl Queue<K>) -> bool {
-        // In this order: the flag is set before the queue lets go of its last entry.
-        queue.has_synced() && !self.telling.load(Ordering::Acquire)
-    }
-
-    fn note_unreadable(&self, error: &ListWatchError) {
-        tracing::warn!(%error, "an object cannot be read: it is left out");
-        if let Some(handler) = &self.watch_error_handler
-            && let Err(panic) = caught(|| handler(error))
-        {
-            self.panics.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(resource = self.resource, panic, "the watch error handler panicked");
-        }
-    }
-
-    fn should_resync(&self) -> bool {
-        true
-    }
+    reflector: Mutex<Option<Reflector<Feed<K, Q>>>>,
 }
 
 impl<K: Decode, Q: Queue<K> + 'static> Controller<K, Q> {
     /// A controller that fills `queue` from a source (client-go `cache.New`). Each
     /// `options.resync_period` the known objects of the queue are queued once more. The controller follows the
-    /// state of the source, whatever `options.follow` says. The watch error handler is told of objects that cannot be
-    /// read, too.
+    /// state of the source, whatever `options.follow` says. The watch error handler is also told of objects that cannot
+    /// be read, which are not logged then.
     pub fn new(source: impl ListerWatcher, queue: Q, options: ReflectorOptions) -> Self {
         Self::with_panics(source, queue, options, Arc::default())
     }
@@ -95,28 +61,25 @@ impl<K: Decode, Q: Queue<K> + 'static> Controller<K, Q> {
         if options.name.is_empty() {
             options.name.clone_from(&expected.plural);
         }
-        let queue = Arc::new(queue);
-        let alone = Arc::new(Alone {
-            progress: watch::Sender::default(),
-            telling: AtomicBool::new(false),
-            panics,
-            watch_error_handler: options.watch_error_handler.clone(),
-            resource: expected.plural.clone(),
-        });
-        let feed = Feed::new(Arc::clone(&alone), Arc::clone(&queue), expected);
+        let handler = options.watch_error_handler.take();
+        options.watch_error_handler =
+            handler.map(|handler| guarded_handler(handler, &options.name, Arc::clone(&panics)));
+        let tracker = Arc::new(Tracker::new(options.watch_error_handler.clone(), panics));
+        let (name, queue) = (options.name.clone(), Arc::new(queue));
+        let feed = Feed::new(Arc::clone(&tracker), Arc::clone(&queue), expected, || true);
         let reflector = Reflector::new(source, feed, options);
         let health = reflector.health();
-        Self { queue, alone, health, reflector: Mutex::new(Some(reflector)) }
+        Self { name, queue, tracker, health, reflector: Mutex::new(Some(reflector)) }
     }
 
     /// Whether everything of the first list has been processed (client-go `HasSynced`).
     pub fn has_synced(&self) -> bool {
-        self.alone.progress.borrow().synced
+        self.tracker.progress.borrow().synced
     }
 
     /// The same, to wait for.
     pub fn synced(&self) -> Synced {
-        Synced::of_informer(self.alone.progress.subscribe())
+        Synced::of_informer(self.tracker.progress.subscribe())
     }
 
     /// The resourceVersion up to which changes were queued; "" at first (client-go
@@ -131,9 +94,10 @@ impl<K: Decode, Q: Queue<K> + 'static> Controller<K, Q> {
     }
 
     /// Tells it to stop, after the change that it is at; the rest of the queue is not processed. A handler that does not
-    /// return holds that up: drop the future of the run then. Stopped before it was started it never will be.
+    /// return keeps it from stopping; in that case drop the future of the run. A controller that was stopped before it
+    /// was started does not start.
     pub fn stop(&self) {
-        self.alone.progress.send_modify(|progress| progress.stopping = true);
+        self.tracker.progress.send_modify(|progress| progress.stopping = true);
     }
 
     /// Runs until it is told to [stop](Self::stop). `process` is called with the deltas of one object, oldest first, and
@@ -151,9 +115,9 @@ impl<K: Decode, Q: Queue<K> + 'static> Controller<K, Q> {
         let (_stopped, mut reflecting) = self.start()?;
         while let Some(processed) = reflecting.next(&*self.queue, &mut process).await {
             if let Err(error) = processed {
-                tracing::error!(resource = self.alone.resource, %error, "a change could not be processed");
+                tracing::error!(source = self.name, %error, "a change could not be processed");
             }
-            self.alone.note_synced(&*self.queue);
+            self.tracker.note_synced(&*self.queue);
         }
         reflecting.end(&*self.queue).await;
         Ok(())
@@ -162,11 +126,11 @@ impl<K: Decode, Q: Queue<K> + 'static> Controller<K, Q> {
     fn start(&self) -> Result<(Stopped<'_>, Reflecting), AlreadyStarted> {
         let reflector = self.reflector.lock().unwrap_or_else(PoisonError::into_inner).take();
         let reflector = reflector.ok_or(AlreadyStarted)?;
-        let stopped = Stopped(&self.alone.progress);
-        if self.alone.progress.borrow().stopping {
+        let stopped = Stopped(&self.tracker.progress);
+        if self.tracker.progress.borrow().stopping {
             return Err(AlreadyStarted);
         }
-        Ok((stopped, Reflecting::spawn(reflector, &self.alone.progress)))
+        Ok((stopped, Reflecting::spawn(reflector, &self.tracker.progress)))
     }
 }
 
@@ -221,10 +185,9 @@ impl<K: Decode> Informer<K> {
         &self.controller
     }
 
-    /// Calls of the handler, the transformer and, for objects that cannot be read, the watch error handler that panicked.
-    /// The log has each.
+    /// Calls of the handler, the transformer and the watch error handler that panicked. The log has each.
     pub fn panics(&self) -> u64 {
-        self.controller.alone.panics.load(Ordering::Relaxed)
+        self.controller.tracker.panics.load(Ordering::Relaxed)
     }
 
     /// Runs until its controller is told to [stop](Controller::stop). Each change is in the store when the
@@ -237,10 +200,10 @@ impl<K: Decode> Informer<K> {
         &self,
         mut handler: impl ResourceEventHandler<K>,
     ) -> Result<(), AlreadyStarted> {
-        let Controller { queue, alone, .. } = &self.controller;
+        let Controller { queue, tracker, .. } = &self.controller;
         let (_stopped, mut reflecting) = self.controller.start()?;
         let mut process = |deltas: &[Delta<K>], is_in_initial_list: bool| {
-            alone.telling.store(true, Ordering::Release);
+            tracker.begin_telling();
             // One change each: this queue gathers none.
             let mut told = Vec::new();
             apply(&self.store, deltas, is_in_initial_list, |change, _| told.push(change));
@@ -249,11 +212,11 @@ impl<K: Decode> Informer<K> {
         while let Some(Ok(told)) = reflecting.next(&**queue, &mut process).await {
             for change in told {
                 if tell(&mut handler, change).await.is_err() {
-                    alone.panics.fetch_add(1, Ordering::Relaxed);
+                    tracker.panics.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            alone.telling.store(false, Ordering::Release);
-            alone.note_synced(&**queue);
+            tracker.end_telling();
+            tracker.note_synced(&**queue);
         }
         reflecting.end(&**queue).await;
         Ok(())

@@ -4,46 +4,25 @@ use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use kube::core::ApiResource;
-use tokio::sync::watch;
 
-use super::{DeletedFinalStateUnknown, Queue, TransformError, sync::Progress};
+use super::{DeletedFinalStateUnknown, Queue, TransformError, tracker::Tracker};
 use crate::{
-    object::{Object, object_key},
+    object::object_key,
     reflector::{
         Applied, Decode, DecodeError, HeadMetadata, ListWatchError, ReflectorStore, ReplaceReason,
         Replaced, StoreClosed, WatchEvent, WatchEventType, decode, decode_listed, read_head,
     },
 };
 
-/// An informer or a controller, as its feed knows it.
-pub(super) trait Owner<K: Object>: Send + Sync + 'static {
-    /// How far it is.
-    fn progress(&self) -> &watch::Sender<Progress>;
-
-    /// Whether everything of the first list was popped, and what was popped is done with.
-    fn has_synced(&self, queue: &impl Queue<K>) -> bool {
-        queue.has_synced()
-    }
-
-    /// Notes the first time that it has synced.
-    fn note_synced(&self, queue: &impl Queue<K>) {
-        if !self.progress().borrow().synced && self.has_synced(queue) {
-            self.progress().send_modify(|progress| progress.synced = true);
-        }
-    }
-
-    /// An object was left out.
-    fn note_unreadable(&self, error: &ListWatchError);
-
-    /// Whether somebody is to be told of everything again.
-    fn should_resync(&self) -> bool;
-}
+type ShouldResync = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The store of an informer's reflector: what is fed goes to the queue.
-pub(super) struct Feed<K: Decode, Q, O> {
-    owner: Arc<O>,
+pub(super) struct Feed<K: Decode, Q> {
+    tracker: Arc<Tracker>,
     queue: Arc<Q>,
     expected: ApiResource,
+    /// Whether somebody is to be told of everything again, when the reflector asks.
+    should_resync: ShouldResync,
     /// The objects of a list that is not whole yet.
     listed: Vec<K>,
     /// The keys of those that cannot be read.
@@ -52,9 +31,22 @@ pub(super) struct Feed<K: Decode, Q, O> {
     refused: Option<String>,
 }
 
-impl<K: Decode, Q: Queue<K>, O: Owner<K>> Feed<K, Q, O> {
-    pub(super) fn new(owner: Arc<O>, queue: Arc<Q>, expected: ApiResource) -> Self {
-        Self { owner, queue, expected, listed: Vec::new(), unread: HashSet::new(), refused: None }
+impl<K: Decode, Q: Queue<K>> Feed<K, Q> {
+    pub(super) fn new(
+        tracker: Arc<Tracker>,
+        queue: Arc<Q>,
+        expected: ApiResource,
+        should_resync: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            tracker,
+            queue,
+            expected,
+            should_resync: Box::new(should_resync),
+            listed: Vec::new(),
+            unread: HashSet::new(),
+            refused: None,
+        }
     }
 
     fn open(&self) -> Result<(), StoreClosed> {
@@ -106,7 +98,7 @@ impl<K: Decode, Q: Queue<K>, O: Owner<K>> Feed<K, Q, O> {
         if let Ok(head) = read_head(json, &self.expected) {
             self.unread.extend(key_of(&head.metadata.namespace, &head.metadata.name));
         }
-        self.owner.note_unreadable(&ListWatchError::Object(error));
+        self.tracker.note_unreadable(&ListWatchError::Object(error));
     }
 }
 
@@ -122,7 +114,7 @@ fn report(taken: Result<(), TransformError>) {
     }
 }
 
-impl<K: Decode, Q: Queue<K> + 'static, O: Owner<K>> ReflectorStore for Feed<K, Q, O> {
+impl<K: Decode, Q: Queue<K> + 'static> ReflectorStore for Feed<K, Q> {
     async fn begin_replace(&mut self, _: ReplaceReason) -> Result<(), StoreClosed> {
         self.listed.clear();
         self.unread.clear();
@@ -151,7 +143,7 @@ impl<K: Decode, Q: Queue<K> + 'static, O: Owner<K>> ReflectorStore for Feed<K, Q
             self.refused = Some(format!("{error}: {}", error.source));
             return Ok(Replaced::NotKept);
         }
-        self.owner.note_synced(&*self.queue);
+        self.tracker.note_synced(&*self.queue);
         Ok(Replaced::Kept)
     }
 
@@ -169,16 +161,16 @@ impl<K: Decode, Q: Queue<K> + 'static, O: Owner<K>> ReflectorStore for Feed<K, Q
                     applied.taken += 1;
                     applied.resource_version = Some(resource_version);
                 }
-                Err(error) => self.owner.note_unreadable(&ListWatchError::Object(error)),
+                Err(error) => self.tracker.note_unreadable(&ListWatchError::Object(error)),
             }
         }
-        self.owner.note_synced(&*self.queue);
+        self.tracker.note_synced(&*self.queue);
         self.open()?;
         Ok(applied)
     }
 
     async fn resync(&mut self) -> Result<(), StoreClosed> {
-        if self.owner.should_resync() {
+        if (self.should_resync)() {
             self.queue.resync();
         }
         self.open()

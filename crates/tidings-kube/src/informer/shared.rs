@@ -10,21 +10,22 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     Delta, DeltaFifo, DeltaFifoOptions, InOrderFifo, Lister, Queue, Store,
     builder::{Builder, QueueKind},
     controller::{Reflecting, apply},
-    feed::{Feed, Owner},
+    feed::Feed,
     handler::ResourceEventHandler,
     listener::Notification,
     processor::Processor,
-    sync::{HandlerRegistration, Progress, Synced},
+    sync::{HandlerRegistration, Synced},
+    tracker::Tracker,
 };
 use crate::{
     object::Object,
-    reflector::{Decode, ListWatchError, ListerWatcher, Reflector, SharedHealth, SourceHealth},
+    reflector::{Decode, ListerWatcher, Reflector, SharedHealth, SourceHealth},
 };
 
 /// The informer has stopped, or was told to: it takes no handler any more.
@@ -56,10 +57,9 @@ pub(super) struct Shared<K: Object> {
     /// Also held while a delta is applied to the store and told to the handlers, so that a handler
     /// that comes meanwhile finds in the store exactly what it is not told.
     processor: Mutex<Processor<K>>,
-    progress: watch::Sender<Progress>,
+    tracker: Arc<Tracker>,
     /// How the reflector does, once there is one.
     reflector: OnceLock<SharedHealth>,
-    unreadable: AtomicU64,
 }
 
 impl<K: Object> Shared<K> {
@@ -80,35 +80,16 @@ impl<K: Object> Shared<K> {
     }
 }
 
-impl<K: Object> Owner<K> for Shared<K> {
-    fn progress(&self) -> &watch::Sender<Progress> {
-        &self.progress
-    }
-
-    fn note_unreadable(&self, error: &ListWatchError) {
-        self.unreadable.fetch_add(1, Ordering::Relaxed);
-        match &self.settings.watch_error_handler {
-            Some(handler) => handler(error),
-            None => tracing::warn!(%error, "an object cannot be read: it is left out"),
-        }
-    }
-
-    fn should_resync(&self) -> bool {
-        self.processor().should_resync(Instant::now())
-    }
-}
-
 impl<K: Object> SharedInformer<K> {
-    pub(super) fn new(settings: Builder<K>, store: Store<K>) -> Self {
-        let processor =
-            Mutex::new(Processor::new(settings.resync_check_period, Arc::clone(&settings.panics)));
+    pub(super) fn new(settings: Builder<K>, store: Store<K>, panics: Arc<AtomicU64>) -> Self {
+        let processor = Processor::new(settings.resync_check_period, Arc::clone(&panics));
+        let tracker = Tracker::new(settings.watch_error_handler.clone(), panics);
         let shared = Shared {
             settings,
             store,
-            processor,
-            progress: watch::Sender::default(),
+            processor: Mutex::new(processor),
+            tracker: Arc::new(tracker),
             reflector: OnceLock::new(),
-            unreadable: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -142,7 +123,7 @@ impl<K: Object> SharedInformer<K> {
             }
         }
         let state = Arc::clone(listener.state());
-        Ok(HandlerRegistration::new(self.shared.progress.subscribe(), state))
+        Ok(HandlerRegistration::new(self.shared.tracker.progress.subscribe(), state))
     }
 
     /// Removes a handler. It finishes the call that it is in, and is told nothing more, not even
@@ -175,7 +156,7 @@ impl<K: Object> SharedInformer<K> {
     /// The same, to wait for together with others; see
     /// [`wait_for_cache_sync`](super::wait_for_cache_sync).
     pub fn synced(&self) -> Synced {
-        Synced::of_informer(self.shared.progress.subscribe())
+        Synced::of_informer(self.shared.tracker.progress.subscribe())
     }
 
     /// The resourceVersion up to which the API server's changes were taken; "" at first. What the
@@ -192,19 +173,20 @@ impl<K: Object> SharedInformer<K> {
 
     /// Objects that could not be read, and were left out. The watch error handler got each of them.
     pub fn unreadable(&self) -> u64 {
-        self.shared.unreadable.load(Ordering::Relaxed)
+        self.shared.tracker.unreadable()
     }
 
     /// Calls of the handlers, the transformer, the watch error handler and the index functions that panicked.
     /// The log has each with its name.
     pub fn panics(&self) -> u64 {
-        self.shared.settings.panics.load(Ordering::Relaxed) + self.shared.store.index_panics()
+        self.shared.tracker.panics.load(Ordering::Relaxed) + self.shared.store.index_panics()
     }
 
     /// Waits until it has ended.
     pub(super) async fn ended(&self) {
         // The sender lives as long as `self`.
-        let _ = self.shared.progress.subscribe().wait_for(|progress| progress.stopped).await;
+        let _ =
+            self.shared.tracker.progress.subscribe().wait_for(|progress| progress.stopped).await;
     }
 
     /// Whether it takes no handlers any more.
@@ -215,10 +197,10 @@ impl<K: Object> SharedInformer<K> {
     /// Tells it to stop: the reflector and the queue first, then the handlers, each after the call
     /// that it is in. Does not wait for any of it. Stopped before it was started it never will be.
     pub fn stop(&self) {
-        self.shared.progress.send_modify(|progress| progress.stopping = true);
+        self.shared.tracker.progress.send_modify(|progress| progress.stopping = true);
         let never_started = self.shared.processor().stop_before_start();
         if never_started.is_some() {
-            self.shared.progress.send_modify(|progress| progress.stopped = true);
+            self.shared.tracker.progress.send_modify(|progress| progress.stopped = true);
         }
     }
 
@@ -273,20 +255,23 @@ impl<K: Decode> SharedInformer<K> {
         let queue = Arc::new(queue);
         let options =
             self.shared.settings.reflector_options(self.shared.processor().check_period());
+        let tracker = &self.shared.tracker;
+        let shared = Arc::clone(&self.shared);
         let feed = Feed::new(
-            Arc::clone(&self.shared),
+            Arc::clone(tracker),
             Arc::clone(&queue),
             self.shared.settings.source.expected(),
+            move || shared.processor().should_resync(Instant::now()),
         );
         let reflector = Reflector::new(Arc::clone(&self.shared.settings.source), feed, options);
         self.shared.reflector.get_or_init(|| reflector.health());
-        let mut reflecting = Reflecting::spawn(reflector, &self.shared.progress);
+        let mut reflecting = Reflecting::spawn(reflector, &self.shared.tracker.progress);
         let mut process = |deltas: &[Delta<K>], is_in_initial_list: bool| {
             self.shared.process(deltas, is_in_initial_list);
             Ok::<(), Infallible>(())
         };
         while reflecting.next(&*queue, &mut process).await.is_some() {
-            self.shared.note_synced(&*queue);
+            self.shared.tracker.note_synced(&*queue);
         }
         reflecting.end(&*queue).await;
     }
@@ -303,6 +288,6 @@ impl<K: Object> Drop for End<'_, K> {
     fn drop(&mut self) {
         let handlers = self.shared.processor().stop();
         drop(handlers);
-        self.shared.progress.send_modify(|progress| progress.stopped = true);
+        self.shared.tracker.progress.send_modify(|progress| progress.stopped = true);
     }
 }

@@ -1,9 +1,6 @@
 //! Objects of this process as the source of a reflector.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use futures_util::{
@@ -34,17 +31,16 @@ const CHANGE_BYTES: usize = 16 << 20;
 /// informer. Clones are the same source.
 ///
 /// The source answers as an API server does: each change has a resourceVersion of its own, a watch from an old one is
-/// refused with 410, and streaming lists come. Versions begin anew with each source, so that a reflector with
-/// [`Follow::Changes`](super::Follow::Changes) is not to go on after a restart.
+/// refused with 410, and a streaming list is answered. Versions begin anew with each source, so a reflector with
+/// [`Follow::Changes`](super::Follow::Changes) must not resume after a restart.
 ///
-/// client-go has one for tests, `tools/cache/testing.FakeControllerSource`; this one has no faults, for which
-/// `tidings-testkit` is. The kubelet's Pods from files (its `config.NewSourceFile`) come by
-/// [`replace`](Self::replace).
+/// client-go has one for tests, `tools/cache/testing.FakeControllerSource`; this one cannot be told to fail,
+/// as the API server of `tidings-testkit` can. [`replace`](Self::replace) is for a source that says all that it wants, as
+/// the kubelet's Pods from files (its `config.NewSourceFile`).
 #[derive(Clone)]
 pub struct LocalSource {
     resource: ApiResource,
-    held: Arc<Mutex<Held>>,
-    version: Arc<watch::Sender<u64>>,
+    held: watch::Sender<Held>,
 }
 
 #[derive(Default)]
@@ -118,9 +114,8 @@ pub enum InvalidObject {
 impl LocalSource {
     /// A source without objects yet.
     pub fn new(resource: &ApiResource) -> Self {
-        let version = Arc::new(watch::Sender::new(1));
         let held = Held { version: 1, ..Held::default() };
-        Self { resource: resource.clone(), held: Arc::new(Mutex::new(held)), version }
+        Self { resource: resource.clone(), held: watch::Sender::new(held) }
     }
 
     /// Adds an object, or changes the one of its namespace and name. An object that is equal to the one that is
@@ -131,13 +126,13 @@ impl LocalSource {
     /// [`InvalidObject`]; nothing changes then.
     pub fn set(&self, object: &impl Serialize) -> Result<(), InvalidObject> {
         let (key, object) = self.read(object)?;
-        self.change(|held| held.set(key, object));
+        self.held.send_if_modified(|held| held.set(key, object));
         Ok(())
     }
 
     /// Deletes an object; answers whether there was one. The namespace of an object without one is "".
     pub fn delete(&self, namespace: &str, name: &str) -> bool {
-        self.change(|held| held.delete(&(namespace.to_owned(), name.to_owned())))
+        self.held.send_if_modified(|held| held.delete(&(namespace.to_owned(), name.to_owned())))
     }
 
     /// Makes these all the objects that there are: those that differ are changed, and those that are not among
@@ -158,7 +153,7 @@ impl LocalSource {
                 return Err(InvalidObject::Twice { name, namespace });
             }
         }
-        self.change(|held| {
+        self.held.send_modify(|held| {
             let gone: Vec<_> =
                 held.objects.keys().filter(|key| !wanted.contains_key(key)).cloned().collect();
             for (key, object) in wanted {
@@ -201,20 +196,8 @@ impl LocalSource {
         Ok(((namespace.unwrap_or_default(), name), object))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
-        let mut held = self.held();
-        let changed = change(&mut held);
-        self.version.send_replace(held.version);
-        changed
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        // No holder leaves it half changed.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn answer_list(&self, options: &ListOptions) -> Body {
-        let held = self.held();
+        let held = self.held.borrow();
         let wanted = |key: &Key| options.only.as_ref().is_none_or(|only| only == key);
         let objects = held.objects.iter().filter(|(key, _)| wanted(key));
         let objects: Vec<_> = objects.map(|(_, object)| object.json.clone()).collect();
@@ -222,7 +205,7 @@ impl LocalSource {
     }
 
     fn answer_watch(&self, options: &WatchOptions) -> Result<Body, ListWatchError> {
-        let held = self.held();
+        let held = self.held.borrow();
         let asked = &*options.resource_version;
         // Without a version, all objects come first.
         let from_now = asked.is_empty() || asked == "0" || options.send_initial_events;
@@ -257,8 +240,7 @@ impl LocalSource {
         drop(held);
         let longest = Some(options.server_timeout).filter(|longest| !longest.is_zero());
         let until = longest.and_then(|longest| Instant::now().checked_add(longest));
-        let watching =
-            Watching { source: self.clone(), versions: self.version.subscribe(), after, until };
+        let watching = Watching { held: self.held.subscribe(), after, until };
         let later = stream::unfold(watching, Watching::next).flat_map(stream::iter);
         Ok(Body::events(stream::iter(first).chain(later).map(Ok)))
     }
@@ -293,18 +275,20 @@ impl ListerWatcher for LocalSource {
 }
 
 impl Held {
-    fn set(&mut self, key: Key, mut object: Value) {
+    /// Answers whether it is a change.
+    fn set(&mut self, key: Key, mut object: Value) -> bool {
         let before = self.objects.get(&key);
         if let Some(before) = before
             && versioned(&mut object, before.version) == before.json
         {
-            return;
+            return false;
         }
         let kind = before.map_or(WatchEventType::Added, |_| WatchEventType::Modified);
         let object = self.note(kind, &mut object);
         self.bytes += object.json.len();
         let before = self.objects.insert(key, object);
         self.bytes -= before.map_or(0, |before| before.json.len());
+        true
     }
 
     fn delete(&mut self, key: &Key) -> bool {
@@ -353,8 +337,7 @@ fn versioned(object: &mut Value, version: u64) -> Bytes {
 
 /// A watch that is open.
 struct Watching {
-    source: LocalSource,
-    versions: watch::Receiver<u64>,
+    held: watch::Receiver<Held>,
     after: u64,
     until: Option<Instant>,
 }
@@ -364,18 +347,12 @@ impl Watching {
     /// watch that follows is told.
     async fn next(mut self) -> Option<(Vec<WatchEvent>, Self)> {
         let after = self.after;
-        let changed = self.versions.wait_for(|version| *version > after).map(|found| found.is_ok());
-        let changed = match self.until {
-            Some(until) => timeout_at(until, changed).await.unwrap_or(false),
+        let changed = self.held.wait_for(|held| held.version > after);
+        let held = match self.until {
+            Some(until) => timeout_at(until, changed).await.ok()?,
             None => changed.await,
         };
-        if !changed {
-            return None;
-        }
-        let held = self.source.held();
-        if held.forgotten > after {
-            return None;
-        }
+        let held = held.ok().filter(|held| held.forgotten <= after)?;
         let news = held.changes.iter().skip_while(|(version, _)| *version <= after);
         let events = news.map(|(_, event)| event.clone()).collect();
         let after = held.version;

@@ -1,8 +1,15 @@
 //! How a reflector is set up.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{ListWatchError, Witnesses};
+use crate::foreign::caught;
 
 /// The shortest time that client-go lets a watch last, unless it ends by itself.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_mins(5);
@@ -38,8 +45,23 @@ pub enum Follow {
     },
 }
 
-/// Called with what ends a round of list and watch.
+/// Called with each error that ends a round of list and watch.
 pub type WatchErrorHandler = Arc<dyn Fn(&ListWatchError) + Send + Sync>;
+
+/// A handler whose panics are logged and counted.
+pub(crate) fn guarded_handler(
+    handler: WatchErrorHandler,
+    source: &str,
+    panics: Arc<AtomicU64>,
+) -> WatchErrorHandler {
+    let source = source.to_owned();
+    Arc::new(move |error| {
+        if let Err(panic) = caught(|| handler(error)) {
+            panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(source, panic, %error, "the watch error handler panicked");
+        }
+    })
+}
 
 /// How a reflector is set up. The defaults are client-go's.
 #[derive(Clone)]

@@ -130,7 +130,7 @@ async fn a_watch_error_handler_that_panics_is_called_again() {
     spawn(&informer);
     assert!(informer.wait_for_cache_sync().await);
     assert_eq!(informer.panics(), 2);
-    assert!(log.text().contains("resource=\"configmaps\" panic=\"of the handler\""));
+    assert!(log.text().contains("source=\"configmaps\" panic=\"of the handler\""));
 }
 
 #[tokio::test(start_paused = true)]
