@@ -55,11 +55,15 @@ lint: tools ## Formatting and lints
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 
-features: tools ## Lints of what `make lint` leaves out: tests against real parts, builds without features, each feature of tidings-kube
+features: tools ## Lints of what `make lint` leaves out: tests against real parts, builds without features, each feature of the crates
 	$(CARGO) clippy --locked --test e2e --test drill -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 	for feature in broadcaster correlator informer recorder workqueue; do \
 	    K8S_OPENAPI_ENABLED_VERSION=1.33 $(CARGO) clippy --locked --package tidings-kube --lib \
+	        --no-default-features --features $$feature -- -D warnings || exit; \
+	done
+	for feature in kafka otlp tls; do \
+	    K8S_OPENAPI_ENABLED_VERSION=1.33 $(CARGO) clippy --locked --package tidings-testkit --lib \
 	        --no-default-features --features $$feature -- -D warnings || exit; \
 	done
 

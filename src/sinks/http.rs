@@ -15,14 +15,13 @@ pub(super) mod keys;
 pub(super) mod net_error;
 #[cfg(feature = "elasticsearch")]
 mod nodes;
+#[cfg(all(test, any(feature = "otlp", feature = "syslog", feature = "webhook")))]
+pub(super) mod pki;
 pub(super) mod secrets;
 #[cfg(feature = "http-client")]
 mod sink;
 #[cfg(feature = "http-client")]
 mod status;
-#[cfg(all(test, feature = "http-client"))]
-#[cfg_attr(not(feature = "webhook"), allow(dead_code, reason = "the webhook tests use all of it"))]
-pub(super) mod test_server;
 #[cfg(feature = "http-client")]
 pub(super) mod tls;
 #[cfg(feature = "http-client")]

@@ -9,12 +9,12 @@ use crate::accounts::{settle, sink_of};
 use crate::bridge::Bridge;
 use crate::frame::{Drill, Page, Run};
 use crate::judge::{self, Arrival, Key, Produced, Verdict};
-use crate::ledger::Ledger;
 use crate::parts::Part as _;
 use crate::scripted::{self, Judged};
 use crate::stage::Stage;
 use crate::truth::Version;
 use crate::writers::Load;
+use tidings_testkit::ledger::Ledger;
 
 pub(crate) const DRILLS: [Drill; 2] = [
     Drill {

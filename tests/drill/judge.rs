@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use crate::frame::Row;
-use crate::ledger::Delivery;
+use tidings_testkit::ledger::Delivery;
 
 /// A text that is compared and never shown: millions of them fit into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

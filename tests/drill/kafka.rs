@@ -4,14 +4,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidings::demo::receivers::{KafkaReceiver as MockKafka, Outage, Receiver as _};
 use tokio::time::sleep;
 
 use crate::frame::{Drill, Page, Row, Run};
-use crate::ledger::SharedLedger;
-use crate::parts::{ACCOUNT, Kafka, Part as _};
-use crate::receivers::{KafkaReceiver, delete_topic, make_topic};
+use crate::parts::{ACCOUNT, Kafka, Part as _, delete_topic, make_topic};
 use crate::sinks::{Doubts, Stage};
+use tidings_testkit::ledger::SharedLedger;
+use tidings_testkit::receiver::{KafkaReceiver, MockKafka};
 
 pub(crate) const DRILLS: [Drill; 1] = [Drill {
     name: "kafka",
@@ -47,16 +46,19 @@ async fn kafka(run: Run) -> Page {
     }
     make_topic(&bootstrap, LARGE, &[("max.message.bytes", TAKES)]).await;
     kafka.grant(FORBIDDEN).await;
-    let read = |topic| KafkaReceiver::read(&bootstrap, topic, SharedLedger::default());
+    let read_into = |brokers: &str, topic, ledger| {
+        KafkaReceiver::read(brokers, topic, ledger).expect("a consumer")
+    };
+    let read = |topic| read_into(&bootstrap, topic, SharedLedger::default());
     let (stopped, large, forbidden) = (read(STOPPED), read(LARGE), read(FORBIDDEN));
     let mut deleted = read(DELETED);
-    let long = KafkaReceiver::read(mock.brokers(), LONG, SharedLedger::default());
+    let long = read_into(mock.brokers(), LONG, SharedLedger::default());
     let all = [&stopped, &large, &forbidden, &deleted, &long].map(|one| one.ledger.clone());
     let mut stage = Stage::set(sinks(&kafka, &mock), run).await;
     let writing = stage.open(rate, &all.each_ref()).await;
 
     let began = Instant::now();
-    mock.take_down(Outage::Closed).await;
+    mock.take_down().await;
     kafka.stop().await;
     for sink in [STOPPED, LARGE, FORBIDDEN, DELETED, LONG] {
         stage.shows(sink, "retrying", "").await;
@@ -92,14 +94,14 @@ async fn kafka(run: Run) -> Page {
     stage.the_well_goes_on(fault).await;
     let delete_over = stage.over();
     make_topic(&bootstrap, DELETED, &[]).await;
-    deleted = KafkaReceiver::read(&bootstrap, DELETED, ledger);
+    deleted = read_into(&bootstrap, DELETED, ledger);
     stage.shows(DELETED, "healthy", "").await;
 
     let outage = run.size(Duration::from_mins(10), Duration::from_secs(20));
     stage.the_well_goes_on(outage.saturating_sub(began.elapsed())).await;
     let said_of_long = stage.shows(LONG, "retrying", "").await;
     let long_over = stage.over();
-    mock.bring_back().await.expect("the mock comes back");
+    mock.bring_back().await;
     sleep(fault / 2).await;
     writing.stop().await;
     stage.settle().await;
@@ -146,7 +148,7 @@ fn sinks(kafka: &Kafka, mock: &MockKafka) -> Value {
     let sink =
         |bootstrap: &str, topic: &str| json!({"kafka": {"brokers": [bootstrap], "topic": topic}});
     let (username, password) = ACCOUNT;
-    let mut sinks = json!({LONG: sink(mock.brokers(), mock.topic())});
+    let mut sinks = json!({LONG: sink(mock.brokers(), LONG)});
     for topic in [STOPPED, LARGE, DELETED] {
         sinks[topic] = sink(kafka.bootstrap(), topic);
     }

@@ -30,9 +30,6 @@ mod frame;
 mod journals;
 mod judge;
 mod kafka;
-#[path = "../e2e/ledger.rs"]
-#[allow(dead_code, reason = "shared with the scenarios, which ask for more")]
-mod ledger;
 mod load;
 #[path = "../../benches/bridge/machine.rs"]
 mod machine;

@@ -1,5 +1,5 @@
 //! Servers that misbehave as they are told, in ways that well-made ones cannot be brought to. Each
-//! receiver keeps a [ledger](crate::ledger) of what it has taken, also of what it took and then gave no
+//! receiver keeps a [ledger](tidings_testkit::ledger) of what it has taken, also of what it took and then gave no
 //! answer to.
 
 mod access;

@@ -14,11 +14,11 @@ use crate::accounts;
 use crate::bridge::Bridge;
 use crate::frame::{Row, Run};
 use crate::judge::{self, Arrival, Key, Verdict};
-use crate::ledger::{Ledger, SharedLedger};
 use crate::load::{Record, Writer, Writing};
 use crate::nasty::NastyWebhook;
 use crate::parts::Part as _;
 use crate::wait::{until, until_within};
+use tidings_testkit::ledger::{Ledger, SharedLedger};
 
 /// How long it may take until a fault shows, and until everything has arrived once it is gone, on a
 /// busy machine.

@@ -25,8 +25,6 @@
 
 mod bridge;
 mod imitation;
-#[allow(dead_code, reason = "shared with the drills, which ask for more")]
-mod ledger;
 mod oracle;
 #[allow(dead_code, unused_imports, reason = "shared with the drills, which ask for more")]
 mod parts;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
-use crate::ledger::{Delivery, Ledger};
 use crate::truth::Version;
+use tidings_testkit::ledger::{Delivery, Ledger};
 
 /// How many of each kind of mistake a failure shows.
 const SHOWN: usize = 5;
@@ -213,12 +213,16 @@ fn every_kind_of_fault_is_found() {
         body: id.to_owned(),
         at: std::time::Instant::now(),
     };
+    let received = |deliveries: Vec<Delivery>| {
+        let ledger = tidings_testkit::ledger::SharedLedger::default();
+        ledger.take(deliveries.into_iter().map(Ok));
+        ledger
+    };
     let right = [delivery("a-1", 1, 1), delivery("b-2", 1, 1), delivery("a-3", 4, 3)];
     let with = |change: &dyn Fn(&mut Vec<Delivery>)| {
         let mut deliveries = right.to_vec();
         change(&mut deliveries);
-        let ledger = Ledger { deliveries, ..Ledger::default() };
-        let (score, faults) = Expected::every(&versions).compare(&ledger);
+        let (score, faults) = Expected::every(&versions).compare(&received(deliveries).lock());
         ((score.lost, score.repeated), faults.0.into_keys().collect::<Vec<_>>())
     };
     let nothing = [""; 0];
@@ -240,6 +244,6 @@ fn every_kind_of_fault_is_found() {
     let expected = Expected::but_for(&versions, (0, 3));
     assert_eq!(expected.skipped_increments((0, 3)), 3);
     let deliveries = vec![right[1].clone(), delivery("a-3", 4, 4)];
-    let (score, faults) = expected.compare(&Ledger { deliveries, ..Ledger::default() });
+    let (score, faults) = expected.compare(&received(deliveries).lock());
     assert_eq!((score.produced, faults.0.len()), (2, 0));
 }

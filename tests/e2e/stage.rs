@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidings_testkit::receiver::KafkaReceiver;
 
 use crate::bridge::Bridge;
 use crate::oracle::{Expected, Score};
 use crate::parts::{ApiServer, ApiServerOptions, Collector, Etcd, Kafka};
-use crate::receivers::{CollectorReceiver, KafkaReceiver, SECRET, WebhookReceiver};
+use crate::receivers::{CollectorReceiver, SECRET, WebhookReceiver};
 use crate::truth::{Truth, Version};
 use crate::wait::{until, until_within};
 
@@ -58,14 +59,14 @@ impl Stage {
 
     /// The same, with a configuration that `change` has the last word on.
     pub(crate) async fn set_with(change: impl FnOnce(&mut Value, &Cluster, &Collector)) -> Self {
-        let (cluster, kafka, collector, pager) = tokio::join!(
+        let (cluster, kafka, collector) = tokio::join!(
             Cluster::start(ApiServerOptions::default()),
             Kafka::start(&[]),
             Collector::start(),
-            WebhookReceiver::start(),
         );
+        let pager = WebhookReceiver::start();
         let truth = Truth::start(cluster.admin().await).await;
-        let audit = KafkaReceiver::start(&kafka, TOPIC).await;
+        let audit = kafka.read(TOPIC).await;
         let otel = CollectorReceiver::start(&collector);
         let sinks = sinks(&kafka, &collector, &pager);
         let kubeconfig = cluster.server.kubeconfig("admin");

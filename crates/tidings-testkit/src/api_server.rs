@@ -32,7 +32,6 @@
 
 mod documents;
 mod faults;
-mod http;
 mod list;
 mod object;
 mod objects;
@@ -63,15 +62,10 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    sync::watch as signal,
-    task::JoinHandle,
-};
+use tokio::{io::DuplexStream, net::TcpListener, sync::watch as signal, task::JoinHandle};
 
 pub use self::{
     faults::{Fault, FaultId, On, Place, Scope, StreamFault},
-    http::{Ending, Request},
     object::{
         EventObject, EventSeries, ObjectMeta, ObjectRef, Source, micros, recorder_name, seconds,
     },
@@ -87,6 +81,8 @@ use self::{
     shared::{Feed, Shared, lock},
     state::State,
 };
+pub use crate::http::{Ending, Request};
+use crate::http::{Stream, listen};
 
 /// What a table keeps an object by: `namespace/name`, or the name of one of the whole cluster.
 fn object_key(namespace: &str, name: &str) -> String {
@@ -185,6 +181,14 @@ impl ApiServer {
     /// `http://address`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Connects to it in memory, whether or not it listens: without a network, paused time is
+    /// exact. A reset looks like an end. Needs a tokio runtime.
+    pub fn connect(&self) -> DuplexStream {
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        serve_connection(server, &self.shared);
+        client
     }
 
     /// A kubeconfig with this server as its only cluster.
@@ -365,14 +369,6 @@ impl Drop for ApiServer {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // To come back at a port whose old connections still linger.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(1024)
-}
-
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let stream = match listener.accept().await {
@@ -384,17 +380,22 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             }
         };
         let _ = stream.set_nodelay(true);
-        let shared = Arc::clone(&shared);
-        let mut cut = shared.cut.subscribe();
-        tokio::spawn(async move {
-            tokio::select! {
-                served = serve::connection(stream, &shared) => {
-                    if let Err(error) = served {
-                        tracing::debug!(%error, "API server: connection");
-                    }
-                }
-                _ = cut.changed() => {}
-            }
-        });
+        serve_connection(stream, &shared);
     }
+}
+
+/// Serves a connection as a task of its own, until either side ends it.
+fn serve_connection(stream: impl Stream + 'static, shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    let mut cut = shared.cut.subscribe();
+    tokio::spawn(async move {
+        tokio::select! {
+            served = serve::connection(stream, &shared) => {
+                if let Err(error) = served {
+                    tracing::debug!(%error, "API server: connection");
+                }
+            }
+            _ = cut.changed() => {}
+        }
+    });
 }

@@ -478,13 +478,13 @@ pub(crate) fn client_refuses(secrets: &Secrets, error: &(dyn Error + 'static)) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sinks::http::test_server::TestServer;
+    use tidings_testkit::receiver::HttpReceiver;
 
     #[tokio::test]
     async fn a_connection_is_used_until_it_is_old() {
         let young = Duration::from_hours(1);
         for (max_age, expected) in [(young, [0, 0, 0]), (Duration::ZERO, [0, 1, 2])] {
-            let server = TestServer::always("200 OK", "", "").await;
+            let server = HttpReceiver::always("200 OK", "", "").unwrap();
             let url = parse_url(&["url"], &server.url("http")).unwrap();
             let options =
                 HttpOptions { connection_max_age: max_age, ..HttpOptions::new(url.as_str()) };
@@ -493,7 +493,7 @@ mod tests {
                 let (request, end) = (Request::post(&url, "text/plain", "x"), client.end());
                 client.send(request, |_| Reading::Status, end).await.unwrap();
             }
-            let received = server.received.lock().unwrap();
+            let received = server.received();
             let connections: Vec<_> = received.iter().map(|request| request.connection).collect();
             assert_eq!(connections, expected, "{max_age:?}");
         }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::judge::{Arrival, Key};
-use crate::ledger::SharedLedger;
 use crate::nasty::{Authority, Broker, Collects, Manner, NastyCollector, NastyWebhook, Produces};
-use crate::receivers::{KAFKA_PARTITIONS, KafkaReceiver};
+use tidings_testkit::ledger::SharedLedger;
+use tidings_testkit::receiver::{KafkaReceiver, PARTITIONS};
 
 /// Their names.
 pub(super) const SECURE: &str = "secure";
@@ -31,12 +31,13 @@ pub(super) struct Others {
 impl Others {
     pub(super) async fn start() -> Self {
         let authority = Authority::new();
-        let broker = Broker::start(TOPIC, KAFKA_PARTITIONS);
+        let broker = Broker::start(TOPIC, PARTITIONS);
         let [grpc, http] = COLLECTORS;
         Self {
             secure: NastyWebhook::start(Some(authority.valid())).await,
-            collectors: [NastyCollector::start().await, NastyCollector::start().await],
-            reader: KafkaReceiver::read(broker.bootstrap(), TOPIC, SharedLedger::default()),
+            collectors: [NastyCollector::start(), NastyCollector::start()],
+            reader: KafkaReceiver::read(broker.bootstrap(), TOPIC, SharedLedger::default())
+                .expect("a consumer"),
             broker,
             authority,
             arrived: [SECURE, grpc, http, TOPIC].map(|sink| (sink, Vec::new())),
@@ -97,8 +98,7 @@ impl Others {
         for ((sink, arrived), ledger) in self.arrived.iter_mut().zip(ledgers) {
             let mut ledger = ledger.lock();
             assert!(ledger.complaints.is_empty(), "{sink} complains: {:?}", ledger.complaints);
-            arrived.extend(ledger.deliveries.drain(..).map(|delivery| Arrival::from(&delivery)));
-            ledger.ids.clear();
+            arrived.extend(std::mem::take(&mut *ledger).deliveries.iter().map(Arrival::from));
         }
     }
 

@@ -1,31 +1,18 @@
 //! A receiver of OTLP logs, over gRPC and HTTP, that pushes back and drops as it is told.
 
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response as HttpResponse};
-use axum::routing::post;
-use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::{
-    LogsService, LogsServiceServer,
-};
 use opentelemetry_proto::tonic::collector::logs::v1::{
     ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
 };
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
-use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use prost::Message as _;
-use tokio::net::TcpListener;
-use tonic::transport::{Server, server::TcpIncoming};
-use tonic::{Code, Request, Response, Status};
+use tidings_testkit::ledger::SharedLedger;
+use tidings_testkit::receiver::{HttpReceiver, OtlpReceiver, Step, deliveries};
+use tonic::{Code, Status};
 
 use super::patience::Patience;
-use crate::ledger::{Delivery, SharedLedger};
 
 /// What it does with a request.
 #[derive(Clone, Copy, Debug)]
@@ -61,16 +48,13 @@ struct Shared {
 pub(crate) struct NastyCollector {
     pub(crate) ledger: SharedLedger,
     shared: Arc<Shared>,
-    grpc: SocketAddr,
-    http: SocketAddr,
+    grpc: OtlpReceiver,
+    http: HttpReceiver,
 }
 
 impl NastyCollector {
     /// Starts one that takes everything.
-    pub(crate) async fn start() -> Self {
-        let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let (grpc, http) = (bind().await.expect("a port"), bind().await.expect("a port"));
-        let address = |listener: &TcpListener| listener.local_addr().expect("the port");
+    pub(crate) fn start() -> Self {
         let ledger = SharedLedger::default();
         let shared = Arc::new(Shared {
             ledger: ledger.clone(),
@@ -78,27 +62,29 @@ impl NastyCollector {
             patience: Patience::default(),
             rejected: Mutex::default(),
         });
-        let receiver =
-            Self { ledger, shared: shared.clone(), grpc: address(&grpc), http: address(&http) };
+        let (over_grpc, over_http) = (shared.clone(), shared.clone());
         // How large is too large it decides itself.
-        let service =
-            LogsServiceServer::new(Logs(shared.clone())).max_decoding_message_size(usize::MAX);
-        let incoming = TcpIncoming::from(grpc).with_nodelay(Some(true));
-        tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
-        let routes = Router::new()
-            .route("/v1/logs", post(over_http))
-            .layer(DefaultBodyLimit::disable())
-            .with_state(shared);
-        tokio::spawn(async move { axum::serve(http, routes).await });
-        receiver
+        let grpc = OtlpReceiver::start(usize::MAX, move |request| {
+            over_grpc.collect(request.get_ref()).map_err(turned_away)
+        });
+        let http = HttpReceiver::start(move |_, request| {
+            if request.line() != "POST /v1/logs HTTP/1.1" {
+                over_http
+                    .ledger
+                    .complain(format!("expected POST /v1/logs, found {}", request.line()));
+            }
+            vec![over_http.answer(&request.body)]
+        });
+        let (grpc, http) = (grpc.expect("a port"), http.expect("a port"));
+        Self { ledger, shared, grpc, http }
     }
 
     pub(crate) fn grpc_url(&self) -> String {
-        format!("http://{}", self.grpc)
+        self.grpc.url()
     }
 
     pub(crate) fn http_url(&self) -> String {
-        format!("http://{}", self.http)
+        self.http.url("http")
     }
 
     /// Whoever was asked to wait may have been killed.
@@ -123,7 +109,13 @@ impl Shared {
         request: &ExportLogsServiceRequest,
     ) -> Result<ExportLogsServiceResponse, Turned> {
         self.patience.somebody_comes(&self.ledger);
-        let mut arrived = deliveries(request, &self.ledger);
+        let mut arrived = Vec::new();
+        for delivery in deliveries(request) {
+            match delivery {
+                Ok(delivery) => arrived.push(delivery),
+                Err(complaint) => self.ledger.complain(complaint),
+            }
+        }
         let rejected = match *lock(&self.collects) {
             Collects::All => Vec::new(),
             Collects::Nothing { retry_after } => {
@@ -156,37 +148,26 @@ impl Shared {
         lock(&self.rejected).extend(rejected.into_iter().map(|delivery| delivery.id));
         Ok(ExportLogsServiceResponse { partial_success })
     }
-}
 
-struct Logs(Arc<Shared>);
-
-#[tonic::async_trait]
-impl LogsService for Logs {
-    async fn export(
-        &self,
-        request: Request<ExportLogsServiceRequest>,
-    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
-        self.0.collect(&request.into_inner()).map(Response::new).map_err(turned_away)
-    }
-}
-
-async fn over_http(State(shared): State<Arc<Shared>>, body: Bytes) -> HttpResponse {
-    let Ok(request) = ExportLogsServiceRequest::decode(body) else {
-        shared.ledger.complain("not a request of OTLP".to_owned());
-        return StatusCode::BAD_REQUEST.into_response();
-    };
-    match shared.collect(&request) {
-        Ok(response) => {
-            ([("content-type", "application/x-protobuf")], response.encode_to_vec()).into_response()
-        }
-        Err(Turned::TooLarge(words)) => (StatusCode::PAYLOAD_TOO_LARGE, words).into_response(),
-        Err(Turned::Unavailable) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-        Err(Turned::Exhausted(None)) => {
-            (StatusCode::TOO_MANY_REQUESTS, "the quota is used up").into_response()
-        }
-        Err(Turned::Exhausted(Some(wait))) => {
-            let header = [("retry-after", wait.as_secs().to_string())];
-            (StatusCode::TOO_MANY_REQUESTS, header, "the quota is used up").into_response()
+    /// The answer to a request over HTTP.
+    fn answer(&self, body: &[u8]) -> Step {
+        let Ok(request) = ExportLogsServiceRequest::decode(body) else {
+            self.ledger.complain("not a request of OTLP".to_owned());
+            return Step::answer("400 Bad Request", "", "");
+        };
+        const EXHAUSTED: (&str, &str) = ("429 Too Many Requests", "the quota is used up");
+        match self.collect(&request) {
+            Ok(response) => {
+                let headers = "content-type: application/x-protobuf\r\n";
+                Step::answer("200 OK", headers, response.encode_to_vec())
+            }
+            Err(Turned::TooLarge(words)) => Step::answer("413 Payload Too Large", "", words),
+            Err(Turned::Unavailable) => Step::answer("503 Service Unavailable", "", ""),
+            Err(Turned::Exhausted(None)) => Step::answer(EXHAUSTED.0, "", EXHAUSTED.1),
+            Err(Turned::Exhausted(Some(wait))) => {
+                let header = format!("retry-after: {}\r\n", wait.as_secs());
+                Step::answer(EXHAUSTED.0, &header, EXHAUSTED.1)
+            }
         }
     }
 }
@@ -237,57 +218,6 @@ fn turned_away(why: Turned) -> Status {
     };
     let details = RpcStatus { details: vec![info] }.encode_to_vec();
     Status::with_details(Code::ResourceExhausted, words, details.into())
-}
-
-/// The events of a request, in the order in which they happened: there they are grouped by
-/// resource.
-fn deliveries(request: &ExportLogsServiceRequest, ledger: &SharedLedger) -> Vec<Delivery> {
-    let mut all = Vec::new();
-    for logs in &request.resource_logs {
-        let resource = logs.resource.as_ref().map_or(&[][..], |resource| &resource.attributes);
-        for record in logs.scope_logs.iter().flat_map(|scope| &scope.log_records) {
-            match delivery(resource, record) {
-                Some(delivery) => all.push(delivery),
-                None => ledger.complain(format!("not a record of an event: {record:?}")),
-            }
-        }
-    }
-    all.sort_by_key(|delivery| delivery.id.rsplit('-').next().and_then(|v| v.parse::<u64>().ok()));
-    all
-}
-
-fn delivery(resource: &[KeyValue], record: &LogRecord) -> Option<Delivery> {
-    let object = text(resource, "k8s.object.uid").or_else(|| {
-        let member = |name| text(resource, name);
-        let (kind, namespace) = (member("k8s.object.kind")?, member("k8s.namespace.name")?);
-        Some(format!("{kind}/{namespace}/{}", member("k8s.object.name")?))
-    });
-    Some(Delivery {
-        id: text(&record.attributes, "log.record.uid")?,
-        object: object?,
-        occurrences: number(&record.attributes, "k8s.event.count")?,
-        delta: number(&record.attributes, "k8s.event.count_delta")?,
-        body: format!("{resource:?} {record:?}"),
-        at: Instant::now(),
-    })
-}
-
-fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
-    match value(attributes, key)? {
-        Value::StringValue(text) => Some(text.clone()),
-        _ => None,
-    }
-}
-
-fn number(attributes: &[KeyValue], key: &str) -> Option<u64> {
-    match value(attributes, key)? {
-        Value::IntValue(number) => u64::try_from(*number).ok(),
-        _ => None,
-    }
-}
-
-fn value<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
-    attributes.iter().find(|attribute| attribute.key == key)?.value.as_ref()?.value.as_ref()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::ledger::SharedLedger;
+use tidings_testkit::ledger::SharedLedger;
 
 /// By how much less a wait may be seen: clocks of wall and of timers need not tick alike.
 const LEEWAY: Duration = Duration::from_millis(50);

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::patience::Patience;
-use crate::ledger::{Delivery, SharedLedger, envelopes};
+use tidings_testkit::ledger::SharedLedger;
 
 const TAKEN: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 const GIGABYTE: usize = 1 << 30;
@@ -239,22 +239,8 @@ async fn head(
 
 /// Takes the events of a request, and answers how many.
 fn take(shared: &Shared, body: &[u8]) -> usize {
-    let envelopes = match envelopes(body) {
-        Ok(envelopes) => envelopes,
-        Err(error) => {
-            let text = String::from_utf8_lossy(body);
-            shared.ledger.complain(format!("no envelopes, {error}: {text}"));
-            return 0;
-        }
-    };
-    let count = envelopes.len();
+    let count = shared.ledger.take_envelopes(body);
     shared.unanswered.fetch_add(count, Ordering::Relaxed);
-    for envelope in envelopes {
-        match Delivery::of_envelope(envelope) {
-            Ok(delivery) => shared.ledger.record(delivery),
-            Err(complaint) => shared.ledger.complain(complaint),
-        }
-    }
     count
 }
 

@@ -7,7 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use tidings_testkit::ledger::SharedLedger;
+use tidings_testkit::receiver::{KafkaReceiver, PARTITIONS};
 
 use super::process::{Part, Process, Scratch, run};
 use super::{free_port, installed};
@@ -80,6 +84,12 @@ impl Kafka {
         let mut kafka = Self { process, bootstrap, account, logging, _scratch: scratch };
         kafka.launch().await;
         kafka
+    }
+
+    /// Makes a topic and starts to read it.
+    pub(crate) async fn read(&self, topic: &'static str) -> KafkaReceiver {
+        make_topic(&self.bootstrap, topic, &[]).await;
+        KafkaReceiver::read(&self.bootstrap, topic, SharedLedger::default()).expect("a consumer")
     }
 
     /// The broker's address, for `bootstrap.servers`.
@@ -191,4 +201,24 @@ impl Part for Kafka {
         let metadata = answer.await.expect("a task that does not panic");
         metadata.is_ok_and(|metadata| !metadata.brokers().is_empty())
     }
+}
+
+fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
+    ClientConfig::new().set("bootstrap.servers", bootstrap).create().expect("an admin client")
+}
+
+/// Makes a topic of [`PARTITIONS`], with these settings of its own.
+pub(crate) async fn make_topic(bootstrap: &str, topic: &str, settings: &[(&str, &str)]) {
+    let mut new = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1));
+    for (name, value) in settings {
+        new = new.set(name, value);
+    }
+    let made = admin(bootstrap).create_topics([&new], &AdminOptions::new()).await;
+    made.expect("an answer of the broker").remove(0).expect("a new topic");
+}
+
+/// Deletes a topic with all that is in it.
+pub(crate) async fn delete_topic(bootstrap: &str, topic: &str) {
+    let gone = admin(bootstrap).delete_topics(&[topic], &AdminOptions::new()).await;
+    gone.expect("an answer of the broker").remove(0).expect("a topic that was there");
 }

@@ -27,7 +27,7 @@ pub(crate) use apiserver::{ApiServer, ApiServerOptions, token_of};
 pub(crate) use collector::{Collector, otlp_items};
 pub(crate) use controllers::Component;
 pub(crate) use etcd::Etcd;
-pub(crate) use kafka::{ACCOUNT, Kafka};
+pub(crate) use kafka::{ACCOUNT, Kafka, delete_topic, make_topic};
 pub(crate) use process::{Part, Process, Scratch, run};
 pub(crate) use siem::Siem;
 pub(crate) use webhooks::{Signed, WebhookLibrary};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::ledger::{Delivery, SharedLedger};
 use crate::parts::{Collector, Part as _, otlp_items};
+use tidings_testkit::ledger::{Delivery, SharedLedger};
 
 const POLL: Duration = Duration::from_millis(100);
 

@@ -1,10 +1,8 @@
-//! Those who receive what the bridge delivers, each writing a [ledger](crate::ledger): a consumer of
-//! Kafka, a reader of what the Collector exports to its file, and a webhook of our own.
+//! Those who receive what the bridge delivers, each writing a [ledger](tidings_testkit::ledger), beside those of the
+//! test kit: a reader of what the Collector exports to its file, and a webhook that checks signatures.
 
 mod collector;
-mod kafka;
 mod webhook;
 
 pub(crate) use collector::CollectorReceiver;
-pub(crate) use kafka::{KAFKA_PARTITIONS, KafkaReceiver, delete_topic, make_topic};
 pub(crate) use webhook::{Mode, SECRET, WebhookReceiver};

@@ -148,7 +148,8 @@ async fn the_manifests_are_taken_to_the_letter_and_so_is_the_pod() {
 async fn an_api_server_that_refuses_is_quoted_and_asked_again() {
     let users = vec!["nobody".to_owned()];
     let cluster = Cluster::start(ApiServerOptions { users, ..Default::default() }).await;
-    let sinks = only_a_webhook(&WebhookReceiver::start().await);
+    let receiver = WebhookReceiver::start();
+    let sinks = only_a_webhook(&receiver);
 
     let kubeconfig = cluster.server.kubeconfig_with_token("stranger", "a-token-of-nobody");
     let mut stranger = Bridge::new(&kubeconfig, &sinks);
@@ -215,7 +216,7 @@ async fn a_permission_that_is_missing_is_named_and_the_rest_goes_on() {
 /// Runs a new bridge that lacks a verb of a rule. For each resource the log names both, and Events about all of them
 /// arrive.
 async fn is_named(cluster: &Cluster, kubeconfig: &Path, rule: &Value, verb: &str, case: usize) {
-    let receiver = WebhookReceiver::start().await;
+    let receiver = WebhookReceiver::start();
     let mut sinks = only_a_webhook(&receiver);
     sinks["pager"]["enrich"] = json!({"labels": ["team"], "owners": true, "node": true});
     let mut bridge = Bridge::configured(kubeconfig, &sinks, |config| {

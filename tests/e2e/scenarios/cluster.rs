@@ -50,7 +50,7 @@ async fn a_bridge_that_is_killed_delivers_all_that_controllers_report() {
     }
     apply(&admin);
 
-    let (all, pager) = (WebhookReceiver::start().await, WebhookReceiver::start().await);
+    let (all, pager) = (WebhookReceiver::start(), WebhookReceiver::start());
     let mut sinks = only_a_webhook(&pager);
     sinks["all"] = only_a_webhook(&all)["pager"].clone();
     sinks["pager"]["match"] = r#"event.type == "Warning""#.into();

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ fn of_a_loud_pod(n: usize) -> Event {
 #[ignore = "by hand: make e2e ARGS=--all"]
 async fn what_is_suppressed_comes_out_in_sum_over_three_kills() {
     let cluster = Cluster::start(ApiServerOptions::default()).await;
-    let pager = WebhookReceiver::start().await;
+    let pager = WebhookReceiver::start();
     let mut sinks = only_a_webhook(&pager);
     sinks["pager"]["correlate"] = json!({"mode": "suppress"});
     let mut bridge = Bridge::new(&cluster.server.kubeconfig("admin"), &sinks);
@@ -96,14 +95,14 @@ async fn what_ails_a_sink_is_an_event_about_the_pod_and_reaches_the_others() {
     let cluster = Cluster::start(ApiServerOptions::default()).await;
     let admin = cluster.server.kubeconfig("admin");
     apply(&admin);
-    let (pager, broken) = (WebhookReceiver::start().await, WebhookReceiver::start().await);
+    let (pager, broken) = (WebhookReceiver::start(), WebhookReceiver::start());
     let mut sinks = only_a_webhook(&pager);
     sinks["broken"] = only_a_webhook(&broken)["pager"].clone();
     let mut bridge = Bridge::configured(&shipped_account(&cluster), &sinks, |config| {
         config["source"]["heartbeat"] = "2s".into();
     });
     bridge.be_the_pod("tidings", "tidings-0");
-    broken.set(Mode::Answer(StatusCode::SERVICE_UNAVAILABLE));
+    broken.set(Mode::Answer("503 Service Unavailable"));
     bridge.launch().await;
     let events = Api::<Event>::namespaced(cluster.admin().await, "default");
     events.create(&PostParams::default(), &of_a_loud_pod(1)).await.expect("a creation");

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Service};
@@ -120,8 +119,8 @@ async fn events_are_told_with_what_their_objects_are() {
     let service = create::<Service>(&client, service).await;
     let secret = create::<ConfigMap>(&client, json!({"metadata": {"name": "web"}})).await;
 
-    let (live, late) = (WebhookReceiver::start().await, WebhookReceiver::start().await);
-    late.set(Mode::Answer(StatusCode::SERVICE_UNAVAILABLE));
+    let (live, late) = (WebhookReceiver::start(), WebhookReceiver::start());
+    late.set(Mode::Answer("503 Service Unavailable"));
     let mut sinks = only_a_webhook(&live);
     sinks["late"] = only_a_webhook(&late)["pager"].clone();
     for sink in ["pager", "late"] {

@@ -31,7 +31,8 @@ async fn a_journal_that_cannot_be_used_ends_the_bridge_with_a_hint() {
         Cluster::start(ApiServerOptions::default()),
     );
     let (here, there) = (cluster.server.kubeconfig("admin"), other.server.kubeconfig("admin"));
-    let sinks = only_a_webhook(&WebhookReceiver::start().await);
+    let receiver = WebhookReceiver::start();
+    let sinks = only_a_webhook(&receiver);
     let folder = tempfile::tempdir().expect("a temporary folder");
 
     // Not a matter of permissions, which do not hold back a superuser who runs the tests.

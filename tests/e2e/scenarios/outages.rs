@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use tokio::time::sleep;
 
-use crate::ledger::SharedLedger;
 use crate::oracle::Expected;
 use crate::parts::Part as _;
 use crate::receivers::Mode;
 use crate::stage::{ARRIVES_WITHIN, Stage};
 use crate::wait::{until, until_within};
 use crate::writers::Load;
+use tidings_testkit::ledger::SharedLedger;
 
 /// How long a sink is away.
 const OUTAGE: Duration = Duration::from_secs(20);
@@ -42,7 +41,7 @@ async fn a_webhook_that_fails_and_cuts_connections_holds_up_nobody_else() {
     let writing = steady(35).start(&stage.cluster.admin().await).await;
     until("events arrive at the webhook", async || stage.pager.ledger.distinct() > 100).await;
 
-    stage.pager.set(Mode::Answer(StatusCode::SERVICE_UNAVAILABLE));
+    stage.pager.set(Mode::Answer("503 Service Unavailable"));
     until("the webhook is noticed to fail", async || {
         stage.bridge.sink("pager").await["state"] == "retrying"
     })

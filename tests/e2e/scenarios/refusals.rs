@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::bridge::Bridge;
 use crate::oracle::Expected;
 use crate::parts::{ApiServerOptions, Kafka, Part as _};
-use crate::receivers::{KafkaReceiver, Mode, WebhookReceiver};
+use crate::receivers::{Mode, WebhookReceiver};
 use crate::stage::{Cluster, Stage, accounts_for_everything, only_a_webhook};
 use crate::truth::Truth;
 use crate::wait::until;
@@ -49,8 +48,8 @@ async fn a_webhook_that_does_not_know_us_gets_everything_later() {
     let cluster = Cluster::start(ApiServerOptions::default()).await;
     let admin = cluster.admin().await;
     let truth = Truth::start(admin.clone()).await;
-    let pager = WebhookReceiver::start().await;
-    pager.set(Mode::Answer(StatusCode::UNAUTHORIZED));
+    let pager = WebhookReceiver::start();
+    pager.set(Mode::Answer("401 Unauthorized"));
     let mut bridge = Bridge::new(&cluster.server.kubeconfig("admin"), &only_a_webhook(&pager));
     bridge.launch().await;
     let load = Load { events: 200, repeated: 40, rate: 100, ..Load::default() };
@@ -86,7 +85,7 @@ async fn one_event_of_500_that_is_refused_costs_no_other() {
     let load = Load { events: 500, repeated: 0, rate: 300, ..Load::default() };
     load.write(&admin, &truth).await;
 
-    let pager = WebhookReceiver::start().await;
+    let pager = WebhookReceiver::start();
     pager.set(Mode::Refuse(REFUSED));
     let sinks = only_a_webhook(&pager);
     let mut bridge = Bridge::configured(&cluster.server.kubeconfig("admin"), &sinks, |config| {
@@ -127,7 +126,7 @@ async fn a_backlog_goes_into_a_topic_that_takes_less_than_a_batch() {
     load.write(&admin, &truth).await;
 
     let kafka = Kafka::start(&[("message.max.bytes", "100000")]).await;
-    let audit = KafkaReceiver::start(&kafka, TOPIC).await;
+    let audit = kafka.read(TOPIC).await;
     let sinks = json!({"audit": {
         "kafka": {"brokers": [kafka.bootstrap()], "topic": TOPIC},
         "compression": "none",

@@ -1,7 +1,7 @@
 //! The configuration of a running bridge changes: by command, by signal, and by itself.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeSet, HashSet},
     fmt::Write as _,
     net::SocketAddr,
     os::unix::fs::symlink,
@@ -13,18 +13,15 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Json, Router,
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    routing::post,
-    serve::ListenerExt as _,
-};
 use serde_json::Value;
-use tidings_testkit::api_server::{ApiServer, EventObject};
+use tidings_testkit::{
+    api_server::{ApiServer, EventObject},
+    ledger::SharedLedger,
+    receiver::{HttpReceiver, Received, Step},
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     process::Command,
     time::sleep,
 };
@@ -36,63 +33,51 @@ use super::{
 };
 
 /// A webhook's receiver.
-#[derive(Default)]
 struct Receiver {
-    /// How often each id was taken.
-    taken: Mutex<BTreeMap<String, u64>>,
-    refused: AtomicU64,
-    connections: Arc<AtomicU64>,
-    fails: AtomicBool,
+    ledger: SharedLedger,
+    refused: Arc<AtomicU64>,
+    fails: Arc<AtomicBool>,
     /// The values of `authorization` that it takes; every one where there is none.
-    tokens: Mutex<BTreeSet<String>>,
+    tokens: Arc<Mutex<BTreeSet<String>>>,
+    http: HttpReceiver,
 }
 
 impl Receiver {
-    async fn start() -> (Arc<Self>, SocketAddr) {
-        let receiver = Arc::new(Self::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let routes = Router::new().route("/", post(Self::take)).with_state(Arc::clone(&receiver));
-        let connections = Arc::clone(&receiver.connections);
-        let listener = listener.tap_io(move |_| {
-            connections.fetch_add(1, Ordering::Relaxed);
-        });
-        tokio::spawn(async move { axum::serve(listener, routes).await });
-        (receiver, address)
-    }
-
-    #[expect(clippy::unused_async, reason = "a handler has to be")]
-    async fn take(
-        State(receiver): State<Arc<Self>>,
-        headers: HeaderMap,
-        Json(events): Json<Vec<Value>>,
-    ) -> StatusCode {
-        let tokens = receiver.tokens.lock().unwrap().clone();
-        let shown = headers.get("authorization").and_then(|value| value.to_str().ok());
-        let status = if receiver.fails.load(Ordering::Relaxed) {
-            StatusCode::SERVICE_UNAVAILABLE
-        } else if !tokens.is_empty() && !shown.is_some_and(|shown| tokens.contains(shown)) {
-            StatusCode::UNAUTHORIZED
-        } else {
-            StatusCode::OK
+    fn start() -> (Self, SocketAddr) {
+        let (ledger, refused, fails) = (SharedLedger::default(), Arc::default(), Arc::default());
+        let tokens = Arc::<Mutex<BTreeSet<String>>>::default();
+        let (taken, turned_away, away, known) = (
+            ledger.clone(),
+            Arc::<AtomicU64>::clone(&refused),
+            Arc::<AtomicBool>::clone(&fails),
+            Arc::clone(&tokens),
+        );
+        let answer = move |_, request: &Received| {
+            let tokens = known.lock().unwrap();
+            let shown = request.header("authorization");
+            let status = if away.load(Ordering::Relaxed) {
+                "503 Service Unavailable"
+            } else if !tokens.is_empty() && !shown.is_some_and(|shown| tokens.contains(shown)) {
+                "401 Unauthorized"
+            } else {
+                taken.take_envelopes(&request.body);
+                return vec![Step::answer("200 OK", "", "")];
+            };
+            turned_away.fetch_add(1, Ordering::Relaxed);
+            vec![Step::answer(status, "", "")]
         };
-        if status == StatusCode::OK {
-            let mut taken = receiver.taken.lock().unwrap();
-            for event in events {
-                *taken.entry(event["id"].as_str().unwrap().to_owned()).or_default() += 1;
-            }
-        } else {
-            receiver.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        status
+        let http = HttpReceiver::start(answer).unwrap();
+        let address = http.address;
+        (Self { ledger, refused, fails, tokens, http }, address)
     }
 
-    fn ids(&self) -> BTreeSet<String> {
-        self.taken.lock().unwrap().keys().cloned().collect()
+    fn ids(&self) -> HashSet<String> {
+        self.ledger.lock().ids.clone()
     }
 
     async fn has(&self, count: usize) {
-        until(&format!("{count} events are there"), || self.ids().len() >= count).await;
+        until(&format!("{count} events are there"), || self.ledger.distinct() >= count).await;
+        assert_eq!(self.ledger.lock().complaints, [""; 0]);
     }
 }
 
@@ -178,12 +163,8 @@ fn webhook(address: SocketAddr, more: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_adds_changes_and_removes_sinks_and_leaves_the_others_alone() {
-    let [(kept, at_kept), (before, at_before), (after, at_after), (added, at_added)] = [
-        Receiver::start().await,
-        Receiver::start().await,
-        Receiver::start().await,
-        Receiver::start().await,
-    ];
+    let [(kept, at_kept), (before, at_before), (after, at_after), (added, at_added)] =
+        [Receiver::start(), Receiver::start(), Receiver::start(), Receiver::start()];
     let (kept_sink, gone) = (webhook(at_kept, ""), webhook(at_before, ""));
     let changed = |address| webhook(address, "");
     let stage = Stage::set(&format!(
@@ -218,8 +199,7 @@ async fn a_reload_adds_changes_and_removes_sinks_and_leaves_the_others_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_waits_to_retry_reaches_its_new_address_at_once() {
-    let [(failing, at_failing), (well, at_well)] =
-        [Receiver::start().await, Receiver::start().await];
+    let [(failing, at_failing), (well, at_well)] = [Receiver::start(), Receiver::start()];
     failing.fails.store(true, Ordering::Relaxed);
     let slow =
         |address| webhook(address, "").replace("initial: 10ms, max: 50ms", "initial: 1h, max: 1h");
@@ -233,7 +213,7 @@ async fn a_sink_that_waits_to_retry_reaches_its_new_address_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_file_changes_nothing_and_is_told_until_it_is_mended() {
-    let (receiver, address) = Receiver::start().await;
+    let (receiver, address) = Receiver::start();
     let sink = format!("  out: {{{}}}\n", webhook(address, ""));
     let stage = Stage::set(&format!("sinks:\n{sink}")).await;
     for (bad, says) in [
@@ -348,7 +328,7 @@ async fn config_show_prints_the_configuration_in_force_without_secrets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_is_replaced_by_a_pipe_is_told_and_holds_up_no_stop() {
-    let (receiver, address) = Receiver::start().await;
+    let (receiver, address) = Receiver::start();
     let secret = tempfile::tempdir().unwrap();
     let path = secret.path().join("token");
     std::fs::write(&path, "one").unwrap();
@@ -391,7 +371,7 @@ async fn a_configuration_that_came_through_a_pipe_stays_in_force() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_journal_path_is_told_in_the_log_and_by_the_old_socket() {
-    let (_receiver, address) = Receiver::start().await;
+    let (_receiver, address) = Receiver::start();
     let sinks = format!("sinks:\n  out: {{{}}}\n", webhook(address, ""));
     let stage = Stage::set(&sinks).await;
     let config = std::fs::read_to_string(stage.dir.path().join("tidings.yaml")).unwrap();
@@ -409,7 +389,7 @@ async fn a_changed_journal_path_is_told_in_the_log_and_by_the_old_socket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_finds_a_secret_that_was_swapped_and_a_signal_does_so_at_once() {
-    let (receiver, address) = Receiver::start().await;
+    let (receiver, address) = Receiver::start();
     receiver.tokens.lock().unwrap().extend(["one".to_owned(), "two".to_owned()]);
     let secrets = tempfile::tempdir().unwrap();
     // As the kubelet has it: a link to a directory, which is replaced at once.
@@ -445,7 +425,7 @@ async fn a_look_finds_a_secret_that_was_swapped_and_a_signal_does_so_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_the_admin_server_is_replaced() {
-    let (_receiver, address) = Receiver::start().await;
+    let (_receiver, address) = Receiver::start();
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&secret, "the-first-of-the-tokens").unwrap();
     let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(address, ""))).await;
@@ -480,12 +460,8 @@ async fn a_token_of_the_admin_server_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_reloads_under_load_lose_nothing_and_stop_no_unchanged_sink() {
     const ROUNDS: u64 = 20;
-    let [(kept, at_kept), (changing, at_changing), (coming, at_coming), (failing, at_failing)] = [
-        Receiver::start().await,
-        Receiver::start().await,
-        Receiver::start().await,
-        Receiver::start().await,
-    ];
+    let [(kept, at_kept), (changing, at_changing), (coming, at_coming), (failing, at_failing)] =
+        [Receiver::start(), Receiver::start(), Receiver::start(), Receiver::start()];
     failing.fails.store(true, Ordering::Relaxed);
     let of_round = |round: u64| {
         let mut sinks = format!("sinks:\n  kept: {{{}}}\n", webhook(at_kept, ""));
@@ -527,12 +503,11 @@ async fn twenty_reloads_under_load_lose_nothing_and_stop_no_unchanged_sink() {
     {
         receiver.has(created).await;
         assert_eq!(receiver.ids().len(), created, "{name}");
-        let repeated = receiver.taken.lock().unwrap().values().filter(|times| **times > 1).count();
-        assert_eq!(repeated, 0, "{name}");
+        assert_eq!(receiver.ledger.lock().tally().repeated, 0, "{name}");
     }
     stage.assert_untouched("kept");
     // One that is idle for long may be closed by the client, but no reload closes any.
-    let connections = kept.connections.load(Ordering::Relaxed);
+    let connections = kept.http.connections() as u64;
     assert!(connections < ROUNDS, "{connections}");
     let status = stage.status().await;
     for sink in status["sinks"].as_array().unwrap() {

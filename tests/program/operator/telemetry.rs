@@ -1,18 +1,16 @@
 //! The metrics of the program itself, sent by OTLP.
 
-use std::{
-    process::Command,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{process::Command, time::Duration};
 
-use axum::{Router, body::Bytes, extract::State, http::HeaderMap, routing::post};
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
     metrics::v1::{Metric, metric::Data, number_data_point::Value},
 };
 use prost::Message as _;
-use tidings_testkit::api_server::EventObject;
+use tidings_testkit::{
+    api_server::EventObject,
+    receiver::{HttpReceiver, Received},
+};
 use tokio::time::sleep;
 
 use super::{
@@ -21,16 +19,6 @@ use super::{
     support::{server, until},
 };
 
-type Received = Arc<Mutex<Vec<ExportMetricsServiceRequest>>>;
-
-async fn take(State(received): State<Received>, body: Bytes) {
-    received.lock().unwrap().push(ExportMetricsServiceRequest::decode(body).unwrap());
-}
-
-async fn note(State(tokens): State<Arc<Mutex<Vec<String>>>>, headers: HeaderMap) {
-    tokens.lock().unwrap().push(headers["x-token"].to_str().unwrap().to_owned());
-}
-
 fn metric(request: &ExportMetricsServiceRequest, name: &str) -> Metric {
     let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
     metrics.iter().find(|metric| metric.name == name).unwrap().clone()
@@ -38,11 +26,9 @@ fn metric(request: &ExportMetricsServiceRequest, name: &str) -> Metric {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_sent_at_the_start_and_at_the_end() {
-    let (server, dir, received) = (server(), tempfile::tempdir().unwrap(), Received::default());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let router = Router::new().route("/v1/metrics", post(take)).with_state(received.clone());
-    tokio::spawn(axum::serve(listener, router).into_future());
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let receiver = HttpReceiver::always("200 OK", "", "").unwrap();
+    let address = receiver.address;
     std::fs::write(dir.path().join("kubeconfig"), server.kubeconfig()).unwrap();
     let config = format!(
         "source: {{kubeconfig: {0}/kubeconfig}}\njournal: {{path: {0}/journal}}\n\
@@ -54,14 +40,16 @@ async fn metrics_are_sent_at_the_start_and_at_the_end() {
     std::fs::write(dir.path().join("tidings.yaml"), config).unwrap();
     server.create(EventObject::about_pod("shop", "web-0", "BackOff", "try")).unwrap();
     let mut process = Process::spawn(dir.path(), &[]).await;
-    until("metrics come", || !received.lock().unwrap().is_empty()).await;
+    until("metrics come", || !receiver.received().is_empty()).await;
     let out = dir.path().join("out");
     until("the event comes", || std::fs::metadata(&out).is_ok_and(|file| file.len() > 0)).await;
 
     let pid = process.child.id().unwrap().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(process.child.wait().await.unwrap().success());
-    let last = received.lock().unwrap().pop().unwrap();
+    assert!(receiver.received().iter().all(|one| one.line() == "POST /v1/metrics HTTP/1.1"));
+    let read = |one: &Received| ExportMetricsServiceRequest::decode(&*one.body).unwrap();
+    let last = receiver.received().iter().map(read).collect::<Vec<_>>().pop().unwrap();
     let attributes = &last.resource_metrics[0].resource.as_ref().unwrap().attributes;
     let keys: Vec<_> = attributes.iter().map(|attribute| &*attribute.key).collect();
     let expected =
@@ -82,11 +70,8 @@ async fn metrics_are_sent_at_the_start_and_at_the_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_receiver_of_metrics_and_the_counters_change_without_a_restart() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
-    let tokens = Arc::<Mutex<Vec<String>>>::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let router = Router::new().route("/v1/metrics", post(note)).with_state(Arc::clone(&tokens));
-    tokio::spawn(axum::serve(listener, router).into_future());
+    let receiver = HttpReceiver::always("200 OK", "", "").unwrap();
+    let address = receiver.address;
     std::fs::write(dir.path().join("kubeconfig"), server.kubeconfig()).unwrap();
     let token = dir.path().join("token");
     let (path, config) = (dir.path().display(), dir.path().join("tidings.yaml"));
@@ -105,8 +90,10 @@ async fn the_receiver_of_metrics_and_the_counters_change_without_a_restart() {
     );
     std::fs::write(&config, format!("{bare}{more}")).unwrap();
     tidings(&config, &["reload"]).await.ok();
-    let last = || tokens.lock().unwrap().last().cloned();
-    until("metrics come", || last().as_deref() == Some("one")).await;
+    let is_last = |token| {
+        receiver.received().last().is_some_and(|last| last.header("x-token") == Some(token))
+    };
+    until("metrics come", || is_last("one")).await;
     server.create(EventObject::about_pod("shop", "web-0", "BackOff", "try")).unwrap();
     let metrics = format!("http://127.0.0.1:{}/metrics", port(&bridge.log()));
     let counted = "tidings_events_total{metric=\"all\"} 1\n";
@@ -115,7 +102,7 @@ async fn the_receiver_of_metrics_and_the_counters_change_without_a_restart() {
     }
 
     std::fs::write(&token, "two").unwrap();
-    until("metrics come with the new secret", || last().as_deref() == Some("two")).await;
+    until("metrics come with the new secret", || is_last("two")).await;
     let changed = ["changed=\"metrics, telemetry\"", "changed=\"telemetry\""];
     let is_said = || changed.iter().all(|changed| bridge.log().contains(changed));
     until("both changes are said", is_said).await;

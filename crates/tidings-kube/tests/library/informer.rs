@@ -7,7 +7,7 @@ mod informer_factory;
 mod informer_model;
 mod informer_support;
 mod informer_unreadable;
-mod model_server;
+mod memory;
 mod panics;
 mod reflector_bodies;
 mod reflector_changes;

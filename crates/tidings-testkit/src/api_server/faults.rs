@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::http::Ending;
+use crate::http::Ending;
 
 /// Which requests a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use super::{
     Shared,
     faults::{Fault, StreamFault},
-    http::{Chunk, Connection, Ending, Request},
     params::{ContinueToken, ListParams, VersionMatch},
     route::Target,
     serve::JSON,
@@ -15,6 +14,7 @@ use super::{
     status::ApiStatus,
     table::Page,
 };
+use crate::http::{Chunk, Connection, Ending, Request};
 
 /// A list as it goes out: what stands before, between and after its items.
 pub(super) struct List<'a> {

@@ -79,6 +79,15 @@ impl ApiServer {
         serde_json::from_slice(&json).map_err(|error| ApiStatus::new(500, "", error.to_string()))
     }
 
+    /// The objects of a resource as the items of a list; none of one that is not known.
+    pub fn objects(&self, resource: &str) -> Vec<Value> {
+        let Ok(id) = self.known(resource) else { return Vec::new() };
+        let mut state = self.shared.state();
+        let revision = state.revision();
+        let page = state.table_mut(id).list("", "", revision, 0, |_| true);
+        page.items.iter().filter_map(|item| serde_json::from_slice(item).ok()).collect()
+    }
+
     /// How many objects of a resource exist; none of one that is not known.
     pub fn live(&self, resource: &str) -> usize {
         self.known(resource).map_or(0, |id| self.shared.state().table(id).live())

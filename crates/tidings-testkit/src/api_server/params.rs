@@ -1,6 +1,7 @@
 //! What a list or watch asks for, and what the API server refuses of it.
 
-use super::{http::Request, resource::Resource, selector::Selector, status::ApiStatus};
+use super::{resource::Resource, selector::Selector, status::ApiStatus};
+use crate::http::Request;
 
 /// How `resourceVersion` is meant on a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::{
     faults::On,
-    http::Request,
     resource::{Catalogue, ResourceId},
     status::ApiStatus,
 };
+use crate::http::Request;
 
 /// What is done to objects, in RBAC's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    http::Request,
     resource::{Fields, Resource},
     shape::{metadata_of, names_of},
     status::ApiStatus,
 };
+use crate::http::Request;
 
 /// The fields that the API server lets Events be selected by, beside those of every object.
 const OF_EVENTS: [&str; 11] = [

@@ -4,13 +4,11 @@ use std::io;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use super::object_key;
 use super::{
     Shared, documents,
     faults::{Fault, On},
-    http::{Connection, Ending, Request},
     list,
     object::EventObject,
     resource::EVENTS,
@@ -20,11 +18,12 @@ use super::{
     status::ApiStatus,
     watch,
 };
+use crate::http::{Connection, Ending, Request, Stream};
 
 pub(super) const JSON: &str = "Content-Type: application/json\r\n";
 
 /// Serves one connection until either side ends it.
-pub(super) async fn connection(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+pub(super) async fn connection(stream: impl Stream + 'static, shared: &Shared) -> io::Result<()> {
     let mut connection = Connection::new(stream);
     while let Some(request) = connection.request().await? {
         shared.record(&request);

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{http::Request, resource::Resource, status::ApiStatus};
+use super::{resource::Resource, status::ApiStatus};
+use crate::http::Request;
 
 /// How an answer writes its objects.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,6 @@ use super::object_key;
 use super::{
     Options, Recorded,
     faults::Faults,
-    http::Request,
     object::EventObject,
     resource::{Catalogue, EVENTS, PerResource, ResourceId},
     route::Verb,
@@ -25,6 +24,7 @@ use super::{
     status::ApiStatus,
     stored::AnyObject,
 };
+use crate::http::Request;
 
 /// How many requests are remembered.
 const REQUESTS: usize = 10_000;

@@ -8,7 +8,6 @@ use tokio::{sync::watch as signal, time::Instant};
 use super::{
     Shared,
     faults::{Fault, Place, StreamFault},
-    http::{Chunk, Connection, Ending, Request},
     object::{EventObject, ObjectMeta},
     params::ListParams,
     resource::{EVENTS, ResourceId},
@@ -21,6 +20,7 @@ use super::{
     stored::{AnyObject, Stored as _},
     table::{Change, ChangeType},
 };
+use crate::http::{Chunk, Connection, Ending, Request};
 
 /// How many changes are taken from the log at once, and when a chunk is written.
 const BATCH: usize = 1024;

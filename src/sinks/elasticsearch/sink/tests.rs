@@ -1,15 +1,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidings_testkit::receiver::{HttpReceiver, Received, Step};
 
 use super::*;
 use crate::{
     bridge::{EventFate, FailureClass, Outcome},
-    sinks::{
-        Auth, BuildSink as _, HttpOptions, Secret,
-        fixtures::batch,
-        http::test_server::{Received, Step, TestServer},
-    },
+    sinks::{Auth, BuildSink as _, HttpOptions, Secret, fixtures::batch},
 };
 
 const QUERY: &str = "filter_path=errors%2Citems.*.status%2Citems.*.error.type%2Citems.*.error.reason%2Citems.*.error.caused_by.reason";
@@ -49,7 +46,7 @@ fn word(class: FailureClass) -> &'static str {
 
 #[tokio::test]
 async fn a_batch_is_pairs_of_lines() {
-    let server = TestServer::always("200 OK", "", r#"{"errors":false}"#).await;
+    let server = HttpReceiver::always("200 OK", "", r#"{"errors":false}"#).unwrap();
     let mut options = options(server.url("http") + "/es/");
     options.nodes[0].auth = Some(Auth::ApiKey(Secret::new("aWQ6a2V5")));
     assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
@@ -57,7 +54,7 @@ async fn a_batch_is_pairs_of_lines() {
     options.index = Templated::parse("k8s-{{ day }}").unwrap();
     assert_eq!(send(&options, &batch(7..=7)).await, Outcome::Delivered);
 
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let [fixed, dated] = received.as_slice() else { panic!() };
     assert_eq!(fixed.line(), format!("POST /es/k8s-events/_bulk?{QUERY} HTTP/1.1"));
     assert_eq!(fixed.header("content-type"), Some("application/x-ndjson"));
@@ -122,7 +119,7 @@ async fn an_item_has_the_fate_that_its_status_says() {
     ];
     let body =
         json!({"errors": true, "items": cases.iter().map(|(item, _)| item).collect::<Vec<_>>()});
-    let server = TestServer::always("200 OK", "", &body.to_string()).await;
+    let server = HttpReceiver::always("200 OK", "", &body.to_string()).unwrap();
     let outcome = send(&options(server.url("http")), &batch(1..=cases.len() as u64)).await;
     let Outcome::PerEvent(fates) = outcome else { panic!("{outcome:?}") };
     assert_eq!(fates.len(), cases.len());
@@ -170,7 +167,7 @@ async fn an_answer_without_items_fails_the_whole_batch() {
             "misconfigured",
         ),
     ] {
-        let server = TestServer::always(status, "", body).await;
+        let server = HttpReceiver::always(status, "", body).unwrap();
         let outcome = send(&options(server.url("http")), &batch(1..=2)).await;
         let Outcome::Failed(failure) = outcome else { panic!("{status} {body:.50}: {outcome:?}") };
         assert_eq!(word(failure.class), class, "{status} {body:.50}");
@@ -180,27 +177,27 @@ async fn an_answer_without_items_fails_the_whole_batch() {
 #[tokio::test]
 async fn an_event_that_has_no_item_is_not_taken() {
     let body = r#"{"errors":true,"items":[{"create":{"status":201}}]}"#;
-    let server = TestServer::always("200 OK", "", body).await;
+    let server = HttpReceiver::always("200 OK", "", body).unwrap();
     let outcome = send(&options(server.url("http")), &batch(1..=2)).await;
     assert_eq!(outcome, Outcome::PerEvent(vec![EventFate::Delivered]));
 }
 
 #[tokio::test]
 async fn every_node_is_asked() {
-    let good = || TestServer::always("200 OK", "", r#"{"errors":false}"#);
-    let (a, b) = (good().await, good().await);
+    let good = || HttpReceiver::always("200 OK", "", r#"{"errors":false}"#).unwrap();
+    let (a, b) = (good(), good());
     let mut options = options(a.url("http"));
     options.nodes.push(HttpOptions::new(b.url("http")));
     let sink = options.build().unwrap();
     for seq in 1..=4 {
         assert_eq!(sink.send(&batch(seq..=seq)).await, Outcome::Delivered);
     }
-    assert_eq!([&a, &b].map(|server| server.received.lock().unwrap().len()), [2, 2]);
+    assert_eq!([&a, &b].map(|server| server.received().len()), [2, 2]);
 }
 
 #[tokio::test]
 async fn an_event_without_an_index_is_refused_and_has_no_destination() {
-    let server = TestServer::always("200 OK", "", r#"{"errors":false}"#).await;
+    let server = HttpReceiver::always("200 OK", "", r#"{"errors":false}"#).unwrap();
     let mut options = options(server.url("http"));
     options.index = Templated::parse("k8s-{{ event.metadata.namespace }}").unwrap();
     let sink = options.build().unwrap();
@@ -215,14 +212,15 @@ async fn an_event_without_an_index_is_refused_and_has_no_destination() {
     let outcome = sink.send(&Batch { records: vec![of("a,b")] }).await;
     let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
     assert_eq!(failure.class, FailureClass::Refused(RefusedClass::Unsendable));
-    assert_eq!(server.received.lock().unwrap().len(), 0);
+    assert_eq!(server.received().len(), 0);
 }
 
 /// A truncated answer leaves the fate of the batch unknown.
 #[tokio::test]
 async fn a_batch_is_sent_again_where_the_answer_is_cut() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"errors\":fal".to_vec();
-    let server = TestServer::start(None, move |_| vec![Step::Write(head.clone()), Step::Cut]).await;
+    let server =
+        HttpReceiver::recording(move |_, _| vec![Step::Write(head.clone()), Step::Cut]).unwrap();
     let mut options = options(server.url("http"));
     options.nodes[0].timeout = Duration::from_secs(5);
     let outcome = send(&options, &batch(1..=1)).await;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidings_testkit::receiver::{HttpReceiver, Received, Step};
 
 use super::*;
 use crate::{
@@ -8,7 +9,6 @@ use crate::{
     sinks::{
         BuildSink as _,
         fixtures::{self, batch},
-        http::test_server::{Received, TestServer},
     },
 };
 
@@ -52,14 +52,14 @@ fn stream(request: &Received) -> Value {
 
 #[tokio::test]
 async fn each_stream_of_a_batch_gets_a_request_of_its_own() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     let options = LokiOptions::new(server.url("http") + "/logs/");
     let records = vec![record(1, "shop", 5), record(2, "", 5), record(3, "shop", 6)];
     let sent = Batch { records };
     let taken = Outcome::PerEvent(vec![EventFate::Delivered; 3]);
     assert_eq!(send(&options, &sent).await, taken);
 
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let mut streams: Vec<_> = received.iter().map(stream).collect();
     streams.sort_by_key(|stream| stream["stream"].to_string());
     let [shop, no_namespace] = streams.as_slice() else { panic!("{streams:?}") };
@@ -91,7 +91,7 @@ async fn each_stream_of_a_batch_gets_a_request_of_its_own() {
 
 #[tokio::test]
 async fn labels_and_tenant_are_those_of_the_options() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     let mut options = LokiOptions::new(server.url("http"));
     let none = "{{ event.action }}";
     let labels = [("env", "test"), ("ns", "{{ event.metadata.namespace }}"), ("none", none)];
@@ -103,7 +103,7 @@ async fn labels_and_tenant_are_those_of_the_options() {
     let sent = Batch { records: vec![record(1, "shop", 5)] };
     assert_eq!(send(&options, &sent).await, Outcome::Delivered);
 
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].header("x-scope-orgid"), Some("team-a"));
     let shop = stream(&received[0]);
     assert_eq!(shop["stream"], json!({ "env": "test", "ns": "shop", "service_name": "tidings" }));
@@ -113,7 +113,7 @@ async fn labels_and_tenant_are_those_of_the_options() {
 
 #[tokio::test]
 async fn an_envelope_is_the_same_line_when_it_is_read_again() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     let first = fixtures::record(1, "m");
     let text = String::from_utf8(first.envelope.to_vec()).unwrap();
     let text =
@@ -125,17 +125,17 @@ async fn an_envelope_is_the_same_line_when_it_is_read_again() {
         let options = LokiOptions::new(server.url("http"));
         assert_eq!(send(&options, &Batch { records }).await, Outcome::Delivered);
     }
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].body, received[1].body);
 }
 
 #[tokio::test]
 async fn an_entry_is_in_the_live_stream_until_it_is_50_minutes_old() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     for minutes in [0, 45, 55, 60 * 24 * 40, -4, -20] {
         let sent = Batch { records: vec![record(1, "shop", minutes)] };
         assert_eq!(send(&LokiOptions::new(server.url("http")), &sent).await, Outcome::Delivered);
-        let received = server.received.lock().unwrap();
+        let received = server.received();
         let stream = stream(received.last().unwrap());
         let nanoseconds: i128 = stream["values"][0][0].as_str().unwrap().parse().unwrap();
         let time = Timestamp::from_nanosecond(nanoseconds).unwrap();
@@ -167,14 +167,14 @@ fn a_time_that_loki_would_refuse_is_none() {
 
 #[tokio::test]
 async fn values_that_loki_would_refuse_are_made_fit() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     let mut sent = batch(1..=1);
     let envelope = String::from_utf8(sent.records[0].envelope.to_vec()).unwrap();
     let long = format!("\u{fffd}{}", "é".repeat(1500));
     sent.records[0].envelope =
         envelope.replace("Pod", &long).replace(r#""p1""#, &format!(r#""{long}""#)).into();
     assert_eq!(send(&LokiOptions::new(server.url("http")), &sent).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let stream = stream(&received[0]);
     let cut = format!("?{}", "é".repeat(1022));
     assert_eq!(
@@ -216,39 +216,41 @@ async fn every_answer_has_its_outcome() {
         ("260 Blocked", "ingestion blocked for user 'fake'".to_owned(), Misconfigured),
         ("202 Accepted", String::new(), Misconfigured),
     ] {
-        let server = TestServer::always(status, "", &body).await;
+        let server = HttpReceiver::always(status, "", &body).unwrap();
         let options = LokiOptions::new(server.url("http"));
         assert_eq!(failure(send(&options, &batch(1..=2)).await).class, class, "{status} {body}");
     }
-    let server = TestServer::always("260 Blocked", "", "ingestion blocked until 2030").await;
+    let server = HttpReceiver::always("260 Blocked", "", "ingestion blocked until 2030").unwrap();
     let blocked = send(&LokiOptions::new(server.url("http")), &batch(1..=2)).await;
     assert!(failure(blocked).reason.ends_with(": ingestion blocked until 2030"));
     for status in ["204 No Content", "200 OK"] {
-        let server = TestServer::always(status, "", "").await;
+        let server = HttpReceiver::always(status, "", "").unwrap();
         let options = LokiOptions::new(server.url("http"));
         assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
     }
 }
 
-/// Options towards a Loki that answers by the tenant, which is the namespace.
-async fn by_tenant() -> LokiOptions {
-    let answer = async |headers: http::HeaderMap| match headers["x-scope-orgid"].to_str().unwrap() {
-        "full" => StatusCode::TOO_MANY_REQUESTS,
-        "old" => StatusCode::BAD_REQUEST,
-        "slow" => std::future::pending().await,
-        _ => StatusCode::NO_CONTENT,
-    };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut options = LokiOptions::new(format!("http://{}", listener.local_addr().unwrap()));
-    let router = axum::Router::new().route("/loki/api/v1/push", axum::routing::post(answer));
-    tokio::spawn(async { axum::serve(listener, router).await });
+/// A Loki that answers by the tenant, which is the namespace.
+fn by_tenant() -> (HttpReceiver, LokiOptions) {
+    let server = HttpReceiver::start(|_, request| {
+        let status = match request.header("x-scope-orgid") {
+            Some("full") => "429 Too Many Requests",
+            Some("old") => "400 Bad Request",
+            Some("slow") => return vec![Step::Hang],
+            Some(_) if request.line().starts_with("POST /loki/api/v1/push ") => "204 No Content",
+            _ => "404 Not Found",
+        };
+        vec![Step::answer(status, "", "")]
+    });
+    let server = server.unwrap();
+    let mut options = LokiOptions::new(server.url("http"));
     options.tenant = Some(Templated::parse("{{ event.metadata.namespace }}").unwrap());
-    options
+    (server, options)
 }
 
 #[tokio::test]
 async fn the_failure_of_one_tenant_costs_no_other_an_event() {
-    let mut options = by_tenant().await;
+    let (_server, mut options) = by_tenant();
     options.http.timeout = Duration::from_secs(1);
     let sent = |namespaces: &[&str]| {
         let records = (1..).zip(namespaces).map(|(seq, namespace)| record(seq, namespace, 0));

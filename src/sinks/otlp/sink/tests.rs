@@ -3,7 +3,7 @@ mod connection;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -12,10 +12,7 @@ use http_body_util::{Full, StreamBody};
 use hyper::body::Frame;
 use opentelemetry_proto::tonic::{
     collector::{
-        logs::v1::{
-            ExportLogsPartialSuccess, ExportLogsServiceRequest,
-            logs_service_server::{LogsService, LogsServiceServer},
-        },
+        logs::v1::{ExportLogsPartialSuccess, ExportLogsServiceRequest},
         metrics::v1::{
             ExportMetricsServiceRequest, ExportMetricsServiceResponse,
             metrics_service_server::{MetricsService, MetricsServiceServer},
@@ -24,10 +21,10 @@ use opentelemetry_proto::tonic::{
     metrics::v1::ResourceMetrics,
 };
 use prost::Message as _;
+use tidings_testkit::receiver::{HttpReceiver, OtlpReceiver, Step};
 use tonic::{
     Code, Request, Response, Status,
     body::Body,
-    codec::CompressionEncoding,
     metadata::MetadataMap,
     service::Routes,
     transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
@@ -41,9 +38,8 @@ use crate::{
     bridge::{self, FailureClass, Secrets},
     event::Record,
     sinks::{
-        BuildSink as _, Compression, HttpOptions, Secret, TlsOptions,
-        fixtures::batch,
-        http::test_server::{Pki, Step, TestServer, answer},
+        BuildSink as _, Compression, HttpOptions, Secret, TlsOptions, fixtures::batch,
+        http::pki::Pki,
     },
 };
 
@@ -72,40 +68,32 @@ type Change = fn(&mut OtlpOptions);
 type Answer = Result<ExportLogsServiceResponse, Status>;
 
 /// An OTLP/gRPC receiver that gives one answer.
-#[derive(Clone)]
 struct Receiver {
     answer: Arc<Mutex<Answer>>,
     received: Arc<Mutex<Vec<(MetadataMap, ExportLogsServiceRequest)>>>,
-}
-
-#[tonic::async_trait]
-impl LogsService for Receiver {
-    async fn export(
-        &self,
-        request: Request<ExportLogsServiceRequest>,
-    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
-        let (metadata, _, message) = request.into_parts();
-        self.received.lock().unwrap().push((metadata, message));
-        self.answer.lock().unwrap().clone().map(Response::new)
-    }
+    _server: OtlpReceiver,
 }
 
 impl Receiver {
-    async fn start(answer: Answer, tls: Option<ServerTlsConfig>) -> (Self, SocketAddr) {
-        let receiver = Self { answer: Arc::new(Mutex::new(answer)), received: Arc::default() };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut server = Server::builder();
-        if let Some(tls) = tls {
-            server = server.tls_config(tls).unwrap();
-        }
-        let service = LogsServiceServer::new(receiver.clone())
-            .accept_compressed(CompressionEncoding::Gzip)
-            .accept_compressed(CompressionEncoding::Zstd)
-            .max_decoding_message_size(100_000);
-        let router = server.add_service(service);
-        tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
-        (receiver, address)
+    fn start(answer: Answer) -> (Self, SocketAddr) {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Server::builder(), answer)
+    }
+
+    fn start_at(address: SocketAddr, server: Server, answer: Answer) -> (Self, SocketAddr) {
+        let (answer, received) = (Arc::new(Mutex::new(answer)), Arc::<Mutex<Vec<_>>>::default());
+        let (told, kept) = (Arc::clone(&answer), Arc::clone(&received));
+        let server = OtlpReceiver::start_at(address, server, 100_000, move |request| {
+            let (metadata, _, message) = request.into_parts();
+            kept.lock().unwrap().push((metadata, message));
+            told.lock().unwrap().clone()
+        });
+        let server = server.unwrap();
+        let address = server.address;
+        (Self { answer, received, _server: server }, address)
+    }
+
+    fn received(&self) -> MutexGuard<'_, Vec<(MetadataMap, ExportLogsServiceRequest)>> {
+        self.received.lock().unwrap()
     }
 
     fn set(&self, answer: Answer) {
@@ -136,7 +124,7 @@ fn throttled(seconds: i64) -> Status {
 
 #[tokio::test]
 async fn grpc_delivers_and_reads_the_answer() {
-    let (receiver, address) = Receiver::start(Ok(partial(0, "a warning")), None).await;
+    let (receiver, address) = Receiver::start(Ok(partial(0, "a warning")));
     let mut options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     let sink = options.build().unwrap();
     assert_eq!(
@@ -154,7 +142,7 @@ async fn grpc_delivers_and_reads_the_answer() {
         let sink = options.build().unwrap();
         assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
     }
-    let received = receiver.received.lock().unwrap();
+    let received = receiver.received();
     assert_eq!(received.len(), 4);
     for (metadata, request) in received.iter() {
         assert_eq!(metadata.get("x-token").unwrap(), "s3cret");
@@ -187,7 +175,7 @@ async fn metrics_go_to_a_method_and_a_path_of_their_own() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let router = Server::builder().add_service(MetricsServiceServer::new(receiver.clone()));
     tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
-    let server = TestServer::always("200 OK", "", "").await;
+    let server = HttpReceiver::always("200 OK", "", "").unwrap();
     for options in
         [options(url, OtlpProtocol::Grpc), options(server.url("http"), OtlpProtocol::Http)]
     {
@@ -196,7 +184,7 @@ async fn metrics_go_to_a_method_and_a_path_of_their_own() {
         assert_eq!(sink.send(&batch).await, Outcome::Delivered);
     }
     assert_eq!(*receiver.0.lock().unwrap(), [request]);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(
         (received[0].line(), &received[0].body[..]),
         ("POST /v1/metrics HTTP/1.1", &message[..])
@@ -205,7 +193,7 @@ async fn metrics_go_to_a_method_and_a_path_of_their_own() {
 
 #[tokio::test]
 async fn grpc_statuses_become_outcomes() {
-    let (receiver, address) = Receiver::start(Err(Status::ok("")), None).await;
+    let (receiver, address) = Receiver::start(Err(Status::ok("")));
     let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     let sink = options.build().unwrap();
     let outcome = async |status: Status| {
@@ -314,7 +302,7 @@ async fn the_rejected_count_is_read_from_the_start_of_a_long_answer() {
         grpc_head().body(body).unwrap()
     })
     .await;
-    let server = TestServer::start(None, move |i| {
+    let server = HttpReceiver::recording(move |i, _| {
         let length = message.len();
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n").into_bytes();
         let sent = if i == 0 { length } else { 1001 };
@@ -324,7 +312,7 @@ async fn the_rejected_count_is_read_from_the_start_of_a_long_answer() {
         }
         steps
     })
-    .await;
+    .unwrap();
     let sink = |url, protocol| options(url, protocol).build().unwrap();
     let http = sink(server.url("http"), OtlpProtocol::Http);
     for outcome in [
@@ -384,11 +372,7 @@ async fn grpc_survives_a_receiver_that_is_away() {
     let (class, ..) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, FailureClass::Timeout);
     drop(listener);
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-    let receiver =
-        Receiver { answer: Arc::new(Mutex::new(Ok(partial(0, "")))), received: Arc::default() };
-    let router = Server::builder().add_service(LogsServiceServer::new(receiver));
-    tokio::spawn(router.serve_with_incoming(TcpIncoming::from(listener)));
+    let _receiver = Receiver::start_at(address, Server::builder(), Ok(partial(0, "")));
     assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
 }
 
@@ -398,7 +382,9 @@ async fn grpc_over_tls_verifies_the_server() {
     let tls = ServerTlsConfig::new()
         .identity(Identity::from_pem(&pki.server.0, &pki.server.1))
         .client_ca_root(Certificate::from_pem(&pki.ca));
-    let (_receiver, address) = Receiver::start(Ok(partial(0, "")), Some(tls)).await;
+    let server = Server::builder().tls_config(tls).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let (_receiver, address) = Receiver::start_at(any, server, Ok(partial(0, "")));
     let mut options = options(format!("https://{address}"), OtlpProtocol::Grpc);
     let outcome = async |options: &OtlpOptions| options.build().unwrap().send(&batch(1..=1)).await;
     options.http.tls = Some(pki.options(true));
@@ -416,15 +402,10 @@ async fn grpc_over_tls_verifies_the_server() {
 #[tokio::test]
 async fn http_delivers_and_reads_the_answer() {
     let bodies = [partial(0, "a warning").encode_to_vec(), partial(2, "too old").encode_to_vec()];
-    let server = TestServer::start(None, move |i| {
-        let mut bytes = answer("200 OK", "", "");
-        if let Some(body) = bodies.get(i) {
-            bytes = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()).into();
-            bytes.extend_from_slice(body);
-        }
-        vec![Step::Write(bytes)]
+    let server = HttpReceiver::recording(move |i, _| {
+        vec![Step::answer("200 OK", "", bodies.get(i).map_or(&[][..], Vec::as_slice))]
     })
-    .await;
+    .unwrap();
     let mut options = options(server.url("http"), OtlpProtocol::Http);
     let sink = options.build().unwrap();
     assert_eq!(
@@ -437,7 +418,7 @@ async fn http_delivers_and_reads_the_answer() {
     );
     options.http.compression = Compression::Gzip;
     assert_eq!(options.build().unwrap().send(&batch(1..=3)).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].line(), "POST /v1/logs HTTP/1.1");
     assert_eq!(received[0].header("content-type"), Some("application/x-protobuf"));
     assert_eq!(received[0].header("x-token"), Some("s3cret"));
@@ -450,12 +431,12 @@ async fn http_delivers_and_reads_the_answer() {
 async fn http_reasons_are_read_from_the_status_message() {
     let status = RpcStatus { code: 3, message: "bad batch".into(), details: vec![] };
     let body = String::from_utf8(status.encode_to_vec()).unwrap();
-    let server = TestServer::always("400 Bad Request", "", &body).await;
+    let server = HttpReceiver::always("400 Bad Request", "", &body).unwrap();
     let sink = options(server.url("http"), OtlpProtocol::Http).build().unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, FailureClass::Refused(RefusedClass::Invalid));
     assert_eq!(reason, "HTTP 400 Bad Request: bad batch");
-    let server = TestServer::always("502 Bad Gateway", "", "<html>upstream").await;
+    let server = HttpReceiver::always("502 Bad Gateway", "", "<html>upstream").unwrap();
     let sink = options(server.url("http"), OtlpProtocol::Http).build().unwrap();
     let (class, _, reason) = parts(sink.send(&batch(1..=1)).await);
     assert_eq!(class, FailureClass::Unavailable);
@@ -466,7 +447,7 @@ async fn http_reasons_are_read_from_the_status_message() {
 async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
     let words = "no X-Token s3cret, no s%33cret, no czNjcmV0 for /tenants/T0-k3n/v1/logs";
     let shown = "no X-Token …, no …, no … for …/v1/logs";
-    let server = TestServer::always("400 Bad Request", "", words).await;
+    let server = HttpReceiver::always("400 Bad Request", "", words).unwrap();
     let endpoint = server.url("http") + "/tenants/T0-k3n";
     let outcome = send(&options(endpoint, OtlpProtocol::Http), &batch(1..=1)).await;
     let (_, _, reason) = parts(outcome);
@@ -474,7 +455,7 @@ async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
 
     let words = words.split(" for").next().unwrap();
     let shown = shown.split(" for").next().unwrap();
-    let (receiver, address) = Receiver::start(Err(Status::invalid_argument(words)), None).await;
+    let (receiver, address) = Receiver::start(Err(Status::invalid_argument(words)));
     let options = options(format!("http://{address}"), OtlpProtocol::Grpc);
     let outcome = send(&options, &batch(1..=1)).await;
     let (_, _, reason) = parts(outcome);

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
+use tidings_testkit::receiver::{HttpReceiver, Received, Step};
 
 use super::*;
 use crate::sinks::{
     BuildSink as _,
     fixtures::{self, batch},
-    http::test_server::{Received, Step, TestServer, answer as http_answer},
 };
 
 const TAKEN: &str = r#"{"text":"Success","code":0}"#;
@@ -34,16 +34,15 @@ fn objects(request: &Received) -> Vec<Value> {
 }
 
 /// Answers the requests one after the other, and then as the last one.
-async fn server(answers: &[(&str, &str, &str)]) -> TestServer {
+fn server(answers: &[(&str, &str, &str)]) -> HttpReceiver {
     let answers: Vec<_> =
-        answers.iter().map(|(status, headers, body)| http_answer(status, headers, body)).collect();
-    TestServer::start(None, move |n| vec![Step::Write(answers[n.min(answers.len() - 1)].clone())])
-        .await
+        answers.iter().map(|(status, headers, body)| Step::answer(status, headers, body)).collect();
+    HttpReceiver::recording(move |n, _| vec![answers[n.min(answers.len() - 1)].clone()]).unwrap()
 }
 
 #[tokio::test]
 async fn a_batch_is_objects_one_after_another() {
-    let server = TestServer::always("200 OK", "", TAKEN).await;
+    let server = HttpReceiver::always("200 OK", "", TAKEN).unwrap();
     let mut options = options(server.url("http") + "/hec/");
     assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
     options.index = Some(Templated::parse("k8s-{{ event.involvedObject.kind | lower }}").unwrap());
@@ -51,7 +50,7 @@ async fn a_batch_is_objects_one_after_another() {
     options.format = Format::Event;
     assert_eq!(send(&options, &batch(7..=7)).await, Outcome::Delivered);
 
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let [plain, templated] = received.as_slice() else { panic!() };
     assert_eq!(plain.line(), "POST /hec/services/collector/event HTTP/1.1");
     assert_eq!(plain.header("authorization"), Some("Splunk 0f6b9c1e-token"));
@@ -112,7 +111,7 @@ async fn a_code_decides() {
         ("404 Not Found", String::new(), FailureClass::Misconfigured),
         ("302 Found", String::new(), FailureClass::Misconfigured),
     ] {
-        let server = TestServer::always(status, "", &body).await;
+        let server = HttpReceiver::always(status, "", &body).unwrap();
         for options in
             [options(server.url("http")), acknowledged(server.url("http"), Duration::from_secs(60))]
         {
@@ -120,7 +119,7 @@ async fn a_code_decides() {
             assert_eq!(failure.class, class, "{status} {body}");
         }
     }
-    let server = TestServer::always("400 Bad Request", "", &said(6)).await;
+    let server = HttpReceiver::always("400 Bad Request", "", &said(6)).unwrap();
     let failure = failure(send(&options(server.url("http")), &batch(1..=1)).await);
     assert_eq!(&*failure.reason, "HTTP 400 Bad Request: words (code 6, event 0)");
 }
@@ -135,13 +134,12 @@ async fn a_batch_is_delivered_once_it_is_acknowledged_in_its_channel() {
         ("200 OK", "set-cookie: other=2\r\n", r#"{"acks":{"3":true}}"#),
         ("200 OK", "", taken),
         ("200 OK", "", r#"{"acks":{"3":true}}"#),
-    ])
-    .await;
+    ]);
     let sink = acknowledged(server.url("http"), Duration::from_secs(60)).build().unwrap();
     assert_eq!(sink.send(&batch(1..=2)).await, Outcome::Delivered);
     assert_eq!(sink.send(&batch(3..=3)).await, Outcome::Delivered);
 
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let channels: Vec<_> = received
         .iter()
         .map(|request| request.header("x-splunk-request-channel").unwrap())
@@ -162,14 +160,14 @@ async fn a_batch_is_delivered_once_it_is_acknowledged_in_its_channel() {
 async fn a_batch_that_is_not_acknowledged_in_time_is_not_delivered_and_its_channel_not_used_again()
 {
     let taken = r#"{"text":"Success","code":0,"ackId":0}"#;
-    let server = server(&[("200 OK", "", taken), ("200 OK", "", r#"{"acks":{"0":false}}"#)]).await;
+    let server = server(&[("200 OK", "", taken), ("200 OK", "", r#"{"acks":{"0":false}}"#)]);
     let sink = acknowledged(server.url("http"), Duration::from_secs(1)).build().unwrap();
     let first = failure(sink.send(&batch(1..=1)).await);
     assert_eq!(first.class, FailureClass::Timeout);
     assert_eq!(&*first.reason, "not acknowledged within 1 s");
     // The last answer is that to a question.
     assert_eq!(failure(sink.send(&batch(1..=1)).await).class, FailureClass::Misconfigured);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let events = received.iter().filter(|request| request.line().contains("/event"));
     let channels: Vec<_> =
         events.map(|request| request.header("x-splunk-request-channel").unwrap()).collect();
@@ -178,7 +176,7 @@ async fn a_batch_that_is_not_acknowledged_in_time_is_not_delivered_and_its_chann
 
 #[tokio::test]
 async fn a_token_without_acknowledgement_is_misconfigured() {
-    let server = TestServer::always("200 OK", "", TAKEN).await;
+    let server = HttpReceiver::always("200 OK", "", TAKEN).unwrap();
     let options = acknowledged(server.url("http"), Duration::from_secs(60));
     let failure = failure(send(&options, &batch(1..=1)).await);
     assert_eq!(failure.class, FailureClass::Misconfigured);
@@ -200,12 +198,12 @@ async fn a_failed_question_for_an_acknowledgement_neither_refuses_nor_sends_agai
         ("200 OK", "<html>", FailureClass::Misconfigured),
         ("503 Service Unavailable", "", FailureClass::Timeout),
     ] {
-        let server = server(&[("200 OK", "", taken), (status, "", body)]).await;
+        let server = server(&[("200 OK", "", taken), (status, "", body)]);
         let options = acknowledged(server.url("http"), Duration::from_secs(1));
         let failure = failure(send(&options, &batch(1..=2)).await);
         assert_eq!(failure.class, class, "{status} {body}");
         assert!(failure.reason.starts_with("not acknowledged within 1 s: "), "{}", failure.reason);
-        let received = server.received.lock().unwrap();
+        let received = server.received();
         let events = received.iter().filter(|request| request.line().contains("/event"));
         assert_eq!(events.count(), 1);
         assert!(received.len() > 2, "it is asked again");
@@ -215,8 +213,7 @@ async fn a_failed_question_for_an_acknowledgement_neither_refuses_nor_sends_agai
         ("200 OK", "", taken),
         ("404 Not Found", "", ""),
         ("200 OK", "", r#"{"acks":{"0":true,"x":null}}"#),
-    ])
-    .await;
+    ]);
     let options = acknowledged(server.url("http"), Duration::from_secs(60));
     assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
 }
@@ -226,12 +223,12 @@ async fn batches_under_way_have_channels_of_their_own() {
     let taken = r#"{"text":"Success","code":0,"ackId":0}"#;
     let answers =
         [("200 OK", "", taken), ("200 OK", "", taken), ("200 OK", "", r#"{"acks":{"0":true}}"#)];
-    let server = server(&answers).await;
+    let server = server(&answers);
     let sink = acknowledged(server.url("http"), Duration::from_secs(60)).build().unwrap();
     let (one, other) = (batch(1..=1), batch(2..=2));
     let outcomes = futures_util::join!(sink.send(&one), sink.send(&other));
     assert_eq!(outcomes, (Outcome::Delivered, Outcome::Delivered));
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let channel = |at: usize| received[at].header("x-splunk-request-channel").unwrap();
     assert_ne!(channel(0), channel(1));
 }

@@ -10,7 +10,7 @@ use crate::{
     sinks::{
         BuildSink as _,
         fixtures::{self, batch},
-        http::test_server::Pki,
+        http::pki::Pki,
     },
 };
 

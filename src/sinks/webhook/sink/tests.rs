@@ -2,15 +2,14 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use tidings_testkit::receiver::{HttpReceiver, Received, Step};
 
 use super::*;
 use crate::{
     bridge::{FailureClass, Fault, Filter, Outcome, RefusedClass, Secrets, Status},
     sinks::{
         Auth, BuildSink as _, Compression, Format, HttpOptions, OAuth2Options, Proxy, Secret,
-        TlsOptions, WebhookBody,
-        fixtures::batch,
-        http::test_server::{Pki, Received, Step, TestServer, answer},
+        TlsOptions, WebhookBody, fixtures::batch, http::pki::Pki,
     },
 };
 
@@ -44,7 +43,7 @@ fn failure_of(outcome: Outcome) -> (FailureClass, Option<Duration>, String) {
 
 #[tokio::test]
 async fn a_batch_is_an_array_and_a_single_is_an_object() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     let mut options = options(server.url("http") + "/hook?token=t");
     let sink = options.build().unwrap();
     assert_eq!(sink.send(&batch(1..=3)).await, Outcome::Delivered);
@@ -53,7 +52,7 @@ async fn a_batch_is_an_array_and_a_single_is_an_object() {
     options.single = true;
     assert_eq!(send(&options, &batch(7..=7)).await, Outcome::Delivered);
 
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let [first, again, one, single] = received.as_slice() else { panic!() };
     let of = |b: Batch| b.records.iter().map(|r| r.envelope.to_vec()).collect::<Vec<_>>();
     assert_eq!(first.body, [b"[", of(batch(1..=3)).join(&b',').as_slice(), b"]"].concat());
@@ -107,7 +106,7 @@ async fn an_answer_is_judged_by_its_expressions() {
         ("401 Unauthorized", "", ok, Some((FailureClass::Misconfigured, None))),
         ("503 Service Unavailable", "", no, Some((FailureClass::Unavailable, None))),
     ] {
-        let server = TestServer::always(status, headers, body).await;
+        let server = HttpReceiver::always(status, headers, body).unwrap();
         let mut options = options(server.url("http"));
         options.success = Some(Filter::over_answers("body.ok == true").unwrap());
         let retry_when = r#"body.error == "later" || headers["x-busy"] == "yes""#;
@@ -137,8 +136,8 @@ async fn an_event_is_sent_again_where_the_answer_to_judge_is_cut_or_late() {
             (Step::Wait(Duration::from_secs(50)), FailureClass::Timeout),
         ] {
             let head = head(status);
-            let script = move |_| vec![Step::Write(head.clone()), step.clone()];
-            let server = TestServer::start(None, script).await;
+            let script = move |_, _: &Received| vec![Step::Write(head.clone()), step.clone()];
+            let server = HttpReceiver::recording(script).unwrap();
             let mut options = options(server.url("http"));
             options.http.timeout = Duration::from_millis(600);
             options.success = Some(Filter::over_answers("body.ok").unwrap());
@@ -151,12 +150,12 @@ async fn an_event_is_sent_again_where_the_answer_to_judge_is_cut_or_late() {
 
 #[tokio::test]
 async fn attempts_that_wait_for_a_token_together_share_the_refusal() {
-    let receiver = TestServer::always("200 OK", "", "").await;
-    let refused = answer("401 Unauthorized", "", "no");
-    let tokens = TestServer::start(None, move |_| {
-        vec![Step::Wait(Duration::from_millis(100)), Step::Write(refused.clone())]
+    let receiver = HttpReceiver::always("200 OK", "", "").unwrap();
+    let refused = Step::answer("401 Unauthorized", "", "no");
+    let tokens = HttpReceiver::recording(move |_, _| {
+        vec![Step::Wait(Duration::from_millis(100)), refused.clone()]
     })
-    .await;
+    .unwrap();
     let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
     let batches: Vec<_> = (1..=8).map(|n| batch(n..=n)).collect();
     let sent = futures_util::future::join_all(batches.iter().map(|batch| sink.send(batch))).await;
@@ -164,12 +163,12 @@ async fn attempts_that_wait_for_a_token_together_share_the_refusal() {
         let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.class, FailureClass::Misconfigured);
     }
-    assert_eq!(tokens.received.lock().unwrap().len(), 2, "once in each way");
+    assert_eq!(tokens.received().len(), 2, "once in each way");
 }
 
 #[tokio::test]
 async fn credentials_and_method_are_sent() {
-    let server = TestServer::always("200 OK", "", "").await;
+    let server = HttpReceiver::always("200 OK", "", "").unwrap();
     let mut options = options(server.url("http"));
     options.http.headers.clear();
     options.method = WebhookMethod::Put;
@@ -178,13 +177,13 @@ async fn credentials_and_method_are_sent() {
         options.http.auth = Some(auth);
         assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
     }
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let sent: Vec<_> = received.iter().map(|r| (r.line(), r.header("authorization"))).collect();
     let line = "PUT / HTTP/1.1";
     assert_eq!(sent, [(line, Some("Bearer t0ken")), (line, Some("Basic dXNlcjpwOnNz"))]);
 }
 
-fn oauth2(tokens: &TestServer, url: String) -> WebhookOptions {
+fn oauth2(tokens: &HttpReceiver, url: String) -> WebhookOptions {
     let mut options = options(url);
     options.http.headers.clear();
     options.http.auth = Some(Auth::OAuth2(OAuth2Options {
@@ -197,33 +196,33 @@ fn oauth2(tokens: &TestServer, url: String) -> WebhookOptions {
 }
 
 /// A server of tokens that are numbered.
-async fn tokens(rest: &'static str) -> TestServer {
-    TestServer::start(None, move |i| {
+fn tokens(rest: &'static str) -> HttpReceiver {
+    HttpReceiver::recording(move |i, _| {
         let body = format!(r#"{{"access_token":"t0ken-{i}","token_type":"Bearer"{rest}}}"#);
-        vec![Step::Write(answer("200 OK", "", &body))]
+        vec![Step::answer("200 OK", "", &body)]
     })
-    .await
+    .unwrap()
 }
 
 #[tokio::test]
 async fn a_token_is_asked_for_once_and_again_when_it_has_expired_or_is_refused() {
     // At the third request what was valid is so no longer.
-    let receiver = TestServer::start(None, |i| {
+    let receiver = HttpReceiver::recording(|i, _| {
         let status = if i == 2 { "401 Unauthorized" } else { "200 OK" };
-        vec![Step::Write(answer(status, "", "t0ken-0 is not valid"))]
+        vec![Step::answer(status, "", "t0ken-0 is not valid")]
     })
-    .await;
-    let tokens = tokens(r#","expires_in":3600"#).await;
+    .unwrap();
+    let tokens = tokens(r#","expires_in":3600"#);
     let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
     let (one, two, three) = (batch(1..=1), batch(2..=2), batch(3..=3));
     let outcomes = tokio::join!(sink.send(&one), sink.send(&two));
     assert_eq!(outcomes, (Outcome::Delivered, Outcome::Delivered));
     assert_eq!(sink.send(&three).await, Outcome::Delivered);
-    let received = receiver.received.lock().unwrap();
+    let received = receiver.received();
     let sent: Vec<_> = received.iter().map(|r| r.header("authorization").unwrap()).collect();
     let expected = ["t0ken-0", "t0ken-0", "t0ken-0", "t0ken-1"];
     assert_eq!(sent, expected.map(|token| format!("Bearer {token}")));
-    let asked = tokens.received.lock().unwrap();
+    let asked = tokens.received();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[0].line(), "POST /token HTTP/1.1");
     assert_eq!(asked[0].header("authorization"), Some("Basic YStjbGllbnQ6czNjcmV0JTI2"));
@@ -233,29 +232,29 @@ async fn a_token_is_asked_for_once_and_again_when_it_has_expired_or_is_refused()
 
 #[tokio::test]
 async fn a_token_is_asked_for_again_before_it_expires() {
-    let receiver = TestServer::always("200 OK", "", "").await;
-    let tokens = tokens(r#","expires_in":"0""#).await;
+    let receiver = HttpReceiver::always("200 OK", "", "").unwrap();
+    let tokens = tokens(r#","expires_in":"0""#);
     let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
     for n in 1..=2 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
     }
-    assert_eq!(tokens.received.lock().unwrap().len(), 2);
+    assert_eq!(tokens.received().len(), 2);
 }
 
 #[tokio::test]
 async fn a_server_of_tokens_may_want_the_client_in_the_body() {
-    let receiver = TestServer::always("200 OK", "", "").await;
-    let tokens = TestServer::start(None, |i| {
-        let refused = answer("401 Unauthorized", "", r#"{"error":"invalid_client"}"#);
-        let given = answer("200 OK", "", r#"{"access_token":"t","expires_in":0}"#);
-        vec![Step::Write(if i == 0 { refused } else { given })]
+    let receiver = HttpReceiver::always("200 OK", "", "").unwrap();
+    let tokens = HttpReceiver::recording(|i, _| {
+        let refused = Step::answer("401 Unauthorized", "", r#"{"error":"invalid_client"}"#);
+        let given = Step::answer("200 OK", "", r#"{"access_token":"t","expires_in":0}"#);
+        vec![if i == 0 { refused } else { given }]
     })
-    .await;
+    .unwrap();
     let sink = oauth2(&tokens, receiver.url("http")).build().unwrap();
     for n in 1..=2 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
     }
-    let asked = tokens.received.lock().unwrap();
+    let asked = tokens.received();
     let named = "&client_id=a+client&client_secret=s3cret%26";
     let in_body = |r: &Received| String::from_utf8_lossy(&r.body).ends_with(named);
     assert_eq!(asked.iter().map(in_body).collect::<Vec<_>>(), [false, true, true]);
@@ -263,7 +262,7 @@ async fn a_server_of_tokens_may_want_the_client_in_the_body() {
 
 #[tokio::test]
 async fn without_a_token_nothing_is_sent_and_the_reason_says_why() {
-    let receiver = TestServer::always("200 OK", "", "").await;
+    let receiver = HttpReceiver::always("200 OK", "", "").unwrap();
     for (status, body, class, words) in [
         (
             "401 Unauthorized",
@@ -287,20 +286,21 @@ async fn without_a_token_nothing_is_sent_and_the_reason_says_why() {
             "expected a token, found one that no header can carry",
         ),
     ] {
-        let tokens = TestServer::always(status, "", body).await;
+        let tokens = HttpReceiver::always(status, "", body).unwrap();
         let outcome = send(&oauth2(&tokens, receiver.url("http")), &batch(1..=1)).await;
         let Outcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
         assert_eq!((failure.class, failure.fault), (class, Fault::Sink));
         let expected = format!("auth.oauth2 at {}: {words}", tokens.address);
         assert_eq!(failure.reason.to_string(), expected);
     }
-    assert!(receiver.received.lock().unwrap().is_empty());
+    assert!(receiver.received().is_empty());
 }
 
 #[tokio::test]
 async fn a_receiver_that_repeats_a_token_gives_none_away() {
-    let receiver = TestServer::always("400 Bad Request", "", "Bearer t0ken-0 of a client").await;
-    let tokens = tokens("").await;
+    let receiver =
+        HttpReceiver::always("400 Bad Request", "", "Bearer t0ken-0 of a client").unwrap();
+    let tokens = tokens("");
     let (_, _, reason) =
         failure_of(send(&oauth2(&tokens, receiver.url("http")), &batch(1..=1)).await);
     assert_eq!(reason, "HTTP 400 Bad Request: Bearer … of …");
@@ -324,7 +324,7 @@ fn event(event: &serde_json::Value) -> Batch {
 
 #[tokio::test]
 async fn templates_make_the_body_the_address_and_headers_of_a_request() {
-    let server = TestServer::always("200 OK", "", "ok").await;
+    let server = HttpReceiver::always("200 OK", "", "ok").unwrap();
     let url = server.url("http") + "/{{ event.metadata.namespace }}/x?r={{ event.reason }}";
     let mut options = templated(&url, "application/json", r#"{"text": {{ event.message }}}"#);
     let header = |value: &str| ("X-Object".to_owned(), Secret::new(value));
@@ -333,7 +333,7 @@ async fn templates_make_the_body_the_address_and_headers_of_a_request() {
     let sent = event(&serde_json::json!({"metadata": {"namespace": "a/b"}, "reason": "Back Off",
         "involvedObject": {"kind": "Pod"}, "message": message}));
     assert_eq!(send(&options, &sent).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].line(), "POST /a%2Fb/x?r=Back%20Off HTTP/1.1");
     assert_eq!(received[0].header("x-object"), Some("Pod u-1"));
     assert_eq!(received[0].header("authorization"), Some("Bearer s3cret"));
@@ -345,20 +345,20 @@ async fn templates_make_the_body_the_address_and_headers_of_a_request() {
 
 #[tokio::test]
 async fn a_body_that_is_no_json_has_texts_as_they_are() {
-    let server = TestServer::always("200 OK", "", "ok").await;
+    let server = HttpReceiver::always("200 OK", "", "ok").unwrap();
     let body = "{{ event.reason }}: {{ event.message | upper }}";
     let mut options = templated(&server.url("http"), "text/plain; charset=utf-8", body);
     options.http.headers.push(("Content-Type".into(), Secret::new("text/plain; charset=utf-8")));
     let sent = event(&serde_json::json!({"reason": "A", "message": "\"b\""}));
     assert_eq!(send(&options, &sent).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].body, b"A: \"B\"");
     assert_eq!(received[0].header("content-type"), Some("text/plain; charset=utf-8"));
 }
 
 #[tokio::test]
 async fn an_event_of_which_a_template_makes_nothing_is_refused_and_not_sent() {
-    let server = TestServer::always("200 OK", "", "ok").await;
+    let server = HttpReceiver::always("200 OK", "", "ok").unwrap();
     let namespace = "/{{ event.metadata.namespace }}";
     let body = "\n{{ [1][event.count] }}";
     for (path, header, body, sent, words) in [
@@ -420,7 +420,7 @@ async fn an_event_of_which_a_template_makes_nothing_is_refused_and_not_sent() {
         assert_eq!(class, FailureClass::Refused(RefusedClass::Unsendable));
         assert!(reason.starts_with(words), "{reason}");
     }
-    assert!(server.received.lock().unwrap().is_empty());
+    assert!(server.received().is_empty());
 }
 
 #[test]
@@ -432,13 +432,13 @@ fn a_template_and_batches_are_refused_together() {
 
 #[tokio::test]
 async fn a_format_shapes_the_body_and_its_type() {
-    let server = TestServer::always("204 No Content", "", "").await;
+    let server = HttpReceiver::always("204 No Content", "", "").unwrap();
     let mut options = options(server.url("http"));
     options.format = Format::Ecs;
     assert_eq!(send(&options, &batch(1..=2)).await, Outcome::Delivered);
     (options.format, options.single) = (Format::CloudEvents, true);
     assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let documents =
         batch(1..=2).records.iter().map(|r| Format::Ecs.encode(r).unwrap()).collect::<Vec<_>>();
     assert_eq!(received[0].body, [b"[", documents.join(&b',').as_slice(), b"]"].concat());
@@ -450,14 +450,14 @@ async fn a_format_shapes_the_body_and_its_type() {
 
 #[tokio::test]
 async fn a_compressed_body_is_signed_as_it_is_sent_and_before_compression() {
-    let server = TestServer::always("200 OK", "", "ok").await;
+    let server = HttpReceiver::always("200 OK", "", "ok").unwrap();
     let mut options = options(server.url("http"));
     let large = batch(1..=1000);
     for compression in [Compression::Gzip, Compression::Zstd] {
         options.http.compression = compression;
         assert_eq!(send(&options, &large).await, Outcome::Delivered);
     }
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].header("content-encoding"), Some("gzip"));
     assert_eq!(received[1].header("content-encoding"), Some("zstd"));
     let mut plain = Vec::new();
@@ -476,7 +476,7 @@ async fn a_compressed_body_is_signed_as_it_is_sent_and_before_compression() {
 #[tokio::test]
 async fn answers_become_outcomes() {
     let outcome = |status: &'static str, headers: &'static str| async move {
-        let server = TestServer::always(status, headers, "no\nthanks").await;
+        let server = HttpReceiver::always(status, headers, "no\nthanks").unwrap();
         send(&options(server.url("http")), &batch(1..=2)).await
     };
     assert_eq!(
@@ -512,12 +512,12 @@ async fn answers_become_outcomes() {
 #[tokio::test]
 async fn an_answer_that_repeats_the_request_gives_no_secret_away() {
     let words = "Cannot POST /hooks/T0123/b-s3cr3t?key=k%2F3y9 with Bearer s3cret, token s3cret";
-    let server = TestServer::always("404 Not Found", "", words).await;
+    let server = HttpReceiver::always("404 Not Found", "", words).unwrap();
     let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
     let (_, _, reason) = failure_of(send(&options(url), &batch(1..=1)).await);
     assert_eq!(reason, "HTTP 404 Not Found: Cannot POST … with Bearer …, token …");
     let words = "no Bearer for hook b-s3cr3t, at HTTP://x/hooks: k%2F3y9 is no key";
-    let server = TestServer::always("403 Forbidden", "", words).await;
+    let server = HttpReceiver::always("403 Forbidden", "", words).unwrap();
     let url = server.url("http") + "/hooks/T0123/b-s3cr3t?key=k%2F3y9";
     let (_, _, reason) = failure_of(send(&options(url), &batch(1..=1)).await);
     assert_eq!(reason, "HTTP 403 Forbidden: no Bearer for hook …, at HTTP://x/hooks: … is no key");
@@ -536,7 +536,7 @@ async fn response_bodies_are_limited_in_time_and_size() {
     let steps = [slow("200 OK"), huge("200 OK"), cut("200 OK")];
     let refusals = [slow("400 No"), huge("400 No"), cut("400 No")];
     let script: Vec<_> = steps.into_iter().chain(refusals).collect();
-    let server = TestServer::start(None, move |i| script[i].clone()).await;
+    let server = HttpReceiver::recording(move |i, _| script[i].clone()).unwrap();
     let sink = options(server.url("http")).build().unwrap();
     let sent = async {
         for _ in 0..3 {
@@ -567,18 +567,18 @@ async fn network_failures_are_described_in_words() {
     assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.starts_with(&format!("cannot resolve the name of {no_host}:80: ")), "{reason}");
 
-    let server = TestServer::start(None, |_| vec![Step::Cut]).await;
+    let server = HttpReceiver::recording(|_, _| vec![Step::Cut]).unwrap();
     let (class, _, reason) = failure_of(send(&options(server.url("http")), &batch(1..=1)).await);
     assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.contains("connection") && !reason.contains("token"), "{reason}");
 
     // A part of the status line, and no more.
     let half = || vec![Step::Write(b"HTTP/1.1 200 O".to_vec()), Step::Cut];
-    let server = TestServer::start(None, move |_| half()).await;
+    let server = HttpReceiver::recording(move |_, _| half()).unwrap();
     let (class, ..) = failure_of(send(&options(server.url("http")), &batch(1..=1)).await);
     assert_eq!(class, FailureClass::Unavailable);
 
-    let server = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(50))]).await;
+    let server = HttpReceiver::recording(|_, _| vec![Step::Wait(Duration::from_secs(50))]).unwrap();
     let mut silent = options(server.url("http"));
     silent.http.timeout = Duration::from_millis(300);
     let (class, _, reason) = failure_of(send(&silent, &batch(1..=1)).await);
@@ -589,14 +589,15 @@ async fn network_failures_are_described_in_words() {
 #[tokio::test]
 async fn a_record_may_be_at_fault_once_it_was_written() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let cut = TestServer::start(None, |_| vec![Step::Cut]).await;
+    let cut = HttpReceiver::recording(|_, _| vec![Step::Cut]).unwrap();
     let half = || vec![Step::Write(b"HTTP/1.1 200 O".to_vec()), Step::Cut];
-    let half = TestServer::start(None, move |_| half()).await;
-    let silent = TestServer::start(None, |_| vec![Step::Wait(Duration::from_secs(50))]).await;
+    let half = HttpReceiver::recording(move |_, _| half()).unwrap();
+    let silent = HttpReceiver::recording(|_, _| vec![Step::Wait(Duration::from_secs(50))]).unwrap();
     let pki = Pki::new("127.0.0.1");
-    let stranger = TestServer::start(Some(pki.server_config(false)), |_| vec![Step::Cut]).await;
-    let asks = Some(pki.server_config(true));
-    let asks = TestServer::start(asks, |_| vec![Step::Cut]).await;
+    let stranger =
+        HttpReceiver::recording_over_tls(pki.server_config(false), |_, _| vec![Step::Cut]).unwrap();
+    let asks =
+        HttpReceiver::recording_over_tls(pki.server_config(true), |_, _| vec![Step::Cut]).unwrap();
     for (url, fault, status) in [
         (format!("http://{free}"), Fault::Sink, Status::Other),
         (cut.url("http"), Fault::RecordForNow, Status::Cut),
@@ -618,16 +619,15 @@ async fn a_record_may_be_at_fault_once_it_was_written() {
 /// Such a failure says nothing of the receiver: it closed what was idle.
 #[tokio::test]
 async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt() {
-    let ok = || Step::Write(answer("204 No Content", "", ""));
+    let ok = || Step::answer("204 No Content", "", "");
     // The third request meets the close, and so does the fifth, which comes in its place.
     let server =
-        TestServer::start(
-            None,
-            move |i| {
+        HttpReceiver::recording(
+            move |i, _| {
                 if matches!(i, 2 | 4 | 5) { vec![Step::Cut] } else { vec![ok()] }
             },
         )
-        .await;
+        .unwrap();
     let sink = options(server.url("http")).build().unwrap();
     for n in 1..=3 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered);
@@ -637,7 +637,7 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
     assert_eq!(class, FailureClass::Unavailable);
     assert!(reason.contains("connection"), "{reason}");
     assert_eq!(sink.send(&batch(4..=4)).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let ids: Vec<_> =
         received.iter().map(|r| r.header("webhook-id").unwrap()[..2].to_owned()).collect();
     assert_eq!(ids, ["e1", "e2", "e3", "e3", "e4", "e4", "e4"]);
@@ -647,24 +647,24 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
 
 #[tokio::test]
 async fn a_connection_used_before_costs_no_attempt_while_another_request_dials() {
-    let ok = || Step::Write(answer("204 No Content", "", ""));
-    let script = move |i| match i {
+    let ok = || Step::answer("204 No Content", "", "");
+    let script = move |i, _: &Received| match i {
         1 => vec![Step::Wait(Duration::from_millis(300)), Step::Cut],
         _ => vec![ok()],
     };
-    let server = TestServer::start(None, script).await;
+    let server = HttpReceiver::recording(script).unwrap();
     let sink = options(server.url("http")).build().unwrap();
     assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
     let (one, other) = (batch(2..=2), batch(3..=3));
     let other = async {
-        while server.received.lock().unwrap().len() < 2 {
+        while server.received().len() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         sink.send(&other).await
     };
     let outcomes = tokio::join!(sink.send(&one), other);
     assert_eq!(outcomes, (Outcome::Delivered, Outcome::Delivered));
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     let connections: Vec<_> = received.iter().map(|r| r.connection).collect();
     assert_eq!(connections[..3], [0, 0, 1], "the second was cut while the third had begun its own");
     let ids: Vec<_> = received.iter().map(|r| &r.header("webhook-id").unwrap()[..2]).collect();
@@ -674,13 +674,13 @@ async fn a_connection_used_before_costs_no_attempt_while_another_request_dials()
 #[tokio::test]
 async fn an_attempt_is_answered_while_another_waits() {
     let hour = Step::Wait(Duration::from_secs(3600));
-    let ok = Step::Write(answer("204 No Content", "", ""));
-    let script = move |i| vec![if i == 0 { hour.clone() } else { ok.clone() }];
-    let server = TestServer::start(None, script).await;
+    let ok = Step::answer("204 No Content", "", "");
+    let script = move |i, _: &Received| vec![if i == 0 { hour.clone() } else { ok.clone() }];
+    let server = HttpReceiver::recording(script).unwrap();
     let sink = options(server.url("http")).build().unwrap();
     let (one, other) = (batch(1..=1), batch(2..=2));
     let other = async {
-        while server.received.lock().unwrap().is_empty() {
+        while server.received().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         sink.send(&other).await
@@ -694,28 +694,28 @@ async fn an_attempt_is_answered_while_another_waits() {
 #[tokio::test]
 async fn a_receiver_that_closes_idle_connections_is_no_hindrance() {
     // Within 4 ms of half its answers, as a request may be on its way.
-    let server = TestServer::start(None, |i| {
-        let ok = Step::Write(answer("204 No Content", "", ""));
+    let server = HttpReceiver::recording(|i, _| {
+        let ok = Step::answer("204 No Content", "", "");
         let close = [Step::Wait(Duration::from_millis(i as u64 / 2 % 5)), Step::Cut];
         if i % 2 == 0 { vec![ok] } else { [vec![ok], close.to_vec()].concat() }
     })
-    .await;
+    .unwrap();
     let sink = options(server.url("http")).build().unwrap();
     for n in 1..=500 {
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered, "{n}");
     }
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert!(received.last().unwrap().connection > 100);
 }
 
 /// The proxy is asked for the whole address, as proxies are.
 #[tokio::test]
 async fn a_proxy_is_asked_only_where_it_is_named() {
-    let proxy = TestServer::always("204 No Content", "", "").await;
+    let proxy = HttpReceiver::always("204 No Content", "", "").unwrap();
     let mut options = options("http://receiver.invalid/hook".into());
     options.http.proxy = Proxy::Url(Secret::new(format!("http://user:pass@{}", proxy.address)));
     assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
-    let received = proxy.received.lock().unwrap();
+    let received = proxy.received();
     assert_eq!(received[0].line(), "POST http://receiver.invalid/hook HTTP/1.1");
     assert_eq!(received[0].header("proxy-authorization"), Some("Basic dXNlcjpwYXNz"));
 }
@@ -723,11 +723,11 @@ async fn a_proxy_is_asked_only_where_it_is_named() {
 #[tokio::test]
 async fn tls_is_verified_both_ways() {
     let pki = Pki::new("127.0.0.1");
-    let ok = answer("200 OK", "", "");
+    let ok = Step::answer("200 OK", "", "");
     let server = {
         let ok = ok.clone();
-        TestServer::start(Some(pki.server_config(true)), move |_| vec![Step::Write(ok.clone())])
-            .await
+        HttpReceiver::recording_over_tls(pki.server_config(true), move |_, _| vec![ok.clone()])
+            .unwrap()
     };
     let mut options = options(server.url("https"));
     options.http.tls = Some(pki.options(true));
@@ -744,7 +744,7 @@ async fn tls_is_verified_both_ways() {
     assert!(reason.ends_with("is signed by an authority that is not trusted (tls.ca)"), "{reason}");
 
     // TLS towards a server that speaks none.
-    let plain = TestServer::always("200 OK", "", "").await;
+    let plain = HttpReceiver::always("200 OK", "", "").unwrap();
     options.http.url = Secret::new(plain.url("https"));
     options.http.timeout = Duration::from_secs(1);
     let (class, ..) = failure_of(send(&options, &batch(1..=1)).await);
@@ -754,10 +754,10 @@ async fn tls_is_verified_both_ways() {
 #[tokio::test]
 async fn the_certificate_may_be_for_another_name() {
     let pki = Pki::new("hooks.example.com");
-    let ok = answer("200 OK", "", "");
+    let ok = Step::answer("200 OK", "", "");
     let server =
-        TestServer::start(Some(pki.server_config(false)), move |_| vec![Step::Write(ok.clone())])
-            .await;
+        HttpReceiver::recording_over_tls(pki.server_config(false), move |_, _| vec![ok.clone()])
+            .unwrap();
     let mut options = options(server.url("https") + "/x");
     options.http.tls = Some(pki.options(false));
     let (class, _, reason) = failure_of(send(&options, &batch(1..=1)).await);
@@ -766,7 +766,7 @@ async fn the_certificate_may_be_for_another_name() {
 
     options.http.tls.as_mut().unwrap().server_name = Some("hooks.example.com".into());
     assert_eq!(send(&options, &batch(1..=1)).await, Outcome::Delivered);
-    let received = server.received.lock().unwrap();
+    let received = server.received();
     assert_eq!(received[0].header("host"), Some(&*server.address.to_string()));
 }
 

@@ -1,20 +1,23 @@
 //! Receivers that refuse, and say why with all that they were sent.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use opentelemetry_proto::tonic::collector::logs::v1::{
-    ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
-    logs_service_server::{LogsService, LogsServiceServer},
+    ExportLogsPartialSuccess, ExportLogsServiceResponse,
 };
 use prost::Message as _;
+use tidings_testkit::receiver::{HttpReceiver, OtlpReceiver, Step};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
-use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
+use tonic::{Code, Status};
 
 use super::forms::{words, words_in_parts};
 
@@ -26,6 +29,8 @@ pub(super) struct Receiver {
     pub(super) address: String,
     said: Arc<AtomicUsize>,
     ways: usize,
+    /// Ends with it.
+    _server: Option<Box<dyn Any + Send>>,
 }
 
 impl Receiver {
@@ -38,7 +43,8 @@ impl Receiver {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        (Self { address, said: Arc::default(), ways }, TcpListener::from_std(listener).unwrap())
+        let receiver = Self { address, said: Arc::default(), ways, _server: None };
+        (receiver, TcpListener::from_std(listener).unwrap())
     }
 }
 
@@ -53,7 +59,11 @@ pub(super) fn tunnel() -> String {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let head = request(&mut stream).await?;
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.ok()?);
+                }
+                let head = String::from_utf8_lossy(&head);
                 let target = head.strip_prefix("CONNECT ")?.split(' ').next()?;
                 let mut through = TcpStream::connect(target).await.ok()?;
                 stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok()?;
@@ -81,13 +91,9 @@ struct RpcStatus {
 
 const HTTP_WAYS: usize = 12;
 
-/// What is answered over HTTP in some way, to a request with this head.
-fn http_answer(way: usize, words: &str, head: &str) -> Vec<u8> {
-    let answer = |status: &str, headers: &str, body: &[u8]| {
-        let length = body.len();
-        let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n");
-        [head.as_bytes(), body].concat()
-    };
+/// The answer over HTTP in some way, to a request with this head.
+fn http_answer(way: usize, words: &str, head: &str) -> Step {
+    let answer = |status: &str, headers: &str, body: &[u8]| Step::answer(status, headers, body);
     let body = words.as_bytes();
     let path = head.split(' ').nth(1).unwrap_or_default();
     match way {
@@ -126,7 +132,7 @@ fn http_answer(way: usize, words: &str, head: &str) -> Vec<u8> {
             "",
             serde_json::json!({"got": head, "no": words}).to_string().as_bytes(),
         ),
-        10 => format!("{words}\r\n\r\n").into_bytes(),
+        10 => Step::Write(format!("{words}\r\n\r\n").into_bytes()),
         // Broken off in the midst of a secret.
         _ => answer(
             "400 Bad Request",
@@ -163,48 +169,27 @@ pub(super) fn splunk(secrets: &[&str]) -> Receiver {
 
 /// Once it has refused in each way, it answers 200 and a body, which is made of the number of the answer and the words.
 fn http_and_then(secrets: &[&str], body: fn(usize, &str) -> String) -> Receiver {
-    let (receiver, listener) = Receiver::listen(HTTP_WAYS);
-    let said = Arc::clone(&receiver.said);
+    let said = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&said);
     // In a header and a status line there are printable characters alone.
     let words = words(secrets).replace(|c: char| c.is_control() || !c.is_ascii(), "?");
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let (said, words) = (Arc::clone(&said), words.clone());
-            tokio::spawn(async move {
-                while let Some(head) = request(&mut stream).await {
-                    let nth = said.fetch_add(1, Ordering::SeqCst);
-                    let answer = match nth.checked_sub(HTTP_WAYS * TIMES) {
-                        None => http_answer(nth % HTTP_WAYS, &words, &head),
-                        Some(nth) => {
-                            let body = body(nth, &words);
-                            let length = body.len();
-                            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
-                                .into_bytes()
-                        }
-                    };
-                    if stream.write_all(&answer).await.is_err() || nth % HTTP_WAYS == 10 {
-                        return;
-                    }
-                }
-            });
+    let http = HttpReceiver::start(move |nth, request| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        match nth.checked_sub(HTTP_WAYS * TIMES) {
+            None if nth % HTTP_WAYS == 10 => {
+                vec![http_answer(10, &words, &request.head), Step::Cut]
+            }
+            None => vec![http_answer(nth % HTTP_WAYS, &words, &request.head)],
+            Some(nth) => vec![Step::answer("200 OK", "", body(nth, &words))],
         }
     });
-    receiver
-}
-
-/// The head of a request, whose body is read.
-async fn request(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.ok()?);
+    let http = http.unwrap();
+    Receiver {
+        address: http.address.to_string(),
+        said,
+        ways: HTTP_WAYS,
+        _server: Some(Box::new(http)),
     }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    let length = head
-        .lines()
-        .find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    stream.read_exact(&mut body).await.ok()?;
-    Some(head)
 }
 
 const GRPC_CODES: [Code; 7] = [
@@ -217,25 +202,20 @@ const GRPC_CODES: [Code; 7] = [
     Code::DeadlineExceeded,
 ];
 
-struct Grpc {
-    /// A header holds some forms, not all.
-    words: [String; TIMES],
-    said: Arc<AtomicUsize>,
-}
-
-#[tonic::async_trait]
-impl LogsService for Grpc {
-    async fn export(
-        &self,
-        request: Request<ExportLogsServiceRequest>,
-    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
-        let nth = self.said.fetch_add(1, Ordering::SeqCst);
-        let ways = GRPC_CODES.len() + 1;
+/// Of gRPC.
+pub(super) fn grpc(secrets: &[&str]) -> Receiver {
+    let ways = GRPC_CODES.len() + 1;
+    // A header holds some forms, not all.
+    let words: [String; TIMES] = words_in_parts(secrets);
+    let said = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&said);
+    let server = OtlpReceiver::start(4 << 20, move |request| {
+        let nth = counted.fetch_add(1, Ordering::SeqCst);
         if nth >= ways * TIMES {
-            return Ok(Response::new(ExportLogsServiceResponse::default()));
+            return Ok(ExportLogsServiceResponse::default());
         }
         let Some(code) = GRPC_CODES.get(nth % ways) else {
-            return Ok(Response::new(partial(&self.words.concat())));
+            return Ok(partial(&words.concat()));
         };
         let details =
             RpcStatus { code: *code as i32, message: format!("{:?}", request.metadata()) }
@@ -246,23 +226,11 @@ impl LogsService for Grpc {
                 metadata.insert(name, value.clone());
             }
         }
-        Err(Status::with_details_and_metadata(
-            *code,
-            &self.words[nth / ways],
-            details.into(),
-            metadata,
-        ))
-    }
-}
-
-/// Of gRPC.
-pub(super) fn grpc(secrets: &[&str]) -> Receiver {
-    let (receiver, listener) = Receiver::listen(GRPC_CODES.len() + 1);
-    let words = words_in_parts(secrets);
-    let service = Grpc { words, said: Arc::clone(&receiver.said) };
-    let server = tonic::transport::Server::builder().add_service(LogsServiceServer::new(service));
-    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-    receiver
+        let (words, details) = (&words[nth / ways], details.into());
+        Err(Status::with_details_and_metadata(*code, words, details, metadata))
+    });
+    let server = server.unwrap();
+    Receiver { address: server.address.to_string(), said, ways, _server: Some(Box::new(server)) }
 }
 
 /// A broker that refuses whoever comes, by the words of its SASL mechanism.

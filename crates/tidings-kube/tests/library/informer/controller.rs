@@ -15,13 +15,13 @@ use tokio::{
 
 use super::{
     informer_support::{Told, Writer, config_maps, settle},
-    model_server::ModelServer,
+    memory::MemoryServer,
     shared::{secs, server_with},
 };
 use crate::log::Log;
 
 fn informer(
-    server: &ModelServer,
+    server: &MemoryServer,
     transform: Option<TransformFunc<ConfigMap>>,
 ) -> Arc<Informer<ConfigMap>> {
     let options = ReflectorOptions { resync_period: Some(secs(60)), ..ReflectorOptions::default() };
@@ -50,6 +50,7 @@ async fn an_informer_keeps_its_store_and_tells_its_handler() {
     assert!(informer.run(told.handler()).await.is_err(), "it runs once");
     informer.controller().stop();
     assert!(running.await.unwrap());
+    settle().await;
     assert_eq!(server.open_watches(), 0);
 }
 

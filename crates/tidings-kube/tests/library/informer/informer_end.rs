@@ -27,14 +27,15 @@ async fn shutdown_ends_the_watch_and_the_handlers() {
     let before = Instant::now();
     informer.shutdown().await;
     assert!(before.elapsed() > secs(4), "it waits for the call that a handler is in");
-    assert_eq!(told.lines(), ["add ns/a@1 initial"]);
-    assert_eq!((told.handlers(), server.open_watches()), (0, 0));
+    assert_eq!((told.lines(), told.handlers()), (vec!["add ns/a@1 initial".to_owned()], 0));
+    settle().await;
+    assert_eq!(server.open_watches(), 0);
     run.await.unwrap();
     assert!(informer.is_stopped() && informer.has_synced() && !registration.wait_for_sync().await);
     assert_eq!(informer.add_handler(told.handler()).unwrap_err(), InformerStopped);
     assert_eq!(informer.run().await, Err(AlreadyStarted));
     informer.shutdown().await;
-    assert_eq!(stored(&informer), server.objects(), "the cache stays");
+    assert_eq!(stored(&informer), server.versions(), "the cache stays");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,11 +10,12 @@ use kube::core::{ApiResource, DynamicObject};
 use tidings_kube::informer::{
     HandlerFuncs, Indexers, NAMESPACE_INDEX, SharedInformerFactory, namespace_index_func,
 };
+use tidings_testkit::api_server::{Fault, On, StreamFault, Verb};
 use tokio::time::{Duration, sleep};
 
 use super::{
     informer_support::{Told, settle, stored},
-    model_server::ModelServer,
+    memory::MemoryServer,
 };
 use crate::log::Log;
 
@@ -24,7 +25,7 @@ fn config_maps() -> ApiResource {
 
 #[tokio::test(start_paused = true)]
 async fn a_type_has_one_informer_and_one_watch() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     server.put("ns/a", 1);
     let factory = SharedInformerFactory::new(server.client());
     let (one, two) = (factory.informer::<ConfigMap>(), factory.informer::<ConfigMap>());
@@ -37,10 +38,12 @@ async fn a_type_has_one_informer_and_one_watch() {
     assert_eq!(caches.len(), 1);
     assert!(caches[0].synced && caches[0].object.ends_with("ConfigMap"));
     settle().await;
-    assert_eq!((stored(&two), told.len()), (server.objects(), 1));
-    assert_eq!((server.lists(), server.watched().len()), (1, 1));
+    assert_eq!((stored(&two), told.len()), (server.versions(), 1));
+    assert_eq!((server.lists(), server.request_count(Verb::Watch, "configmaps")), (1, 1));
     factory.shutdown().await;
-    assert!(one.is_stopped() && told.handlers() == 0 && server.open_watches() == 0);
+    assert!(one.is_stopped() && told.handlers() == 0);
+    settle().await;
+    assert_eq!(server.open_watches(), 0);
     let late = factory.informer_for(&config_maps());
     factory.start();
     assert!(late.is_stopped() && !late.wait_for_cache_sync().await, "nobody waits in vain");
@@ -49,7 +52,7 @@ async fn a_type_has_one_informer_and_one_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_that_is_never_started_ends_with_its_factory() {
-    let factory = SharedInformerFactory::new(ModelServer::default().client());
+    let factory = SharedInformerFactory::new(MemoryServer::start().client());
     let informer = factory.informer::<ConfigMap>();
     factory.shutdown().await;
     assert!(informer.is_stopped() && !informer.wait_for_cache_sync().await);
@@ -58,7 +61,7 @@ async fn an_informer_that_is_never_started_ends_with_its_factory() {
 #[tokio::test(start_paused = true)]
 async fn a_second_set_up_is_not_used_and_the_log_says_so() {
     let (log, _guard) = Log::begin();
-    let factory = SharedInformerFactory::new(ModelServer::default().client());
+    let factory = SharedInformerFactory::new(MemoryServer::start().client());
     factory.informer::<ConfigMap>();
     factory.informer::<ConfigMap>();
     let informer =
@@ -70,8 +73,10 @@ async fn a_second_set_up_is_not_used_and_the_log_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_without_a_type_has_one_informer_for_each_view_of_it() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     server.put("ns/a", 7);
+    let pod = Fault::Stream { after: 0, then: StreamFault::wrong_kind() };
+    server.fail_once(On::Watch.of("namespaces"), pod);
     let factory = SharedInformerFactory::new(server.client());
     let (typed, dynamic) = (factory.informer::<ConfigMap>(), factory.informer_for(&config_maps()));
     let (again, other) = (
@@ -83,13 +88,14 @@ async fn a_resource_without_a_type_has_one_informer_for_each_view_of_it() {
     let value = |object: Arc<DynamicObject>| object.data["data"]["value"].clone();
     assert_eq!(again.store().get_by_key("ns/a").map(value), Some("7".into()));
     assert_eq!((typed.store().list().len(), dynamic.store().list().len()), (1, 1));
-    assert_eq!(other.unreadable(), 1, "a config map is no namespace");
+    settle().await;
+    assert_eq!(other.unreadable(), 1, "a pod is no namespace");
     factory.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_transformer_and_a_resync_may_be_for_each_type() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     server.put("ns/a", 7);
     let factory = SharedInformerFactory::new(server.client())
         .resync(Duration::from_secs(100))
@@ -119,15 +125,16 @@ async fn a_transformer_and_a_resync_may_be_for_each_type() {
 
 #[tokio::test(start_paused = true)]
 async fn metadata_alone_is_asked_for_as_such() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     server.put("ns/a", 7);
     let factory = SharedInformerFactory::new(server.client());
     let informer = factory.metadata_informer_for(&config_maps());
     factory.start();
     assert!(factory.wait_for_cache_sync().await[0].synced);
     assert_eq!(informer.store().list_keys(), ["ns/a"]);
+    let list = &server.requests()[0].request;
     assert_eq!(
-        server.accepted()[0],
+        list.header("accept"),
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     );
     factory.shutdown().await;
@@ -135,7 +142,7 @@ async fn metadata_alone_is_asked_for_as_such() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_asked_for_later_is_started_later() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     let factory = SharedInformerFactory::new(server.client());
     factory.informer::<ConfigMap>();
     factory.start();
@@ -150,7 +157,7 @@ async fn one_that_is_asked_for_later_is_started_later() {
 
 #[tokio::test(start_paused = true)]
 async fn namespace_resync_and_selectors_are_the_informers() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     server.put("ns/a", 1);
     let factory = SharedInformerFactory::new(server.client())
         .namespace("ns")
@@ -162,11 +169,12 @@ async fn namespace_resync_and_selectors_are_the_informers() {
     assert!(factory.wait_for_cache_sync().await.iter().all(|cache| cache.synced));
     sleep(Duration::from_secs(25)).await;
     assert_eq!(told.len(), 3);
-    let mut paths = server.watched();
-    paths.sort();
-    assert!(paths[0].starts_with("/api/v1/namespaces/ns/configmaps?"), "{paths:?}");
-    assert!(paths[1].starts_with("/api/v1/namespaces?"), "a namespace is in no namespace");
-    assert!(paths.iter().all(|path| path.ends_with("labelSelector=app%3Da")), "{paths:?}");
+    let mut watched = server.requests();
+    watched.retain(|recorded| recorded.request.flag("watch"));
+    watched.sort_by_key(|recorded| recorded.request.path.len());
+    assert_eq!(watched[0].request.path, "/api/v1/namespaces", "a namespace is in no namespace");
+    assert_eq!(watched[1].request.path, "/api/v1/namespaces/ns/configmaps");
+    assert!(watched.iter().all(|recorded| recorded.request.param("labelSelector") == "app=a"));
     drop((factory, whole));
     settle().await;
     assert_eq!((told.handlers(), server.open_watches()), (0, 0), "dropped with the factory");
@@ -174,7 +182,7 @@ async fn namespace_resync_and_selectors_are_the_informers() {
 
 #[tokio::test(start_paused = true)]
 async fn setting_one_up_may_ask_for_another() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     let factory = SharedInformerFactory::new(server.client());
     let config_maps = factory.informer_with::<ConfigMap>(|builder| {
         let namespaces = factory.informer::<Namespace>().store();

@@ -14,13 +14,13 @@ use tidings_kube::{
 };
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::model_server::ModelServer;
+use super::memory::MemoryServer;
 
-pub(crate) fn config_maps(server: &ModelServer) -> ResourceApi {
+pub(crate) fn config_maps(server: &MemoryServer) -> ResourceApi {
     ResourceApi::new(server.client(), &ApiResource::erase::<ConfigMap>(&()))
 }
 
-pub(crate) fn builder(server: &ModelServer) -> InformerBuilder<ConfigMap> {
+pub(crate) fn builder(server: &MemoryServer) -> InformerBuilder<ConfigMap> {
     SharedInformer::builder(config_maps(server))
 }
 

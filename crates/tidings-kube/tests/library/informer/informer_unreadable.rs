@@ -6,67 +6,62 @@ use std::sync::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::{Value, json};
-use tidings_kube::informer::QueueKind;
+use serde_json::json;
+use tidings_kube::informer::{QueueKind, SharedInformer};
 use tokio::time::{Duration, sleep};
 
 use super::{
     informer_support::{Told, builder, settle, spawn, stored},
-    model_server::ModelServer,
+    memory::MemoryServer,
+    scripted::{Answer, Ending, ScriptedServer},
+    support::{api, object},
 };
-
-/// A config map that has a name and a version, and can be read no further.
-fn broken(name: &str, version: u64) -> Value {
-    json!({
-        "metadata": { "name": name, "namespace": "ns", "resourceVersion": version.to_string() },
-        "data": 7,
-    })
-}
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_reported_counted_and_left_out() {
-    let server = ModelServer::default();
-    server.put("ns/a", 0);
-    server.put("ns/b", 0);
-    server
-        .put_raw("ns/x", json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "x"}}));
-    server.put_raw("ns/y", json!({"metadata": {"name": "y", "namespace": "ns"}, "data": 7}));
-    server.put_raw("ns/z", json!({"metadata": {}}));
+    let items = [
+        object("a", "1"),
+        object("b", "2"),
+        json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "x"}}),
+        json!({"metadata": {"name": "y", "namespace": "shop"}, "data": 7}),
+        json!({"metadata": {}}),
+    ];
+    let metadata = json!({"name": "a", "namespace": "shop", "resourceVersion": "3"});
+    let changes = [
+        (10, "MODIFIED", json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}})),
+        (0, "MODIFIED", json!({"kind": "ConfigMap", "metadata": &metadata, "data": 7})),
+        // That it is gone can be said without reading all of it.
+        (10, "DELETED", json!({"metadata": metadata, "data": 7})),
+    ];
+    let list = Answer::list(&items, "2", "");
+    let server = ScriptedServer::script([list, Answer::watch(changes, Ending::Open)]);
     let errors = Arc::new(AtomicU64::new(0));
     let reported = Arc::clone(&errors);
     let count = move |_: &_| {
         reported.fetch_add(1, Ordering::Relaxed);
     };
-    let informer = builder(&server).watch_error_handler(count).build();
+    let informer =
+        SharedInformer::<ConfigMap>::builder(api(&server)).watch_error_handler(count).build();
     let told = Told::default();
     informer.add_handler(told.handler()).unwrap();
     spawn(&informer);
     assert!(informer.wait_for_cache_sync().await);
     assert_eq!((informer.unreadable(), errors.load(Ordering::Relaxed)), (3, 3));
-    settle().await;
-    server.say("MODIFIED", &json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}));
-    server.say(
-        "MODIFIED",
-        &json!({"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}, "data": 7}),
-    );
+    sleep(Duration::from_millis(10)).await;
     settle().await;
     assert_eq!((informer.unreadable(), errors.load(Ordering::Relaxed)), (5, 5));
-    assert_eq!(stored(&informer), ["ns/a@1", "ns/b@2"]);
-    // That it is gone can be said without reading all of it.
-    server.say(
-        "DELETED",
-        &json!({"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "3"}, "data": 7}),
-    );
-    settle().await;
-    assert_eq!(stored(&informer), ["ns/b@2"]);
-    assert_eq!(told.lines()[2..], ["delete tombstone ns/a@1"]);
-    assert_eq!(server.lists(), 1);
+    assert_eq!(stored(&informer), ["shop/a@1", "shop/b@2"]);
+    sleep(Duration::from_millis(10)).await;
+    assert_eq!(stored(&informer), ["shop/b@2"]);
+    assert_eq!(told.lines()[2..], ["delete tombstone shop/a@1"]);
+    assert_eq!(server.requests().iter().filter(|request| !request.is_watch()).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_cannot_be_read_is_not_missed_while_the_object_is_still_queued() {
     for queue in [QueueKind::InOrder, QueueKind::Delta] {
-        let server = ModelServer::default();
+        let server = MemoryServer::start();
+        server.say_deleted(2, &["ns/c", "ns/a", "ns/never-seen"]);
         server.put("ns/a", 0);
         let informer = builder(&server).queue(queue).build();
         let told = Told::default();
@@ -76,9 +71,6 @@ async fn a_deletion_that_cannot_be_read_is_not_missed_while_the_object_is_still_
         // In one read: the add has not been popped when the deletion comes.
         server.put("ns/c", 0);
         server.put("ns/a", 1);
-        server.say("DELETED", &broken("c", 4));
-        server.say("DELETED", &broken("a", 5));
-        server.say("DELETED", &broken("never-seen", 6));
         settle().await;
         assert_eq!(stored(&informer), [""; 0], "{queue:?}");
         let mut last = told.lines();
@@ -91,7 +83,7 @@ async fn a_deletion_that_cannot_be_read_is_not_missed_while_the_object_is_still_
 #[tokio::test(start_paused = true)]
 async fn an_object_that_a_later_list_cannot_tell_stays_as_it_was() {
     for queue in [QueueKind::InOrder, QueueKind::Delta] {
-        let server = ModelServer::default();
+        let server = MemoryServer::start();
         for name in ["ns/a", "ns/b", "ns/c"] {
             server.put(name, 0);
         }
@@ -102,7 +94,7 @@ async fn an_object_that_a_later_list_cannot_tell_stays_as_it_was() {
         assert!(informer.wait_for_cache_sync().await);
         server.cut();
         server.delete("ns/b");
-        server.put_raw("ns/a", broken("a", 5));
+        server.put_broken("ns/a");
         server.compact();
         sleep(Duration::from_secs(60)).await;
         assert!(server.lists() > 1 && informer.unreadable() > 0);
@@ -113,13 +105,13 @@ async fn an_object_that_a_later_list_cannot_tell_stays_as_it_was() {
         let mut last = told.lines().split_off(3);
         // Until the first check for a resync a list is told whole.
         last.retain(|line| line != "update ns/c@3 to ns/c@3");
-        assert_eq!(last, ["delete tombstone ns/b@2", "update ns/a@1 to ns/a@5"], "{queue:?}");
+        assert_eq!(last, ["delete tombstone ns/b@2", "update ns/a@1 to ns/a@7"], "{queue:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_whose_last_state_the_transformer_refuses_is_told() {
-    let server = ModelServer::default();
+    let server = MemoryServer::start();
     server.put("ns/a", 0);
     let refused = Arc::new(AtomicU64::new(u64::MAX));
     let version = Arc::clone(&refused);

@@ -29,7 +29,7 @@ use tokio::time::sleep;
 
 use super::{
     informer_support::{Told, builder, config_maps, settle, spawn, stored},
-    model_server::ModelServer,
+    memory::MemoryServer,
     reflector_streaming_lists::complete,
     scripted::{Answer, Ending, ScriptedServer},
     shared::{secs, server_with},
@@ -62,7 +62,7 @@ async fn an_index_function_that_panics_loses_the_object_to_that_index_only() {
     assert!(informer.wait_for_cache_sync().await);
     server.put("ns/c", 7);
     settle().await;
-    assert_eq!((stored(&informer), told.len()), (server.objects(), 3));
+    assert_eq!((stored(&informer), told.len()), (server.versions(), 3));
     let store = informer.store();
     assert_eq!(store.index_keys("value", "7").unwrap(), ["ns/c"]);
     assert_eq!(store.index_keys("name", "b").unwrap(), ["ns/b"]);
@@ -171,10 +171,11 @@ async fn a_streaming_list_that_the_transformer_refuses_is_told_too() {
     assert_eq!(*errors.lock().unwrap(), [error]);
 }
 
-/// A list without the kinds of its items, as an API server sends it.
+/// A list without the kind of an item, as an API server sends it, and an item of another kind.
 fn list_of(name: &str) -> Answer {
     let item = json!({"metadata": {"name": name, "namespace": "ns", "resourceVersion": "5"}});
-    Answer::list(&[item], "10", "")
+    let other = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "ns"}});
+    Answer::list(&[item, other], "10", "")
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,6 +186,7 @@ async fn a_dynamic_object_of_a_list_carries_its_kind_so_an_event_can_be_about_it
     let informer = factory.informer_for(&ApiResource::erase::<ConfigMap>(&()));
     factory.start();
     assert!(factory.wait_for_cache_sync().await[0].synced);
+    assert_eq!(informer.unreadable(), 1, "a namespace is no config map");
     let object = informer.store().get_by_key("ns/settings").unwrap();
     let types = object.types.clone().unwrap();
     assert_eq!((&*types.api_version, &*types.kind), ("v1", "ConfigMap"));
@@ -258,7 +260,7 @@ async fn an_object_whose_reading_panics_is_unreadable() {
     assert_eq!((informer.store().list_keys(), informer.unreadable()), (vec!["ns/a".to_owned()], 1));
 }
 
-fn factory_of(server: &ModelServer) -> SharedInformerFactory {
+fn factory_of(server: &MemoryServer) -> SharedInformerFactory {
     SharedInformerFactory::new(server.client())
 }
 

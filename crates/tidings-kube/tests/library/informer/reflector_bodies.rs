@@ -111,32 +111,32 @@ async fn a_page_of_html_in_place_of_a_watch_is_a_very_short_one() {
 async fn a_list_may_be_compressed_and_a_watch_must_not() {
     use std::io::Write as _;
 
-    use axum::{Router, extract::RawQuery, http::HeaderMap, response::IntoResponse as _};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::ApiResource;
     use tidings_kube::{
         client_without_retry,
         reflector::{Reflector, ReflectorOptions, ResourceApi},
     };
+    use tidings_testkit::receiver::{HttpReceiver, Step};
 
     use super::told::Told;
 
-    let answer = async |RawQuery(query): RawQuery, headers: HeaderMap| {
-        let encoding = headers.get("accept-encoding").map(|e| e.to_str().unwrap().to_owned());
-        if query.unwrap_or_default().contains("watch=true") {
-            assert_eq!(encoding.as_deref(), Some("identity"));
-            return line("ADDED", &object("b", "11")).into_response();
+    let server = HttpReceiver::start(|_, request| {
+        let encoding = request.header("accept-encoding");
+        if request.line().contains("watch=true") {
+            assert_eq!(encoding, Some("identity"));
+            let line = line("ADDED", &object("b", "11"));
+            return vec![Step::answer("200 OK", "", line)];
         }
         assert!(encoding.unwrap().contains("gzip"));
         let list = json!({"metadata": {"resourceVersion": "10"}, "items": [object("a", "5")]});
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         packed.write_all(list.to_string().as_bytes()).unwrap();
-        ([("content-encoding", "gzip")], packed.finish().unwrap()).into_response()
-    };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let app = Router::new().fallback(answer);
-    let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        let packed = packed.finish().unwrap();
+        vec![Step::answer("200 OK", "content-encoding: gzip\r\n", packed)]
+    });
+    let server = server.unwrap();
+    let url = server.url("http");
     let client = client_without_retry(kube::Config::new(url.parse().unwrap())).unwrap();
     let store = Told::default();
     let api = ResourceApi::new(client, &ApiResource::erase::<ConfigMap>(&()));
@@ -147,5 +147,4 @@ async fn a_list_may_be_compressed_and_a_watch_must_not() {
     }
     assert_eq!(store.lines()[..2], ["replace [a@5] at 10", "add b@11"]);
     running.abort();
-    serving.abort();
 }

@@ -8,10 +8,15 @@ use std::{
     time::Duration,
 };
 
-use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{FutureExt as _, future::BoxFuture, stream};
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use http::{HeaderMap, Response, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::{
@@ -121,6 +126,8 @@ impl Answer {
     }
 }
 
+type Body = StreamBody<BoxStream<'static, io::Result<Frame<Bytes>>>>;
+
 type Rule = Box<dyn FnMut(&Request) -> Answer + Send>;
 
 struct Inner {
@@ -194,7 +201,8 @@ impl ScriptedServer {
             Answer::Unreachable(kind) => std::future::ready(Err(kind.into())).boxed(),
             Answer::Hang => std::future::pending().boxed(),
             Answer::Body { code, headers, pieces, ending } => {
-                let body = Body::from_stream(self.clone().send(pieces, ending));
+                let frames = self.clone().send(pieces, ending).map(|piece| piece.map(Frame::data));
+                let body = StreamBody::new(frames.boxed());
                 let mut response = Response::new(body);
                 *response.status_mut() = StatusCode::from_u16(code).unwrap();
                 for (name, value) in headers {

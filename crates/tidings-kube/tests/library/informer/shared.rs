@@ -10,7 +10,6 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Selector;
-use serde_json::json;
 use tidings_kube::{
     informer::{FilteringResourceEventHandler, HandlerFuncs, Indexers, QueueKind, SharedInformer},
     reflector::ReflectorOptions,
@@ -19,7 +18,7 @@ use tokio::time::sleep;
 
 use super::{
     informer_support::{Told, builder, settle, spawn, stored},
-    model_server::ModelServer,
+    memory::MemoryServer,
 };
 
 const NONE: Duration = Duration::ZERO;
@@ -29,8 +28,8 @@ pub(crate) fn secs(secs: u64) -> Duration {
 }
 
 /// A server with these config maps in the namespace "ns".
-pub(crate) fn server_with(names: &[&str]) -> ModelServer {
-    let server = ModelServer::default();
+pub(crate) fn server_with(names: &[&str]) -> MemoryServer {
+    let server = MemoryServer::start();
     for name in names {
         server.put(&format!("ns/{name}"), 0);
     }
@@ -84,7 +83,7 @@ async fn a_slow_handler_neither_blocks_nor_loses() {
     assert_eq!((fast.len(), quick.pending()), (3001, 0));
     assert_eq!((slow.len(), lame.pending()), (0, 3001));
     assert!(quick.has_synced() && !lame.has_synced());
-    assert_eq!(stored(&informer), server.objects());
+    assert_eq!(stored(&informer), server.versions());
     sleep(secs(1)).await;
     assert!(lame.has_synced(), "its only initial add is delivered");
     sleep(secs(3001)).await;
@@ -189,15 +188,12 @@ async fn a_list_that_brings_nothing_new_goes_only_to_handlers_that_resync() {
     informer.wait_for_cache_sync().await;
     let relist = async || {
         let lists = server.lists();
-        server.put("ns/a", lists.into());
+        server.put("ns/a", lists);
         settle().await;
-        server.put_raw(
-            "ns/b",
-            json!({"metadata": {"name": "b", "namespace": "ns", "resourceVersion": "1"}}),
-        );
-        server.compact();
-        server.say("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired"}));
-        server.cut();
+        if lists == 1 {
+            server.put("ns/b", 0);
+        }
+        server.expire();
         while server.lists() == lists {
             sleep(Duration::from_millis(100)).await;
         }
@@ -307,7 +303,7 @@ async fn a_list_that_the_transformer_refuses_is_fetched_again() {
     assert!(!informer.has_synced() && server.lists() > 1);
     server.put("ns/b", 1);
     assert!(informer.wait_for_cache_sync().await);
-    assert_eq!(stored(&informer), server.objects());
+    assert_eq!(stored(&informer), server.versions());
 }
 
 #[tokio::test(start_paused = true)]

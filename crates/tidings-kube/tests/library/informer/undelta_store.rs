@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::json;
 use tidings_kube::{
     informer::UndeltaStore,
     object::meta_namespace_key,
@@ -13,14 +12,14 @@ use tokio::time::sleep;
 
 use super::{
     informer_support::{config_maps, settle},
-    model_server::ModelServer,
+    memory::MemoryServer,
     shared::{secs, server_with},
 };
 
 /// The keys of each push, in order.
 type Pushes = Arc<Mutex<Vec<Vec<String>>>>;
 
-fn follow(server: &ModelServer) -> Pushes {
+fn follow(server: &MemoryServer) -> Pushes {
     let pushes = Pushes::default();
     let pushed = Arc::clone(&pushes);
     let api = config_maps(server);
@@ -62,11 +61,8 @@ async fn a_list_after_a_gap_is_one_push() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_cannot_be_read_deletes() {
     let server = server_with(&["a", "b"]);
+    server.say_deleted(0, &["ns/b"]);
     let pushes = follow(&server);
-    settle().await;
-    let metadata = json!({"name": "b", "namespace": "ns", "resourceVersion": "9"});
-    let broken = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": 5});
-    server.say("DELETED", &broken);
     settle().await;
     assert_eq!(*pushes.lock().unwrap(), [vec!["ns/a", "ns/b"], vec!["ns/a"]]);
 }
@@ -76,14 +72,11 @@ async fn an_object_that_cannot_be_read_stays_as_it_was() {
     let server = server_with(&["a", "b"]);
     let pushes = follow(&server);
     settle().await;
-    let metadata = json!({"name": "b", "namespace": "ns", "resourceVersion": "9"});
-    let broken = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": 5});
-    server.say("MODIFIED", &broken);
-    server.put_raw("ns/b", broken);
+    server.put_broken("ns/b");
     settle().await;
     server.cut();
-    server.compact();
     server.put("ns/c", 1);
+    server.compact();
     sleep(secs(60)).await;
     assert_eq!(pushes.lock().unwrap().last().unwrap(), &["ns/a", "ns/b", "ns/c"]);
 }

@@ -1,17 +1,5 @@
 //! What goes over the wire, and what comes back.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
-
-use axum::{
-    Router,
-    body::Bytes,
-    extract::State,
-    http::{HeaderMap, Method, StatusCode, Uri},
-    response::{IntoResponse, Response},
-};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -19,63 +7,26 @@ use tidings_kube::{
     client_without_retry,
     recorder::{ApiServerSink, EventBroadcaster, EventSink, EventType, SinkError, fake_recorder},
 };
+use tidings_testkit::receiver::{HttpReceiver, Received, Step};
 
 use super::support::{options, pod, record, source};
 
-#[derive(Clone, Debug, PartialEq)]
-struct Request {
-    line: String,
-    content_type: String,
-    body: Value,
-}
-
-type Answer = (StatusCode, Vec<(&'static str, &'static str)>, String);
-
 /// Answers from a list, then with the body of the request under the resourceVersion "9".
-#[derive(Clone, Default)]
-struct Server(Arc<Mutex<(Vec<Request>, VecDeque<Answer>)>>);
-
-impl Server {
-    async fn start(answers: impl IntoIterator<Item = Answer>) -> (Self, Client) {
-        let server = Self::default();
-        server.0.lock().unwrap().1 = answers.into_iter().collect();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let app = Router::new().fallback(answer).with_state(server.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        (server, client(&url))
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        self.0.lock().unwrap().0.clone()
-    }
-}
-
-fn client(url: &str) -> Client {
-    client_without_retry(Config::new(url.parse().unwrap())).unwrap()
-}
-
-async fn answer(
-    State(server): State<Server>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let mut state = server.0.lock().unwrap();
-    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    state.0.push(Request {
-        line: format!("{method} {uri}"),
-        content_type: headers["content-type"].to_str().unwrap().to_owned(),
-        body: body.clone(),
+fn start(answers: Vec<Step>) -> (HttpReceiver, Client) {
+    let server = HttpReceiver::recording(move |nth, request| {
+        vec![answers.get(nth).cloned().unwrap_or_else(|| stored(&body(request)))]
     });
-    if let Some((code, headers, body)) = state.1.pop_front() {
-        let mut response = (code, body).into_response();
-        for (name, value) in headers {
-            response.headers_mut().insert(name, value.parse().unwrap());
-        }
-        return response;
-    }
+    let server = server.unwrap();
+    let client = client(&server.url("http"));
+    (server, client)
+}
+
+fn body(request: &Received) -> Value {
+    assert!(request.header("content-type").is_some_and(|it| it.ends_with("json")));
+    serde_json::from_slice(&request.body).unwrap()
+}
+
+fn stored(body: &Value) -> Step {
     let mut stored = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {}, "involvedObject": {}
     });
@@ -83,7 +34,11 @@ async fn answer(
         stored[name] = value.clone();
     }
     stored["metadata"]["resourceVersion"] = "9".into();
-    (StatusCode::CREATED, stored.to_string()).into_response()
+    Step::answer("201 Created", "", stored.to_string())
+}
+
+fn client(url: &str) -> Client {
+    client_without_retry(Config::new(url.parse().unwrap())).unwrap()
 }
 
 fn event() -> Event {
@@ -103,7 +58,7 @@ fn named(namespace: &str, name: &str) -> Event {
 
 #[tokio::test]
 async fn a_repeat_is_posted_and_then_patched() {
-    let (server, client) = Server::start([]).await;
+    let (server, client) = start(Vec::new());
     let broadcaster = EventBroadcaster::new(options());
     let running = broadcaster.start_recording_to_sink(ApiServerSink::new(client)).await.unwrap();
     let recorder = broadcaster.new_recorder(source());
@@ -112,21 +67,24 @@ async fn a_repeat_is_posted_and_then_patched() {
     }
     assert!(broadcaster.shutdown().await.is_complete());
     assert_eq!(running.counts().written, 2);
-    let [created, patched] = <[Request; 2]>::try_from(server.requests()).unwrap();
-    assert_eq!(created.line, "POST /api/v1/namespaces/shop/events");
-    assert_eq!(created.content_type, "application/json");
-    assert_eq!(created.body["kind"], "Event");
-    assert_eq!(created.body["reportingComponent"], "tester");
-    let name = created.body["metadata"]["name"].as_str().unwrap();
-    assert_eq!(patched.line, format!("PATCH /api/v1/namespaces/shop/events/{name}"));
-    assert_eq!(patched.content_type, "application/strategic-merge-patch+json");
-    assert_eq!(patched.body["count"], 2);
-    assert_eq!(patched.body.as_object().unwrap().len(), 3, "{}", patched.body);
+    let received = server.received();
+    let [created, patched] = received.as_slice() else { panic!("{received:?}") };
+    assert_eq!(created.line(), "POST /api/v1/namespaces/shop/events HTTP/1.1");
+    assert_eq!(created.header("content-type"), Some("application/json"));
+    let created = body(created);
+    assert_eq!(created["kind"], "Event");
+    assert_eq!(created["reportingComponent"], "tester");
+    let name = created["metadata"]["name"].as_str().unwrap();
+    assert_eq!(patched.line(), format!("PATCH /api/v1/namespaces/shop/events/{name} HTTP/1.1"));
+    assert_eq!(patched.header("content-type"), Some("application/strategic-merge-patch+json"));
+    let patched = body(patched);
+    assert_eq!(patched["count"], 2);
+    assert_eq!(patched.as_object().unwrap().len(), 3, "{patched}");
 }
 
 #[tokio::test]
 async fn the_answer_is_what_was_stored() {
-    let (_, client) = Server::start([]).await;
+    let (_server, client) = start(Vec::new());
     let stored = ApiServerSink::new(client).create(&event()).await.unwrap();
     assert_eq!(stored.metadata.resource_version.as_deref(), Some("9"));
 }
@@ -134,27 +92,23 @@ async fn the_answer_is_what_was_stored() {
 #[tokio::test]
 async fn an_error_is_told_by_its_class() {
     let status = |code: u16, reason: &str, more: Value| {
-        let mut status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-            "code": code, "reason": reason, "message": "so it is"});
-        status["details"] = more;
-        (StatusCode::from_u16(code).unwrap(), vec![], status.to_string())
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+            "code": code, "reason": reason, "message": "so it is", "details": more});
+        Step::answer(&format!("{code} {reason}"), "", status.to_string())
     };
     let terminating = json!({"causes": [{"reason": "NamespaceTerminating", "message": "going"}]});
-    let plain = |code: u16, headers| {
-        (StatusCode::from_u16(code).unwrap(), headers, "Too many requests".to_owned())
-    };
+    let plain = |status, headers| Step::answer(status, headers, "Too many requests");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}}).to_string();
-    let (server, client) = Server::start([
+    let (server, client) = start(vec![
         status(404, "NotFound", json!({})),
         status(409, "AlreadyExists", json!({})),
         status(403, "Forbidden", terminating),
         status(503, "ServiceUnavailable", json!({"retryAfterSeconds": 4})),
-        plain(429, vec![("retry-after", "7")]),
-        plain(409, vec![]),
-        (StatusCode::OK, vec![], pod),
-        (StatusCode::OK, vec![], "<html>".into()),
-    ])
-    .await;
+        plain("429 Too Many Requests", "retry-after: 7\r\n"),
+        plain("409 Conflict", ""),
+        Step::answer("200 OK", "", pod),
+        Step::answer("200 OK", "", "<html>"),
+    ]);
     let sink = ApiServerSink::new(client);
     let mut errors = Vec::new();
     for _ in 0..8 {
@@ -173,7 +127,7 @@ async fn an_error_is_told_by_its_class() {
     assert!(matches!(errors[6], SinkError::UnexpectedObject(_)), "{:?}", errors[6]);
     assert!(matches!(errors[7], SinkError::UnexpectedObject(_)), "{:?}", errors[7]);
     // None was tried again below.
-    assert_eq!(server.requests().len(), 8);
+    assert_eq!(server.requests(), 8);
 }
 
 #[tokio::test]
@@ -187,7 +141,7 @@ async fn no_answer_is_no_status() {
 
 #[tokio::test]
 async fn what_cannot_be_asked_for_is_not_asked_for() {
-    let (server, client) = Server::start([]).await;
+    let (server, client) = start(Vec::new());
     let sink = ApiServerSink::new(client.clone());
     let own = ApiServerSink::for_namespace(client, "shop");
     let refused = [
@@ -203,9 +157,9 @@ async fn what_cannot_be_asked_for_is_not_asked_for() {
     for answer in refused {
         assert!(matches!(answer, Err(SinkError::RequestConstruction(_))), "{answer:?}");
     }
-    assert!(server.requests().is_empty());
+    assert_eq!(server.requests(), 0);
     own.create(&named("shop", "web.1")).await.unwrap();
     // As it is in client-go, an event without a namespace goes to the collection of all.
     sink.create(&named("", "web.1")).await.unwrap();
-    assert_eq!(server.requests()[1].line, "POST /api/v1/events");
+    assert_eq!(server.received()[1].line(), "POST /api/v1/events HTTP/1.1");
 }

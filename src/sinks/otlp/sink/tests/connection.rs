@@ -87,20 +87,20 @@ async fn deliver(protocol: OtlpProtocol, max_age: Duration, receivers: [SocketAd
 
 #[tokio::test]
 async fn calls_at_once_share_one_connection() {
-    let (receiver, behind) = Receiver::start(Ok(partial(0, "")), None).await;
+    let (receiver, behind) = Receiver::start(Ok(partial(0, "")));
     let front = Front::of(behind).await;
     let sink = front.sink(OtlpProtocol::Grpc, HOUR);
     let batches = [1, 2, 3].map(|at| batch(at..=at));
     let outcomes = futures_util::future::join_all(batches.iter().map(|batch| sink.send(batch)));
     assert_eq!(outcomes.await, [Outcome::Delivered, Outcome::Delivered, Outcome::Delivered]);
-    assert_eq!(receiver.received.lock().unwrap().len(), 3);
+    assert_eq!(receiver.received().len(), 3);
     assert_eq!(front.connections(), 1);
 }
 
 /// As of a balancer that has forgotten a connection that was idle.
 #[tokio::test]
 async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt() {
-    let (receiver, behind) = Receiver::start(Ok(partial(0, "")), None).await;
+    let (receiver, behind) = Receiver::start(Ok(partial(0, "")));
     let front = Front::of(behind).await;
     let sink = front.sink(OtlpProtocol::Grpc, HOUR);
     assert_eq!(sink.send(&batch(1..=1)).await, Outcome::Delivered);
@@ -111,7 +111,7 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
         front.cuts.store(1, Ordering::SeqCst);
         assert_eq!(sink.send(&batch(n..=n)).await, Outcome::Delivered, "{n}");
     }
-    assert_eq!((front.connections(), receiver.received.lock().unwrap().len()), (4, 4));
+    assert_eq!((front.connections(), receiver.received().len()), (4, 4));
     // Once at once, and no more; and not on a connection that is new.
     idle().await;
     for (cuts, connections) in [(2, 5), (1, 6)] {
@@ -125,16 +125,16 @@ async fn a_connection_used_before_that_ends_without_an_answer_costs_no_attempt()
 #[tokio::test]
 async fn new_endpoints_are_found_once_a_connection_is_old() {
     for (max_age, expected) in [(HOUR, [3, 0]), (Duration::ZERO, [1, 2])] {
-        let old = TestServer::always("200 OK", "", "").await;
-        let new = TestServer::always("200 OK", "", "").await;
+        let old = HttpReceiver::always("200 OK", "", "").unwrap();
+        let new = HttpReceiver::always("200 OK", "", "").unwrap();
         deliver(OtlpProtocol::Http, max_age, [old.address, new.address]).await;
-        let of = |server: &TestServer| server.received.lock().unwrap().len();
+        let of = |server: &HttpReceiver| server.received().len();
         assert_eq!([of(&old), of(&new)], expected, "HTTP, {max_age:?}");
 
-        let (old, first) = Receiver::start(Ok(partial(0, "")), None).await;
-        let (new, second) = Receiver::start(Ok(partial(0, "")), None).await;
+        let (old, first) = Receiver::start(Ok(partial(0, "")));
+        let (new, second) = Receiver::start(Ok(partial(0, "")));
         deliver(OtlpProtocol::Grpc, max_age, [first, second]).await;
-        let of = |receiver: &Receiver| receiver.received.lock().unwrap().len();
+        let of = |receiver: &Receiver| receiver.received().len();
         assert_eq!([of(&old), of(&new)], expected, "gRPC, {max_age:?}");
     }
 }

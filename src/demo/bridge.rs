@@ -47,10 +47,7 @@ impl BridgeProcess {
             .timeout(Duration::from_millis(500))
             .no_proxy()
             .build()
-            .map_err(|error| DemoError::Start {
-                part: "the status client",
-                error: error.to_string(),
-            })?;
+            .map_err(DemoError::start("the status client"))?;
         let mut bridge = Self {
             config: dir.join("tidings.yaml"),
             log: dir.join("bridge.log"),

@@ -1,27 +1,31 @@
-//! A consumer of one topic.
+//! A consumer of a topic of envelopes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaResult;
-use rdkafka::message::{BorrowedMessage, Headers, Message};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{
+    ClientConfig, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _},
+    error::KafkaResult,
+    message::{BorrowedMessage, Headers, Message as _},
+};
 
+use super::PARTITIONS;
 use crate::ledger::{Delivery, SharedLedger};
-use crate::parts::Kafka;
 
-/// More than one, so that only the key keeps an object's events in order.
-pub(crate) const KAFKA_PARTITIONS: i32 = 3;
 const POLL: Duration = Duration::from_millis(100);
 
-/// Reads a topic from its beginning on, over outages of the broker.
-pub(crate) struct KafkaReceiver {
-    pub(crate) ledger: SharedLedger,
+/// Reads a topic from its beginning, over outages of the broker, until it is dropped, which waits for its thread.
+#[derive(Debug)]
+pub struct KafkaReceiver {
+    /// The messages. A message is complained of whose key or headers are not those of its envelope.
+    pub ledger: SharedLedger,
     reader: Option<JoinHandle<()>>,
     /// Shared with the reader: it ends when it has read everything, or at once.
     finish: Arc<AtomicBool>,
@@ -29,33 +33,30 @@ pub(crate) struct KafkaReceiver {
 }
 
 impl KafkaReceiver {
-    /// Makes the topic and starts to read it.
-    pub(crate) async fn start(kafka: &Kafka, topic: &'static str) -> Self {
-        make_topic(kafka.bootstrap(), topic, &[]).await;
-        Self::read(kafka.bootstrap(), topic, SharedLedger::default())
-    }
-
-    /// Starts to read a topic that there is, made by [`make_topic`] or with as many partitions.
-    pub(crate) fn read(bootstrap: &str, topic: &'static str, ledger: SharedLedger) -> Self {
+    /// Starts to read a topic of [`PARTITIONS`] partitions into a ledger.
+    ///
+    /// # Errors
+    /// librdkafka makes no consumer.
+    pub fn read(brokers: &str, topic: &'static str, ledger: SharedLedger) -> KafkaResult<Self> {
         let (finish, abandon) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let reader = Reader {
-            // Made here, so that what is wrong with it fails the test.
-            consumer: consumer(&client(bootstrap), topic).expect("a consumer"),
+            consumer: consumer(brokers, topic)?,
             topic,
             ledger: ledger.clone(),
             finish: Arc::clone(&finish),
             abandon: Arc::clone(&abandon),
         };
         let reader = Some(thread::spawn(move || reader.run()));
-        Self { ledger, reader, finish, abandon }
+        Ok(Self { ledger, reader, finish, abandon })
     }
 
     /// Reads on to what is the end now.
-    pub(crate) async fn finish(mut self) -> SharedLedger {
+    pub async fn finish(mut self) -> SharedLedger {
         self.finish.store(true, Ordering::Relaxed);
-        let reader = self.reader.take().expect("taken only here");
-        let joined = tokio::task::spawn_blocking(|| reader.join()).await;
-        joined.expect("a task that does not panic").expect("a reader that does not panic");
+        if let Some(reader) = self.reader.take() {
+            let joined = tokio::task::spawn_blocking(|| reader.join()).await;
+            joined.expect("a task that does not panic").expect("a reader that does not panic");
+        }
         self.ledger.clone()
     }
 }
@@ -63,44 +64,24 @@ impl KafkaReceiver {
 impl Drop for KafkaReceiver {
     fn drop(&mut self) {
         self.abandon.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
     }
 }
 
-fn client(bootstrap: &str) -> ClientConfig {
-    let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", bootstrap)
-        .set("group.id", "e2e")
+fn consumer(brokers: &str, topic: &str) -> KafkaResult<BaseConsumer> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", brokers)
+        .set("group.id", "tidings-testkit")
+        .set("enable.auto.commit", "false")
+        .set("fetch.wait.max.ms", "50")
         .set("reconnect.backoff.max.ms", "500")
-        // Tests stop the broker; that is not worth a line each time.
-        .set("log_level", "0");
-    config
-}
-
-fn admin(bootstrap: &str) -> AdminClient<DefaultClientContext> {
-    client(bootstrap).create().expect("an admin client")
-}
-
-/// Makes a topic, with these settings of its own.
-pub(crate) async fn make_topic(bootstrap: &str, topic: &str, settings: &[(&str, &str)]) {
-    let mut new = NewTopic::new(topic, KAFKA_PARTITIONS, TopicReplication::Fixed(1));
-    for (name, value) in settings {
-        new = new.set(name, value);
-    }
-    let made = admin(bootstrap).create_topics([&new], &AdminOptions::new()).await;
-    made.expect("an answer of the broker").remove(0).expect("a new topic");
-}
-
-/// Deletes a topic with all that is in it.
-pub(crate) async fn delete_topic(bootstrap: &str, topic: &str) {
-    let gone = admin(bootstrap).delete_topics(&[topic], &AdminOptions::new()).await;
-    gone.expect("an answer of the broker").remove(0).expect("a topic that was there");
-}
-
-fn consumer(config: &ClientConfig, topic: &str) -> KafkaResult<BaseConsumer> {
-    let consumer: BaseConsumer = config.create()?;
+        // Brokers are stopped here; that is not worth a line each time.
+        .set("log_level", "0")
+        .create()?;
     let mut partitions = TopicPartitionList::new();
-    for partition in 0..KAFKA_PARTITIONS {
+    for partition in 0..PARTITIONS {
         partitions.add_partition_offset(topic, partition, Offset::Beginning)?;
     }
     // Not `subscribe`: a group takes seconds to form, and more after an outage.
@@ -171,7 +152,9 @@ fn record(message: &BorrowedMessage<'_>, ledger: &SharedLedger) {
             let wanted =
                 (kafka_key(&delivery.body), delivery.id.clone(), "application/json".to_owned());
             if told != wanted {
-                ledger.complain(format!("key, id and content-type are {told:?}, not {wanted:?}"));
+                ledger.complain(format!(
+                    "expected key, id and content-type {wanted:?}, found {told:?}"
+                ));
             }
             ledger.record(delivery);
         }

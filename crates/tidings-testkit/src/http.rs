@@ -1,17 +1,17 @@
-//! HTTP/1.1 by hand, over one TCP connection: a library would not let us cut a stream in the
+//! HTTP/1.1 by hand, over one connection: a library would not let us cut a stream in the
 //! middle of a line or a chunk, reset it, or say nothing for ever.
 
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use jiff::Timestamp;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 
 const MAX_HEAD: usize = 64 * 1024;
-const MAX_BODY: usize = 4 * 1024 * 1024;
+const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// How long a slow connection waits between pieces: 50 of them a second.
 const STEP: Duration = Duration::from_millis(20);
@@ -63,22 +63,61 @@ pub enum Ending {
     Reset,
 }
 
+/// Listens at an address, also if the connections of an earlier listener linger there. Needs a tokio runtime.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(1024)
+}
+
+/// The stream under a [`Connection`].
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Makes the end of the connection a reset.
+    fn reset(&self) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn reset(&self) -> io::Result<()> {
+        self.set_zero_linger()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Stream for tokio_rustls::server::TlsStream<TcpStream> {
+    fn reset(&self) -> io::Result<()> {
+        self.get_ref().0.reset()
+    }
+}
+
+/// The memory of this process knows no reset: the other end reads the end of the stream.
+impl Stream for DuplexStream {
+    fn reset(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// One connection. It writes as slowly as it is told to.
-#[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
+pub(crate) struct Connection {
+    stream: Box<dyn Stream>,
     read: BytesMut,
     /// Bytes a second; none for as fast as it goes.
-    pub(super) pace: Option<usize>,
+    pub(crate) pace: Option<usize>,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, read: BytesMut::with_capacity(4096), pace: None }
+    pub(crate) fn new(stream: impl Stream + 'static) -> Self {
+        Self { stream: Box::new(stream), read: BytesMut::with_capacity(4096), pace: None }
     }
 
     /// The next request; none when the client has closed.
-    pub(super) async fn request(&mut self) -> io::Result<Option<Request>> {
+    pub(crate) async fn request(&mut self) -> io::Result<Option<Request>> {
+        let Some((head, body)) = self.message().await? else { return Ok(None) };
+        Ok(Some(Request { body, ..parse_head(&head)? }))
+    }
+
+    /// The head and the body of the next request; none when the client has closed.
+    pub(crate) async fn message(&mut self) -> io::Result<Option<(String, Bytes)>> {
         let head_length = loop {
             if let Some(at) = memchr::memmem::find(&self.read, b"\r\n\r\n") {
                 break at + 4;
@@ -90,18 +129,20 @@ impl Connection {
                 return Ok(None);
             }
         };
-        let head = self.read.split_to(head_length);
-        let mut request = parse_head(&head)?;
-        if request.header("expect").eq_ignore_ascii_case("100-continue") {
+        let head = String::from_utf8(self.read.split_to(head_length).to_vec())
+            .map_err(|_| malformed("the head is not UTF-8"))?;
+        let says =
+            |name, value| header(&head, name).is_some_and(|it| it.eq_ignore_ascii_case(value));
+        if says("expect", "100-continue") {
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        request.body = if request.header("transfer-encoding").eq_ignore_ascii_case("chunked") {
+        let body = if says("transfer-encoding", "chunked") {
             self.chunked_body().await?
         } else {
-            let length = request.header("content-length").parse().unwrap_or_default();
-            self.exactly(length).await?
+            let length = header(&head, "content-length").and_then(|length| length.parse().ok());
+            self.exactly(length.unwrap_or_default()).await?
         };
-        Ok(Some(request))
+        Ok(Some((head, body)))
     }
 
     async fn exactly(&mut self, length: usize) -> io::Result<Bytes> {
@@ -145,7 +186,7 @@ impl Connection {
     }
 
     /// Returns when the client has closed the connection.
-    pub(super) async fn closed(&mut self) {
+    pub(crate) async fn closed(&mut self) {
         loop {
             match self.stream.read_buf(&mut self.read).await {
                 // A client that sends on before it has its answer is kept for later, within bounds.
@@ -155,7 +196,7 @@ impl Connection {
         }
     }
 
-    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(pace) = self.pace else {
             return self.stream.write_all(bytes).await;
         };
@@ -166,8 +207,13 @@ impl Connection {
         Ok(())
     }
 
+    /// Writes at once what was written.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush().await
+    }
+
     /// Answers with a whole body.
-    pub(super) async fn answer(&mut self, code: u16, head: &str, body: &[u8]) -> io::Result<()> {
+    pub(crate) async fn answer(&mut self, code: u16, head: &str, body: &[u8]) -> io::Result<()> {
         let mut out = Vec::with_capacity(body.len() + 400);
         out.extend_from_slice(response_head(code, head).as_bytes());
         out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
@@ -176,17 +222,17 @@ impl Connection {
     }
 
     /// Begins an answer whose body follows in chunks.
-    pub(super) async fn begin_chunks(&mut self, code: u16, head: &str) -> io::Result<()> {
+    pub(crate) async fn begin_chunks(&mut self, code: u16, head: &str) -> io::Result<()> {
         let head = response_head(code, head) + "Transfer-Encoding: chunked\r\n\r\n";
         self.write(head.as_bytes()).await
     }
 
     /// Ends a chunked answer. True: the connection can serve another request.
-    pub(super) async fn end(&mut self, how: Ending) -> io::Result<bool> {
+    pub(crate) async fn end(&mut self, how: Ending) -> io::Result<bool> {
         match how {
             Ending::Clean => self.write(b"0\r\n\r\n").await?,
             Ending::Closed => self.stream.shutdown().await?,
-            Ending::Reset => self.stream.set_zero_linger()?,
+            Ending::Reset => self.stream.reset()?,
         }
         Ok(how == Ending::Clean)
     }
@@ -194,21 +240,21 @@ impl Connection {
 
 /// Frames what is written to it as one chunk, without copying it again.
 #[derive(Debug, Default)]
-pub(super) struct Chunk(Vec<u8>);
+pub(crate) struct Chunk(Vec<u8>);
 
 impl Chunk {
     /// Room for the size: eight hexadecimal digits and a line end.
     const HEAD: usize = 10;
 
     /// Empties it and lets it be filled.
-    pub(super) fn start(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn start(&mut self) -> &mut Vec<u8> {
         self.0.clear();
         self.0.resize(Self::HEAD, b'0');
         &mut self.0
     }
 
     /// What was filled in, as a chunk; empty when nothing was, because an empty chunk ends a body.
-    pub(super) fn finish(&mut self) -> &[u8] {
+    pub(crate) fn finish(&mut self) -> &[u8] {
         let size = self.0.len().saturating_sub(Self::HEAD);
         if size == 0 {
             return &[];
@@ -219,17 +265,17 @@ impl Chunk {
     }
 
     /// What was filled in.
-    pub(super) fn content(&self) -> &[u8] {
+    pub(crate) fn content(&self) -> &[u8] {
         self.0.get(Self::HEAD..).unwrap_or_default()
     }
 
     /// Drops what was filled in beyond `length`.
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(crate) fn truncate(&mut self, length: usize) {
         self.0.truncate(Self::HEAD + length);
     }
 
     /// A chunk that announces all its content and brings `length` bytes of it.
-    pub(super) fn finish_partly(&mut self, length: usize) -> &[u8] {
+    pub(crate) fn finish_partly(&mut self, length: usize) -> &[u8] {
         let whole = self.finish();
         whole.get(..Self::HEAD + length).unwrap_or_default()
     }
@@ -248,8 +294,16 @@ fn response_head(code: u16, head: &str) -> String {
     )
 }
 
-fn parse_head(head: &[u8]) -> io::Result<Request> {
-    let head = std::str::from_utf8(head).map_err(|_| malformed("the head is not UTF-8"))?;
+/// A header of a head, by its name in any case.
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().skip(1).find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// A request of which only the head is known.
+fn parse_head(head: &str) -> io::Result<Request> {
     let mut lines = head.split("\r\n");
     let mut first = lines.next().unwrap_or_default().split(' ');
     let (Some(method), Some(target)) = (first.next(), first.next()) else {
@@ -297,10 +351,11 @@ fn malformed(what: &'static str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api_server::{ApiServer, Options};
 
     #[test]
     fn a_request_head_is_read() {
-        let head = b"GET /api/v1/events?watch=1&fieldSelector=type%3DWarning%2Creason%21%3Da+b HTTP/1.1\r\n\
+        let head = "GET /api/v1/events?watch=1&fieldSelector=type%3DWarning%2Creason%21%3Da+b HTTP/1.1\r\n\
             Host: x\r\nAccept-Encoding:  gzip \r\n\r\n";
         let request = parse_head(head).unwrap();
         assert_eq!((&*request.method, &*request.path), ("GET", "/api/v1/events"));
@@ -310,6 +365,18 @@ mod tests {
         assert_eq!(request.param("limit"), "");
         assert_eq!(decoded("100%"), "100%");
         assert_eq!(decoded("%zz%E2%80%A6"), "%zz…");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_in_memory_is_served_until_it_is_cut() {
+        let server = ApiServer::start(Options::default()).unwrap();
+        let mut client = server.connect();
+        client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = [0; 15];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        server.cut_connections();
+        client.read_to_end(&mut Vec::new()).await.unwrap();
     }
 
     #[test]
