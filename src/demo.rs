@@ -93,7 +93,7 @@ async fn show(arguments: &DemoArguments) -> Result<(), DemoError> {
     let mut signals = Signals::new().map_err(DemoError::start("the signal handler"))?;
     let mut stage = Stage::set(arguments.seed)?;
     let began = Instant::now();
-    let stories = stage.tell(f64::from(arguments.rate));
+    let stories = stage.tell(arguments.seed, f64::from(arguments.rate));
     let mut lines = interval(LINE);
     lines.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut told_to_end = false;

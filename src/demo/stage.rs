@@ -19,7 +19,7 @@ use tidings_testkit::{
     api_server::{ApiServer, Options},
     ledger::SharedLedger,
     receiver::{HttpReceiver, KafkaReceiver, MockKafka, OtlpReceiver, Step, deliveries},
-    story::{Narrator, tell},
+    story::tell,
 };
 use tokio::{
     task::JoinHandle,
@@ -79,13 +79,16 @@ impl Receivers {
         let kafka = MockKafka::start(TOPIC).map_err(DemoError::start("Kafka"))?;
         let reader = KafkaReceiver::read(kafka.brokers(), TOPIC, audit.ledger.clone());
         let (otel, pager) = (otel.clone(), pager.clone());
-        let otlp = OtlpReceiver::start(LARGEST, move |request| {
-            if otel.is_down() {
-                return Err(tonic::Status::unavailable("the collector is down for the demo"));
-            }
-            otel.ledger.take(deliveries(request.get_ref()));
-            Ok(ExportLogsServiceResponse::default())
-        });
+        let otlp = OtlpReceiver::start(
+            LARGEST,
+            Box::new(move |request| {
+                if otel.is_down() {
+                    return Err(tonic::Status::unavailable("the collector is down for the demo"));
+                }
+                otel.ledger.take(deliveries(request.get_ref()));
+                Ok(ExportLogsServiceResponse::default())
+            }),
+        );
         let webhook = HttpReceiver::start(move |_, request| {
             let status = if pager.is_down() {
                 "503 Service Unavailable"
@@ -130,7 +133,6 @@ pub(super) struct Stage {
     sinks: [Sink; SINKS],
     receivers: Receivers,
     bridge: BridgeProcess,
-    seed: u64,
     kills: u32,
     outages: u32,
     ended_well: bool,
@@ -174,7 +176,6 @@ impl Stage {
             sinks,
             receivers,
             bridge,
-            seed,
             kills: 0,
             outages: 0,
             ended_well: true,
@@ -187,18 +188,17 @@ impl Stage {
     }
 
     /// Begins to tell stories; aborting the task ends them.
-    pub(super) fn tell(&self, rate: f64) -> JoinHandle<()> {
+    pub(super) fn tell(&self, seed: u64, rate: f64) -> JoinHandle<()> {
         let (server, written) = (Arc::clone(&self.server), Arc::clone(&self.written));
-        let mut narrator = Narrator::new(self.seed);
         tokio::spawn(async move {
             // A list has one version of each Event: all are seen only once the bridge watches.
             while server.open_watches_of("events") == 0 {
                 sleep(Duration::from_millis(10)).await;
             }
-            tell(&server, &mut narrator, rate, |step, done| {
+            tell(&server, seed, rate, |done, delta| {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
                 written.ids.push((done.id(), Instant::now()));
-                written.delta += u64::from(step.delta.unsigned_abs());
+                written.delta += delta;
             })
             .await;
         })

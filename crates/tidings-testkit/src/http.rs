@@ -73,8 +73,10 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The stream under a [`Connection`].
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Makes the end of the connection a reset.
-    fn reset(&self) -> io::Result<()>;
+    /// Makes the end of the connection a reset, where there is one.
+    fn reset(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Stream for TcpStream {
@@ -83,19 +85,10 @@ impl Stream for TcpStream {
     }
 }
 
-#[cfg(feature = "tls")]
-impl Stream for tokio_rustls::server::TlsStream<TcpStream> {
-    fn reset(&self) -> io::Result<()> {
-        self.get_ref().0.reset()
-    }
-}
+impl Stream for DuplexStream {}
 
-/// The memory of this process knows no reset: the other end reads the end of the stream.
-impl Stream for DuplexStream {
-    fn reset(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
+#[cfg(feature = "tls")]
+impl Stream for tokio_rustls::server::TlsStream<TcpStream> {}
 
 /// One connection. It writes as slowly as it is told to.
 pub(crate) struct Connection {

@@ -16,7 +16,7 @@ mod otlp;
 
 pub use self::http::{HttpReceiver, Received, Step};
 #[cfg(feature = "otlp")]
-pub use self::otlp::{OtlpReceiver, deliveries};
+pub use self::otlp::{OtlpAnswer, OtlpReceiver, deliveries};
 #[cfg(feature = "kafka")]
 pub use self::{
     kafka::KafkaReceiver,

@@ -61,17 +61,15 @@ const PLOTS: [&[Beat]; 4] = [
 ];
 
 /// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+struct Step {
     /// The Event when it was new.
-    pub event: EventObject,
+    event: EventObject,
     /// How often it has occurred now.
-    pub count: i32,
+    count: i32,
     /// By how much that rose; an Event of a count so large is new.
-    pub delta: i32,
+    delta: i32,
 }
 
-#[derive(Debug)]
 struct Story {
     pod: String,
     namespace: &'static str,
@@ -81,20 +79,18 @@ struct Story {
 }
 
 /// Tells stories, a write at a time.
-#[derive(Debug)]
-pub struct Narrator {
+struct Narrator {
     random: fastrand::Rng,
     stories: Vec<Story>,
 }
 
 impl Narrator {
-    /// The same seed tells the same stories.
-    pub fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         Self { random: fastrand::Rng::with_seed(seed), stories: Vec::new() }
     }
 
     /// The next write.
-    pub fn step(&mut self) -> Step {
+    fn step(&mut self) -> Step {
         let Self { random, stories } = self;
         while stories.len() < AT_ONCE {
             let workload = WORKLOADS[random.usize(..WORKLOADS.len())];
@@ -147,11 +143,7 @@ fn first(namespace: &str, pod: &str, beat: Beat) -> EventObject {
     event
 }
 
-/// Writes a step.
-///
-/// # Errors
-/// The server refuses the write.
-pub fn write(server: &ApiServer, step: &Step) -> Result<Written, ApiStatus> {
+fn write(server: &ApiServer, step: &Step) -> Result<Written, ApiStatus> {
     let metadata = &step.event.metadata;
     if step.count == step.delta {
         return server.create(step.event.clone());
@@ -159,14 +151,10 @@ pub fn write(server: &ApiServer, step: &Step) -> Result<Written, ApiStatus> {
     server.patch_count(&metadata.namespace, &metadata.name, step.count, Timestamp::now())
 }
 
-/// Tells stories into a server, at `rate` writes a second, until it is dropped. `heard` learns of
-/// each write that the server took.
-pub async fn tell(
-    server: &ApiServer,
-    narrator: &mut Narrator,
-    rate: f64,
-    mut heard: impl FnMut(&Step, &Written),
-) {
+/// Tells stories into a server, at `rate` writes a second, until it is dropped. The same seed tells the same stories.
+/// `heard` learns of each write that the server took, and by how much the occurrences rose.
+pub async fn tell(server: &ApiServer, seed: u64, rate: f64, mut heard: impl FnMut(&Written, u64)) {
+    let mut narrator = Narrator::new(seed);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let start = Instant::now();
@@ -177,7 +165,7 @@ pub async fn tell(
             written += 1.0;
             let step = narrator.step();
             match write(server, &step) {
-                Ok(done) => heard(&step, &done),
+                Ok(done) => heard(&done, step.delta.unsigned_abs().into()),
                 Err(error) => tracing::warn!(%error, "a story's event was not written"),
             }
         }
@@ -220,11 +208,10 @@ mod tests {
     #[tokio::test]
     async fn stories_are_written_at_their_rate() {
         let server = ApiServer::start(Options::default()).unwrap();
-        let mut narrator = Narrator::new(1);
         let (mut writes, mut deltas) = (0, 0);
-        let told = tell(&server, &mut narrator, 500.0, |step, written| {
+        let told = tell(&server, 1, 500.0, |written, delta| {
             writes += 1;
-            deltas += u64::from(step.delta.unsigned_abs());
+            deltas += delta;
             assert_eq!(written.resource_version, 1000 + writes);
         });
         assert!(tokio::time::timeout(Duration::from_millis(400), told).await.is_err());

@@ -64,9 +64,10 @@ impl NastyCollector {
         });
         let (over_grpc, over_http) = (shared.clone(), shared.clone());
         // How large is too large it decides itself.
-        let grpc = OtlpReceiver::start(usize::MAX, move |request| {
-            over_grpc.collect(request.get_ref()).map_err(turned_away)
-        });
+        let grpc = OtlpReceiver::start(
+            usize::MAX,
+            Box::new(move |request| over_grpc.collect(request.get_ref()).map_err(turned_away)),
+        );
         let http = HttpReceiver::start(move |_, request| {
             if request.line() != "POST /v1/logs HTTP/1.1" {
                 over_http

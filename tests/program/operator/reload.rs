@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeSet, HashSet},
     fmt::Write as _,
-    net::SocketAddr,
     os::unix::fs::symlink,
     path::Path,
     sync::{
@@ -32,43 +31,37 @@ use super::{
     support::{server, until},
 };
 
-/// A webhook's receiver.
+/// A webhook's receiver. Clones are the same receiver.
+#[derive(Clone, Default)]
 struct Receiver {
     ledger: SharedLedger,
     refused: Arc<AtomicU64>,
     fails: Arc<AtomicBool>,
     /// The values of `authorization` that it takes; every one where there is none.
     tokens: Arc<Mutex<BTreeSet<String>>>,
-    http: HttpReceiver,
 }
 
 impl Receiver {
-    fn start() -> (Self, SocketAddr) {
-        let (ledger, refused, fails) = (SharedLedger::default(), Arc::default(), Arc::default());
-        let tokens = Arc::<Mutex<BTreeSet<String>>>::default();
-        let (taken, turned_away, away, known) = (
-            ledger.clone(),
-            Arc::<AtomicU64>::clone(&refused),
-            Arc::<AtomicBool>::clone(&fails),
-            Arc::clone(&tokens),
-        );
-        let answer = move |_, request: &Received| {
-            let tokens = known.lock().unwrap();
-            let shown = request.header("authorization");
-            let status = if away.load(Ordering::Relaxed) {
-                "503 Service Unavailable"
-            } else if !tokens.is_empty() && !shown.is_some_and(|shown| tokens.contains(shown)) {
-                "401 Unauthorized"
-            } else {
-                taken.take_envelopes(&request.body);
-                return vec![Step::answer("200 OK", "", "")];
-            };
-            turned_away.fetch_add(1, Ordering::Relaxed);
-            vec![Step::answer(status, "", "")]
+    fn start() -> (Self, HttpReceiver) {
+        let receiver = Self::default();
+        let this = receiver.clone();
+        let http = HttpReceiver::start(move |_, request| vec![this.take(request)]).unwrap();
+        (receiver, http)
+    }
+
+    fn take(&self, request: &Received) -> Step {
+        let tokens = self.tokens.lock().unwrap();
+        let shown = request.header("authorization");
+        let status = if self.fails.load(Ordering::Relaxed) {
+            "503 Service Unavailable"
+        } else if !tokens.is_empty() && !shown.is_some_and(|shown| tokens.contains(shown)) {
+            "401 Unauthorized"
+        } else {
+            self.ledger.take_envelopes(&request.body);
+            return Step::answer("200 OK", "", "");
         };
-        let http = HttpReceiver::start(answer).unwrap();
-        let address = http.address;
-        (Self { ledger, refused, fails, tokens, http }, address)
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Step::answer(status, "", "")
     }
 
     fn ids(&self) -> HashSet<String> {
@@ -154,7 +147,8 @@ fn write(dir: &Path, sinks: &str) {
     std::fs::rename(dir.join("new.yaml"), dir.join("tidings.yaml")).unwrap();
 }
 
-fn webhook(address: SocketAddr, more: &str) -> String {
+fn webhook(at: &HttpReceiver, more: &str) -> String {
+    let address = at.address;
     format!(
         "webhook: {{url: \"http://{address}/\"{more}}}, batch: {{events: 50}}, start: oldest, \
          retry: {{initial: 10ms, max: 50ms}}, allowPlaintext: true"
@@ -165,11 +159,11 @@ fn webhook(address: SocketAddr, more: &str) -> String {
 async fn a_reload_adds_changes_and_removes_sinks_and_leaves_the_others_alone() {
     let [(kept, at_kept), (before, at_before), (after, at_after), (added, at_added)] =
         [Receiver::start(), Receiver::start(), Receiver::start(), Receiver::start()];
-    let (kept_sink, gone) = (webhook(at_kept, ""), webhook(at_before, ""));
-    let changed = |address| webhook(address, "");
+    let (kept_sink, gone) = (webhook(&at_kept, ""), webhook(&at_before, ""));
+    let changed = |at: &HttpReceiver| webhook(at, "");
     let stage = Stage::set(&format!(
         "sinks:\n  kept: {{{kept_sink}}}\n  moved: {{{}}}\n  gone: {{{gone}}}\n",
-        changed(at_before)
+        changed(&at_before)
     ))
     .await;
     stage.create("web-0");
@@ -177,8 +171,8 @@ async fn a_reload_adds_changes_and_removes_sinks_and_leaves_the_others_alone() {
     before.has(1).await;
     stage.configure(&format!(
         "log: {{level: debug}}\nsinks:\n  new: {{{}}}\n  moved: {{{}}}\n  kept: {{{kept_sink}}}\n",
-        webhook(at_added, ""),
-        changed(at_after)
+        webhook(&at_added, ""),
+        changed(&at_after)
     ));
     // A look may have been faster.
     stage.reload().await.ok();
@@ -201,20 +195,21 @@ async fn a_reload_adds_changes_and_removes_sinks_and_leaves_the_others_alone() {
 async fn a_sink_that_waits_to_retry_reaches_its_new_address_at_once() {
     let [(failing, at_failing), (well, at_well)] = [Receiver::start(), Receiver::start()];
     failing.fails.store(true, Ordering::Relaxed);
-    let slow =
-        |address| webhook(address, "").replace("initial: 10ms, max: 50ms", "initial: 1h, max: 1h");
-    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", slow(at_failing))).await;
+    let slow = |at: &HttpReceiver| {
+        webhook(at, "").replace("initial: 10ms, max: 50ms", "initial: 1h, max: 1h")
+    };
+    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", slow(&at_failing))).await;
     stage.create("web-0");
     until("it fails", || failing.refused.load(Ordering::Relaxed) > 0).await;
-    stage.configure(&format!("sinks:\n  out: {{{}}}\n", slow(at_well)));
+    stage.configure(&format!("sinks:\n  out: {{{}}}\n", slow(&at_well)));
     stage.reload().await.ok();
     well.has(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_file_changes_nothing_and_is_told_until_it_is_mended() {
-    let (receiver, address) = Receiver::start();
-    let sink = format!("  out: {{{}}}\n", webhook(address, ""));
+    let (receiver, http) = Receiver::start();
+    let sink = format!("  out: {{{}}}\n", webhook(&http, ""));
     let stage = Stage::set(&format!("sinks:\n{sink}")).await;
     for (bad, says) in [
         (
@@ -328,12 +323,12 @@ async fn config_show_prints_the_configuration_in_force_without_secrets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_is_replaced_by_a_pipe_is_told_and_holds_up_no_stop() {
-    let (receiver, address) = Receiver::start();
+    let (receiver, http) = Receiver::start();
     let secret = tempfile::tempdir().unwrap();
     let path = secret.path().join("token");
     std::fs::write(&path, "one").unwrap();
     let token = format!(", headers: {{authorization: {{file: {}}}}}", path.display());
-    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(address, &token))).await;
+    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(&http, &token))).await;
     std::fs::remove_file(&path).unwrap();
     assert!(Command::new("mkfifo").arg(&path).status().await.unwrap().success());
     let said = stage.reload().await;
@@ -371,8 +366,8 @@ async fn a_configuration_that_came_through_a_pipe_stays_in_force() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_journal_path_is_told_in_the_log_and_by_the_old_socket() {
-    let (_receiver, address) = Receiver::start();
-    let sinks = format!("sinks:\n  out: {{{}}}\n", webhook(address, ""));
+    let (_, http) = Receiver::start();
+    let sinks = format!("sinks:\n  out: {{{}}}\n", webhook(&http, ""));
     let stage = Stage::set(&sinks).await;
     let config = std::fs::read_to_string(stage.dir.path().join("tidings.yaml")).unwrap();
     let moved = config.replace("/journal}", "/elsewhere}");
@@ -389,7 +384,7 @@ async fn a_changed_journal_path_is_told_in_the_log_and_by_the_old_socket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_finds_a_secret_that_was_swapped_and_a_signal_does_so_at_once() {
-    let (receiver, address) = Receiver::start();
+    let (receiver, http) = Receiver::start();
     receiver.tokens.lock().unwrap().extend(["one".to_owned(), "two".to_owned()]);
     let secrets = tempfile::tempdir().unwrap();
     // As the kubelet has it: a link to a directory, which is replaced at once.
@@ -404,7 +399,7 @@ async fn a_look_finds_a_secret_that_was_swapped_and_a_signal_does_so_at_once() {
     symlink("..data/token", secrets.path().join("token")).unwrap();
     let token =
         format!(", headers: {{authorization: {{file: {}/token}}}}", secrets.path().display());
-    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(address, &token))).await;
+    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(&http, &token))).await;
     stage.create("web-0");
     receiver.has(1).await;
     swap("two");
@@ -425,10 +420,10 @@ async fn a_look_finds_a_secret_that_was_swapped_and_a_signal_does_so_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_the_admin_server_is_replaced() {
-    let (_receiver, address) = Receiver::start();
+    let (_, http) = Receiver::start();
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&secret, "the-first-of-the-tokens").unwrap();
-    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(address, ""))).await;
+    let stage = Stage::set(&format!("sinks:\n  out: {{{}}}\n", webhook(&http, ""))).await;
     let config = std::fs::read_to_string(stage.dir.path().join("tidings.yaml")).unwrap();
     let token = format!("\"127.0.0.1:0\", token: {{file: {}}}", secret.path().display());
     let config = config.replace("\"127.0.0.1:0\"", &token);
@@ -464,12 +459,12 @@ async fn twenty_reloads_under_load_lose_nothing_and_stop_no_unchanged_sink() {
         [Receiver::start(), Receiver::start(), Receiver::start(), Receiver::start()];
     failing.fails.store(true, Ordering::Relaxed);
     let of_round = |round: u64| {
-        let mut sinks = format!("sinks:\n  kept: {{{}}}\n", webhook(at_kept, ""));
+        let mut sinks = format!("sinks:\n  kept: {{{}}}\n", webhook(&at_kept, ""));
         let header = format!(", headers: {{x-round: \"{round}\"}}");
-        writeln!(sinks, "  changing: {{{}}}", webhook(at_changing, &header)).unwrap();
-        writeln!(sinks, "  failing: {{{}}}", webhook(at_failing, &header)).unwrap();
+        writeln!(sinks, "  changing: {{{}}}", webhook(&at_changing, &header)).unwrap();
+        writeln!(sinks, "  failing: {{{}}}", webhook(&at_failing, &header)).unwrap();
         if round.is_multiple_of(2) {
-            writeln!(sinks, "  coming: {{{}}}", webhook(at_coming, "")).unwrap();
+            writeln!(sinks, "  coming: {{{}}}", webhook(&at_coming, "")).unwrap();
         }
         if round % 3 == 1 {
             sinks.push_str("  bad: {webhook: {url: 7}}\n");
@@ -507,7 +502,7 @@ async fn twenty_reloads_under_load_lose_nothing_and_stop_no_unchanged_sink() {
     }
     stage.assert_untouched("kept");
     // One that is idle for long may be closed by the client, but no reload closes any.
-    let connections = kept.http.connections() as u64;
+    let connections = at_kept.connections() as u64;
     assert!(connections < ROUNDS, "{connections}");
     let status = stage.status().await;
     for sink in status["sinks"].as_array().unwrap() {

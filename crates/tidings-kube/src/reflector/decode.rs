@@ -24,7 +24,7 @@ pub enum DecodeError {
     Malformed {
         /// What was asked for.
         kind: String,
-        /// What is wrong with it.
+        /// The parser's words.
         error: serde_json::Error,
     },
     /// Reading it panicked: a bug of the type's own code.

@@ -27,16 +27,17 @@ pub struct OtlpReceiver {
     serving: JoinHandle<()>,
 }
 
-struct Logs<A>(A);
+/// The answers of an [`OtlpReceiver`].
+pub type OtlpAnswer = Box<
+    dyn Fn(Request<ExportLogsServiceRequest>) -> Result<ExportLogsServiceResponse, Status>
+        + Send
+        + Sync,
+>;
+
+struct Logs(OtlpAnswer);
 
 #[tonic::async_trait]
-impl<A> LogsService for Logs<A>
-where
-    A: Fn(Request<ExportLogsServiceRequest>) -> Result<ExportLogsServiceResponse, Status>
-        + Send
-        + Sync
-        + 'static,
-{
+impl LogsService for Logs {
     async fn export(
         &self,
         request: Request<ExportLogsServiceRequest>,
@@ -56,13 +57,7 @@ impl OtlpReceiver {
     ///
     /// # Errors
     /// No port can be bound.
-    pub fn start(
-        largest: usize,
-        answer: impl Fn(Request<ExportLogsServiceRequest>) -> Result<ExportLogsServiceResponse, Status>
-        + Send
-        + Sync
-        + 'static,
-    ) -> io::Result<Self> {
+    pub fn start(largest: usize, answer: OtlpAnswer) -> io::Result<Self> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         Self::start_at(any, Server::builder(), largest, answer)
     }
@@ -75,10 +70,7 @@ impl OtlpReceiver {
         address: SocketAddr,
         mut server: Server,
         largest: usize,
-        answer: impl Fn(Request<ExportLogsServiceRequest>) -> Result<ExportLogsServiceResponse, Status>
-        + Send
-        + Sync
-        + 'static,
+        answer: OtlpAnswer,
     ) -> io::Result<Self> {
         let listener = listen(address)?;
         let address = listener.local_addr()?;

@@ -82,11 +82,16 @@ impl Receiver {
     fn start_at(address: SocketAddr, server: Server, answer: Answer) -> (Self, SocketAddr) {
         let (answer, received) = (Arc::new(Mutex::new(answer)), Arc::<Mutex<Vec<_>>>::default());
         let (told, kept) = (Arc::clone(&answer), Arc::clone(&received));
-        let server = OtlpReceiver::start_at(address, server, 100_000, move |request| {
-            let (metadata, _, message) = request.into_parts();
-            kept.lock().unwrap().push((metadata, message));
-            told.lock().unwrap().clone()
-        });
+        let server = OtlpReceiver::start_at(
+            address,
+            server,
+            100_000,
+            Box::new(move |request| {
+                let (metadata, _, message) = request.into_parts();
+                kept.lock().unwrap().push((metadata, message));
+                told.lock().unwrap().clone()
+            }),
+        );
         let server = server.unwrap();
         let address = server.address;
         (Self { answer, received, _server: server }, address)

@@ -209,26 +209,29 @@ pub(super) fn grpc(secrets: &[&str]) -> Receiver {
     let words: [String; TIMES] = words_in_parts(secrets);
     let said = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&said);
-    let server = OtlpReceiver::start(4 << 20, move |request| {
-        let nth = counted.fetch_add(1, Ordering::SeqCst);
-        if nth >= ways * TIMES {
-            return Ok(ExportLogsServiceResponse::default());
-        }
-        let Some(code) = GRPC_CODES.get(nth % ways) else {
-            return Ok(partial(&words.concat()));
-        };
-        let details =
-            RpcStatus { code: *code as i32, message: format!("{:?}", request.metadata()) }
-                .encode_to_vec();
-        let mut metadata = tonic::metadata::MetadataMap::new();
-        for name in ["authorization", "x-key"] {
-            if let Some(value) = request.metadata().get(name) {
-                metadata.insert(name, value.clone());
+    let server = OtlpReceiver::start(
+        4 << 20,
+        Box::new(move |request| {
+            let nth = counted.fetch_add(1, Ordering::SeqCst);
+            if nth >= ways * TIMES {
+                return Ok(ExportLogsServiceResponse::default());
             }
-        }
-        let (words, details) = (&words[nth / ways], details.into());
-        Err(Status::with_details_and_metadata(*code, words, details, metadata))
-    });
+            let Some(code) = GRPC_CODES.get(nth % ways) else {
+                return Ok(partial(&words.concat()));
+            };
+            let details =
+                RpcStatus { code: *code as i32, message: format!("{:?}", request.metadata()) }
+                    .encode_to_vec();
+            let mut metadata = tonic::metadata::MetadataMap::new();
+            for name in ["authorization", "x-key"] {
+                if let Some(value) = request.metadata().get(name) {
+                    metadata.insert(name, value.clone());
+                }
+            }
+            let (words, details) = (&words[nth / ways], details.into());
+            Err(Status::with_details_and_metadata(*code, words, details, metadata))
+        }),
+    );
     let server = server.unwrap();
     Receiver { address: server.address.to_string(), said, ways, _server: Some(Box::new(server)) }
 }
